@@ -1,0 +1,96 @@
+# Two commands set everything up:
+#   make quickstart   a real image from nothing: environment, missing tools, build, a two-rank MPI all-reduce inside it
+#   make setup        only .venv with envbuild
+# and for developers: make check (ruff, mypy, fast tests), make test (everything but slow), make test-all, make bench.
+PYTHON ?= python3
+VENV := .venv
+ENVBUILD := $(VENV)/bin/envbuild
+PYTEST := $(VENV)/bin/python -m pytest
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup quickstart tools test-tools check test test-all bench clean
+
+help:
+	@sed -n 's/^#  *//p' Makefile | head -4
+
+# $(call need,COMMAND OR FILE,DEBIAN PACKAGE,WHY): collects what is missing; a name with a slash is a file.
+define need
+	@case "$(1)" in */*) test -e "$(1)" ;; *) command -v "$(1)" >/dev/null 2>&1 || test -x "/usr/sbin/$(1)" ;; esac || \
+	  { echo "missing: $(1) - $(3); installing $(2)"; echo "$(2)" >> .missing; }
+endef
+
+# Installs what `need` collected, or says what to type when that is not possible here.
+define install
+	@if [ -s .missing ]; then \
+	  packages=$$(sort -u .missing | tr '\n' ' '); rm -f .missing; \
+	  command -v apt-get >/dev/null || { echo "this machine has no apt-get; install by hand: $$packages"; exit 1; }; \
+	  { [ -z "$(SUDO)" ] || command -v sudo >/dev/null; } || { echo "not root and no sudo; ask for: apt-get install $$packages"; exit 1; }; \
+	  $(SUDO) apt-get update -qq || echo "apt-get update failed; going on with the package lists that are here"; \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages >/dev/null || \
+	    { echo "could not install; type: $(SUDO) apt-get install $$packages"; exit 1; }; \
+	fi; rm -f .missing
+endef
+
+setup: $(ENVBUILD)
+
+$(ENVBUILD): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "envbuild needs Python 3.11 or newer; type: make setup PYTHON=python3.12"; exit 1; }
+	@rm -f .missing; $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv - holds envbuild; installing python3-venv"; echo python3-venv > .missing; }
+	$(install)
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install -q -e . || { echo "pip could not install envbuild's dependencies; look at: $(VENV)/bin/pip install -e ."; exit 1; }
+	@touch $(ENVBUILD)
+	@echo "envbuild is in $(VENV); type: $(ENVBUILD) list"
+
+# What building needs beside Python. As root that is only the archive's keyring; a plain user needs the id maps and a FUSE reader.
+tools:
+	@rm -f .missing
+	$(call need,/usr/share/keyrings/debian-archive-keyring.gpg,debian-archive-keyring,checks the signature of the Debian archive when a lock is made)
+	$(call need,gpgv,gpgv,apt checks that signature with it)
+	@[ "$$(id -u)" = 0 ] || command -v newuidmap >/dev/null || { echo "missing: newuidmap - a user namespace with more than one user; installing uidmap"; echo uidmap >> .missing; }
+	@[ "$$(id -u)" = 0 ] || command -v squashfuse >/dev/null || { echo "missing: squashfuse - opens a finished image without root; installing squashfuse"; printf 'squashfuse\nfuse3\n' >> .missing; }
+	$(install)
+
+quickstart: setup tools
+	@$(ENVBUILD) lock cpu-ucx --refresh
+	@$(ENVBUILD) make cpu-ucx
+	@echo "two MPI ranks inside the finished squashfs, over UCX:"
+	@$(ENVBUILD) run "$$($(ENVBUILD) make cpu-ucx --json | $(VENV)/bin/python -c 'import json, sys; print(json.load(sys.stdin)["artifact"])')" -- \
+	  sh -c 'UCX_TLS=self,sm,tcp mpirun --oversubscribe --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -n 2 /opt/venv/bin/python -c "from mpi4py import MPI; import numpy; c = MPI.COMM_WORLD; x = numpy.full(4, c.rank + 1.0); c.Allreduce(MPI.IN_PLACE, x); print(\"rank\", c.rank, \"of\", c.size, \"all-reduce\", x)"'
+	@$(ENVBUILD) make cpu-ucx
+
+# What the tests start for real.
+test-tools: setup tools
+	@rm -f .missing
+	$(call need,unsquashfs,squashfs-tools,reads images back and compares)
+	$(call need,squashfuse,squashfuse,mounts images without root)
+	$(call need,fusermount3,fuse3,unmounts them)
+	$(call need,newuidmap,uidmap,builds as an unprivileged user)
+	$(call need,buildah,buildah,builds the printed Containerfile)
+	$(call need,skopeo,skopeo,reads OCI layouts)
+	$(call need,dockerd,docker.io,loads images into a Docker Engine)
+	$(call need,setfattr,attr,extended attributes)
+	$(call need,setcap,libcap2-bin,file capabilities)
+	$(call need,gcc,gcc,a C program in a test image)
+	$(install)
+	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -q -e '.[test]'
+
+check: setup
+	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -q -e '.[test]'
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(PYTEST) -q -m 'unit or golden'
+
+test: test-tools
+	$(PYTEST) -m 'not slow'
+
+test-all: test-tools
+	$(PYTEST)
+
+bench: test-tools
+	$(VENV)/bin/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,300 @@
+"""The command line: parse, call, print. It decides nothing.
+
+stdout is data, stderr is talk; `--json` wherever a script may listen; every command ends with the next thing to type.
+Heavy modules are
+imported inside the commands: `--help` costs only typer.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from envbuild import __version__
+from envbuild.errors import EnvbuildError
+
+app = typer.Typer(
+    name="envbuild",
+    help="Reproducible training environments: from an image spec to a squashfs that `srun --container-image=…` starts.",
+    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 2 usage or spec, 3 conflict, 4 lock, "
+    "5 engine, 6 build, 7 verify, 8 publish, 9 unknown combination, 10 input unobtainable.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(store_app, name="store")
+
+
+def complete_image(incomplete: str) -> list[str]:
+    """Shell completion of image names."""
+    from envbuild.project import Project
+
+    return [name for name in Project.find().images() if name.startswith(incomplete)]
+
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A spec's name, or a path that ends in .yaml.", autocompletion=complete_image),
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME…", help="Specs' names, or paths that end in .yaml.", autocompletion=complete_image),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that can run here).")]
+
+
+def show(value: Any, as_json: bool, text: str) -> None:
+    """Print a result: JSON or text."""
+    typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)
+
+
+def version(value: bool) -> None:
+    if value:
+        typer.echo(f"envbuild {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that come before the command."""
+
+
+@app.command()
+def make(
+    names: Names,
+    engine: EngineName = "",
+    workers: Annotated[int, typer.Option(min=0, help="Units built at once (0: from cores).")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Compile jobs in all (0: from cores and memory).")] = 0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Build every unit twice and name the first file that differs.")
+    ] = False,
+    shell_on_fail: Annotated[
+        bool, typer.Option("--shell-on-fail", help="Open a shell in a failed step, as it left things.")
+    ] = False,
+    verify: Annotated[bool, typer.Option(help="Audit and run the finished image.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Make images: load, resolve, lock if there is no lock, fetch, plan, build, export a squashfs, verify.
+
+    Nothing is done twice: a second run with nothing changed says so; a change builds only the units whose inputs
+    changed.
+    """
+    from dataclasses import asdict
+
+    from envbuild.engines.base import BuildOptions
+    from envbuild.make import Options
+    from envbuild.make import check as check_image
+    from envbuild.make import make as make_image
+    from envbuild.workspace import open_workspace
+
+    workspace = open_workspace()
+    options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
+    results = []
+    for name in names:
+        made = (check_image if check else make_image)(name, workspace, options)
+        results.append(asdict(made))
+        if not as_json:
+            typer.echo(summary(made))
+    if as_json:
+        typer.echo(json.dumps(results if len(results) > 1 else results[0], indent=1, sort_keys=True))
+
+
+def summary(made: Any) -> str:
+    """What was made, and how to start it."""
+    artifact = Path(made.artifact)
+    link = artifact.with_name(f"{made.image}.sqsh")
+    if made.up_to_date:
+        head = f"{made.image}: up to date, nothing to do"
+    else:
+        head = (
+            f"{made.image}: {len(made.built)} units built, {len(made.reused)} from the store, in {made.seconds:.0f} s"
+        )
+    checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
+    return (
+        f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"
+        f"  start:    srun --container-image={link} --pty bash\n  or here:  envbuild run {made.image} -- bash"
+    )
+
+
+@app.command()
+def lock(
+    names: Names,
+    upgrade: Annotated[
+        list[str], typer.Option("--upgrade", metavar="PKG", help="Take the newest of this package; may be repeated.")
+    ] = [],  # noqa: B006
+    refresh: Annotated[bool, typer.Option("--refresh", help="Replace only what can no longer be had.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the old lock: the newest of everything.")] = False,
+) -> None:
+    """Lock every input of an image by digest into images/NAME.lock.
+
+    Versions of an older lock stay where they still fit; what changes is listed.
+    """
+    from envbuild import make as steps
+    from envbuild.workspace import open_workspace
+
+    workspace = open_workspace()
+    for name in names:
+        resolution = steps.resolved(name, workspace)
+        lock = steps.relock(resolution, workspace, upgrade=frozenset(upgrade), refresh=refresh, fresh=fresh)
+        typer.echo(
+            f"{name}: {len(lock.debian)} Debian packages, {len(lock.python_files)} Python files, "
+            f"{len(lock.sources)} sources locked"
+        )
+        typer.echo(f"  next:     envbuild make {name}")
+
+
+@app.command("compile")
+def compile_(
+    name: Name,
+    context: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write the build context (all inputs) into this folder.")
+    ] = None,
+) -> None:
+    """Print the Containerfile of an image; with --context, everything that `buildah build` or `docker build` needs,
+    without network."""
+    from envbuild import make as steps
+    from envbuild.plan.containerfile import containerfile
+    from envbuild.workspace import open_workspace
+
+    workspace = open_workspace()
+    resolution = steps.resolved(name, workspace)
+    lock = steps.locked(resolution, workspace)
+    plan = steps.planned(resolution, lock)
+    text = containerfile(plan)
+    if context is not None:
+        from envbuild.engines.context import write_context
+        from envbuild.fetch import fetch
+
+        fetch(lock, workspace.store, workspace.site, workspace.talk)
+        write_context(plan, workspace.store, context)
+        workspace.talk.say(
+            "next: buildah build --isolation chroot --network none "
+            f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
+        )
+    typer.echo(text, nl=False)
+
+
+@app.command()
+def export(
+    name: Name,
+    to: Annotated[
+        str, typer.Option("--to", help="squashfs, oci (a layout folder) or docker (the local Docker Engine).")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File or folder to write; default: in the store.")
+    ] = None,
+    compression: Annotated[str, typer.Option(help="Layers of an OCI layout: gzip, zstd or none.")] = "gzip",
+    tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write a made image as squashfs, as an OCI layout, or into a Docker Engine."""
+    from envbuild.outputs import export_image
+    from envbuild.workspace import open_workspace
+
+    result = export_image(name, to, open_workspace(), output=output, compression=compression, tag=tag)
+    show(result.data, as_json, result.text)
+
+
+@app.command()
+def verify(name: Name, as_json: Json = False) -> None:
+    """Audit a made image and run its checks; NAME may be a squashfs file."""
+    from envbuild.outputs import verify_image
+    from envbuild.workspace import open_workspace
+
+    result = verify_image(name, open_workspace())
+    show(result.data, as_json, result.text)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    name: Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD…", help="The command; default: the image's own.")
+    ] = None,
+    network: Annotated[bool, typer.Option("--network", help="Share this machine's network.")] = False,
+    bind: Annotated[
+        list[str], typer.Option("--bind", metavar="SRC[:DST]", help="Make a folder visible inside; may be repeated.")
+    ] = [],  # noqa: B006
+) -> None:
+    """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs
+    file.
+
+    What the command writes is thrown away, but for folders given with --bind.
+    """
+    from envbuild.outputs import run_image
+    from envbuild.workspace import open_workspace
+
+    raise typer.Exit(run_image(name, command or [], open_workspace(), network=network, binds=bind))
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the images: target, whether there is a lock, whether it is made."""
+    from envbuild.outputs import list_images
+    from envbuild.workspace import open_workspace
+
+    result = list_images(open_workspace())
+    show(result.data, as_json, result.text)
+
+
+@app.command("show")
+def show_(name: Name, as_json: Json = False) -> None:
+    """Show an image: layers, versions, units and where each stands; or what a squashfs file holds."""
+    from envbuild.outputs import show_image
+    from envbuild.workspace import open_workspace
+
+    result = show_image(name, open_workspace())
+    show(result.data, as_json, result.text)
+
+
+@store_app.command("du")
+def store_du(as_json: Json = False) -> None:
+    """Bytes in the store, by kind."""
+    from envbuild.outputs import store_usage
+    from envbuild.workspace import open_workspace
+
+    result = store_usage(open_workspace())
+    show(result.data, as_json, result.text)
+
+
+@store_app.command("gc")
+def store_gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Remove every unit and input that no finished image holds, however new.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what no image made from this store needs."""
+    from envbuild.outputs import store_collect
+    from envbuild.workspace import open_workspace
+
+    result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)
+    show(result.data, as_json, result.text)
+
+
+def main() -> None:
+    """Entry point: a user's mistake is told without a traceback; the exit code says its kind."""
+    try:
+        app()
+    except EnvbuildError as error:
+        for finding in error.findings:
+            print(f"error: {finding}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted; the next run goes on where this one stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,65 @@
+"""Where two builds of one unit differ: the first file, and in what."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import tempfile
+from pathlib import Path
+
+from envbuild.store import LayerRecord, Store, UnitRecord
+
+FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
+
+
+def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str:
+    """One line: a path and what differs there (its content, its mode, …), or which path only one of the two has."""
+    if before.layer and after.layer:
+        return difference(entries(before.layer, store), entries(after.layer, store), "layer")
+    for (name, old), (other, new) in zip(before.wheels, after.wheels, strict=False):
+        if name != other:
+            return f"the wheel is called {name} once and {other} the other time"
+        if old != new:
+            return f"in {name}: {difference(members(store.blob(old)), members(store.blob(new)), 'wheel')}"
+    return "one build left more wheels than the other"
+
+
+def difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, ...]], what: str) -> str:
+    for path in sorted(old.keys() | new.keys()):
+        if path not in new or path not in old:
+            return f"{path} is only in the {'first' if path in old else 'second'} {what}"
+        if old[path] != new[path]:
+            names = [
+                name
+                for name, left, right in zip((*FIELDS, "content"), old[path], new[path], strict=True)
+                if left != right
+            ]
+            return f"{path} differs in {', '.join(names)}"
+    return "the order of entries differs"
+
+
+def entries(layer: LayerRecord, store: Store) -> dict[str, tuple[object, ...]]:
+    """Path → fields and content digest of a layer of the store."""
+    from envbuild.oci.layer import write_layer_tar
+
+    found: dict[str, tuple[object, ...]] = {}
+    with tempfile.TemporaryFile(dir=store.root / "tmp") as file:
+        write_layer_tar(store, layer, file)
+        file.seek(0)
+        with tarfile.open(fileobj=file) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                digest = hashlib.file_digest(content, "sha256").hexdigest() if content else ""  # type: ignore[arg-type]
+                found[member.name] = (*(getattr(member, name) for name in FIELDS), digest)
+    return found
+
+
+def members(wheel: Path) -> dict[str, tuple[object, ...]]:
+    """The same of a wheel."""
+    import zipfile
+
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            info.filename: ("", info.external_attr >> 16, 0, 0, str(info.date_time), "", info.file_size, info.CRC)
+            for info in archive.infolist()
+        }

@@ -1,0 +1,166 @@
+"""Talk: what a person sees while work goes on. stderr only; stdout is data.
+
+On a terminal one live block shows what is in flight; without one, plain lines at starts and ends. Libraries get a
+`Talk` and never print.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, Protocol
+
+
+class Talk(Protocol):
+    """Where the steps tell what they do."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """A line that stays and that a person should act on."""
+        ...
+
+    def start(self, task: str, text: str) -> None:
+        """`task` (a name) began; `text` says what it is."""
+        ...
+
+    def advance(self, task: str, done: int, total: int = 0) -> None:
+        """Bytes done, of total (0: unknown), of a task that transfers."""
+        ...
+
+    def note(self, task: str, text: str) -> None:
+        """What a running task does now; shown only live."""
+        ...
+
+    def finish(self, task: str, text: str = "") -> None:
+        """`task` ended; `text`, when given, becomes a line that stays."""
+        ...
+
+
+class Quiet:
+    """A Talk that says nothing; collects lines for tests and --json."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
+
+    def start(self, task: str, text: str) -> None: ...
+
+    def advance(self, task: str, done: int, total: int = 0) -> None: ...
+
+    def note(self, task: str, text: str) -> None: ...
+
+    def finish(self, task: str, text: str = "") -> None:
+        if text:
+            self.lines.append(text)
+
+
+class Plain:
+    """Lines on stderr, for logs and CI; a long transfer is reported every ten seconds."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.tasks: dict[str, tuple[str, float, float]] = {}  # name → (text, start, last report)
+
+    def line(self, text: str) -> None:
+        print(f"{time.monotonic() - self.began:7.1f}s  {text}", file=sys.stderr, flush=True)
+
+    def say(self, text: str) -> None:
+        self.line(text)
+
+    def warn(self, text: str) -> None:
+        self.line(f"warning: {text}")
+
+    def start(self, task: str, text: str) -> None:
+        now = time.monotonic()
+        self.tasks[task] = (text, now, now)
+        self.line(text)
+
+    def advance(self, task: str, done: int, total: int = 0) -> None:
+        text, start, last = self.tasks.get(task, (task, time.monotonic(), time.monotonic()))
+        now = time.monotonic()
+        if now - last >= 10:
+            self.tasks[task] = (text, start, now)
+            whole = f" of {amount(total)}" if total else ""
+            self.line(f"{text}: {amount(done)}{whole}, {amount(done / max(now - start, 0.001))}/s")
+
+    def note(self, task: str, text: str) -> None: ...
+
+    def finish(self, task: str, text: str = "") -> None:
+        self.tasks.pop(task, None)
+        if text:
+            self.line(text)
+
+
+class Live:
+    """A live block on a terminal (rich): what is in flight, bytes with rate, elapsed time."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TextColumn("{task.fields[amount]}", style="dim"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True, highlight=False),
+            transient=True,
+        )
+        self.ids: dict[str, Any] = {}
+        self.texts: dict[str, str] = {}
+        self.began: dict[str, float] = {}
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        self.progress.console.print(f"warning: {text}", style="yellow", markup=False)
+
+    def start(self, task: str, text: str) -> None:
+        if not self.ids:
+            self.progress.start()
+        self.texts[task], self.began[task] = text, time.monotonic()
+        self.ids[task] = self.progress.add_task(text, amount="")
+
+    def advance(self, task: str, done: int, total: int = 0) -> None:
+        if task in self.ids:
+            rate = amount(done / max(time.monotonic() - self.began[task], 0.001))
+            self.progress.update(
+                self.ids[task], amount=f"{amount(done)}{f' of {amount(total)}' if total else ''}, {rate}/s"
+            )
+
+    def note(self, task: str, text: str) -> None:
+        if task in self.ids:
+            self.progress.update(self.ids[task], description=f"{self.texts[task]}: {text[:60]}")
+
+    def finish(self, task: str, text: str = "") -> None:
+        if task in self.ids:
+            self.progress.remove_task(self.ids.pop(task))
+        if not self.ids:
+            self.progress.stop()
+        if text:
+            self.say(text)
+
+
+def talk() -> Talk:
+    """The Talk that fits stderr: live on a terminal, plain lines otherwise (and with NO_COLOR or TERM=dumb)."""
+    live = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Live() if live else Plain()
+
+
+def amount(size: float) -> str:
+    """Bytes for people: 1.4 GB (decimal)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

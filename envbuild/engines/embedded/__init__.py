@@ -1,0 +1,91 @@
+"""The embedded engine: units in namespaces, without a daemon, without installation, without network.
+
+unitrun     the process of one unit: becomes root (namespaces), runs its steps in a box (sandbox), makes the layer
+(envbuild.oci.layer) schedule    which units run when, and what is recorded probe       whether it works here, found out
+by doing shell       a command in an image or a failed unit"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.console import Talk
+from envbuild.engines.base import BuildOptions, Built, Probe
+from envbuild.plan.units import Plan
+from envbuild.store import Store
+
+if TYPE_CHECKING:
+    from envbuild.oci.layer import PackFormat
+
+
+class Embedded:
+    """An `Engine` (envbuild.engines.base). `packs`: squashfs packs to make of every image layer while it is read for
+    its digest."""
+
+    name = "embedded"
+
+    def __init__(self, packs: Sequence[PackFormat] | None = None) -> None:
+        from envbuild.oci.layer import PackFormat
+
+        self.packs = (PackFormat(),) if packs is None else packs
+
+    def probe(self, store: Store) -> Probe:
+        """Try everything that a build needs, in the store's own folder."""
+        from envbuild.engines.embedded.probe import probe
+
+        return probe(store)
+
+    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+        """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,
+        EngineError."""
+        from envbuild.engines.embedded.schedule import build
+
+        return build(plan, store, talk, options, self.packs)
+
+
+ENGINE = Embedded
+PREFERENCE = 10
+
+
+def run_in(
+    root: Sequence[Path] | Path,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None,
+    store: Store,
+    network: bool = False,
+    interactive: bool = True,
+    binds: Sequence[tuple[str, str] | tuple[str, str, bool]] = (),
+    capture: bool = False,
+    timeout: float | None = None,
+    talk: Talk | None = None,
+) -> tuple[int, bytes]:
+    """Run a command in layer trees or a squashfs file; see `envbuild.engines.embedded.shell.run_in`."""
+    from envbuild.engines.embedded import shell
+
+    return shell.run_in(
+        root,
+        argv,
+        env=env,
+        store=store,
+        network=network,
+        interactive=interactive,
+        binds=binds,
+        capture=capture,
+        timeout=timeout,
+        talk=talk,
+    )
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder whose files may belong to subordinate ids (layers, old working folders). Never raises: what
+    cannot go stays."""
+    import os
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        from envbuild.engines.embedded.remote import remove
+
+        remove([path])

@@ -1,0 +1,93 @@
+"""What is said when a unit fails: which, its command, exit code, last lines, log, and how to get a shell in it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from envbuild.console import amount
+from envbuild.errors import BuildError
+from envbuild.plan.units import Unit
+
+LINES = 30
+FULL = re.compile(
+    rb"No space left on device|Disk quota exceeded|ENOSPC|you don't have enough free space", re.IGNORECASE
+)
+FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to another disk"
+LITTLE = 64 << 20  # bytes left on a disk that is full for every purpose
+
+
+def last_lines(log: Path, count: int = LINES) -> str:
+    """The last lines of a log; carriage returns of progress bars count as line ends."""
+    return "\n".join(tail(log).decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-count:])
+
+
+def tail(log: Path, size: int = 1 << 16) -> bytes:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read()
+    except OSError:
+        return b""
+
+
+def step_failed(unit: Unit, image: str, step: int, code: int, log: Path, store: Path) -> BuildError:
+    """The error for a command that exited with `code`."""
+    command = unit.steps[step]
+    lines = [
+        f"unit {unit.name} failed in step {step + 1} of {len(unit.steps)}"
+        + (f" ({command.title})" if command.title else ""),
+        f"command: {command.command}",
+        f"exit code: {code}" + (f" (signal {code - 128})" if code > 128 else ""),
+    ]
+    if code == 137:
+        lines.append("signal 9 is often the kernel's out-of-memory killer: fewer --jobs need less memory")
+    if FULL.search(tail(log)):
+        lines.append(full_disk(store))
+    lines += [f"the last lines of {log}:", last_lines(log)]
+    return BuildError(
+        "\n".join(lines),
+        hint=f"envbuild make {image} --shell-on-fail  (opens a shell in the failed unit)",
+        where=str(log),
+    )
+
+
+def full_disk(store: Path) -> str:
+    """A line on what is full: the store's disk, or a file system in memory."""
+    free = free_bytes(store)
+    if free < LITTLE:
+        return f"the disk of the store {store} is full ({amount(free)} free): {FREE_SOME}"
+    return f"a file system was full; the store's disk has {amount(free)} free, /tmp and /run of a unit are in memory"
+
+
+@contextlib.contextmanager
+def told(store: Path) -> Iterator[None]:
+    """A store that fills up under the engine itself (logs, records) is a BuildError, not a traceback."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = amount(free_bytes(store))
+        raise BuildError(
+            f"{error.strerror}: the disk of the store {store} is full ({free} free)", hint=FREE_SOME, where=str(store)
+        ) from error
+
+
+def free_bytes(path: Path) -> int:
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+def no_space(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError:
+    """The error for a disk that filled up outside of a command (inputs, packing)."""
+    free = amount(free_bytes(store))
+    return BuildError(
+        f"unit {unit.name} failed: {error.strerror or error}: the disk of the store {store} is full ({free} free)",
+        hint=FREE_SOME,
+        where=str(log),
+    )

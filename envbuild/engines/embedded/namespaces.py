@@ -1,0 +1,196 @@
+"""Who a unit's process is: root of its own namespaces, and dead as soon as its engine is.
+
+Root (also root inside ``buildah unshare``) needs no user namespace. Anybody else gets one with the subordinate ids of
+/etc/subuid and /etc/subgid, mapped by newuidmap and newgidmap from outside, since only they may (user_namespaces(7),
+subuid(5))."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from envbuild.engines.embedded import libc
+
+HOST_NAME = "envbuild"
+NEEDED_IDS = 65535  # 1..65535 beside the caller's own: Debian uses ids to 65534
+
+
+class SetupError(Exception):
+    """A step of setting up failed: `step` (a word of `envbuild.engines.embedded.probe.FIXES`) and why."""
+
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(f"{step}: {reason}")
+        self.step, self.reason = step, reason
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, and end at once when it already has."""
+    libc.set_parent_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def subordinate(path: str, uid: int, name: str) -> tuple[int, int]:
+    """The largest range (first id, count) that a file in the format of subuid(5) gives a user; (0, 0) when none."""
+    best = (0, 0)
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        lines = []
+    program = shutil.which("getsubids")
+    if not any(line.split(":")[0] in (name, str(uid)) for line in lines) and program:
+        # a directory service may hold them (nsswitch.conf, subid); getsubids(1) prints "0: NAME FIRST COUNT"
+        asked = [program, *(["-g"] if path.endswith("subgid") else []), name or str(uid)]
+        answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        lines = [":".join(line.split()[1:]) for line in answer.splitlines()]
+    for line in lines:
+        parts = line.strip().split(":")
+        if (
+            len(parts) == 3
+            and parts[0] in (name, str(uid))
+            and parts[1].isdigit()
+            and parts[2].isdigit()
+            and int(parts[2]) > best[1]
+        ):
+            best = (int(parts[1]), int(parts[2]))
+    return best
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
+
+
+def describe() -> str:
+    """How a unit would run here: ``root``, ``root inside a user namespace``, ``subordinate ids 100000:65536``."""
+    if os.geteuid() == 0:
+        whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+        return "root" if whole else "root inside a user namespace"
+    first, count = subordinate("/etc/subuid", os.geteuid(), user_name(os.geteuid()))
+    return f"subordinate ids {first}:{count}"
+
+
+def become_root(parent: int) -> None:
+    """Be uid 0: at once for root, else in a new user namespace. Raises SetupError."""
+    if os.geteuid() != 0:
+        _map_ids()
+        die_with(parent)  # the kernel forgets the signal when credentials change
+    try:
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)
+    except OSError as error:
+        raise SetupError("map ids", f"setuid: {error.strerror}") from error
+    die_with(parent)
+
+
+def _map_ids() -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    name = user_name(uid)
+    ranges = {"newuidmap": ("/etc/subuid", uid), "newgidmap": ("/etc/subgid", gid)}
+    commands = []
+    for program, (file, own) in ranges.items():
+        path = shutil.which(program)
+        if path is None:
+            raise SetupError("newuidmap", f"{program} is not installed")
+        first, count = subordinate(file, uid, name)
+        if count < NEEDED_IDS:
+            raise SetupError("subordinate ids", f"{file} gives {name or uid} {count} ids; {NEEDED_IDS} are needed")
+        ids = (0, own, 1, 1, first, min(count, 65536))
+        commands.append([path, str(os.getpid()), *map(str, ids)])
+    ready_read, ready_write = os.pipe()
+    child = os.fork()
+    if child == 0:  # stays outside of the new namespace and maps the ids of its parent
+        os.close(ready_write)
+        code = 1
+        try:
+            if os.read(ready_read, 1):
+                code = 0
+                for command in commands:
+                    code = code or subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
+        finally:
+            os._exit(code and 1)
+    os.close(ready_read)
+    try:
+        libc.unshare(libc.CLONE_NEWUSER)
+    except OSError as error:
+        os.close(ready_write)
+        os.waitpid(child, 0)
+        raise SetupError("unshare", f"a user namespace: {error.strerror} (errno {error.errno})") from error
+    os.write(ready_write, b"x")
+    os.close(ready_write)
+    if os.waitpid(child, 0)[1]:
+        raise SetupError("map ids", "newuidmap or newgidmap refused the mapping")
+
+
+def isolate(network: bool) -> None:
+    """New ipc, uts, pid and (unless `network`) net namespaces; the next child is the pid namespace's init. Raises
+    SetupError."""
+    flags = libc.CLONE_NEWIPC | libc.CLONE_NEWUTS | libc.CLONE_NEWPID | (0 if network else libc.CLONE_NEWNET)
+    try:
+        libc.unshare(flags)
+        libc.set_host_name(HOST_NAME)
+    except OSError as error:
+        raise SetupError("unshare", f"namespaces: {error.strerror} (errno {error.errno})") from error
+    if not network:
+        loopback_up()
+
+
+def private_mounts() -> None:
+    """A mount namespace whose changes nobody else sees. Raises SetupError."""
+    try:
+        libc.unshare(libc.CLONE_NEWNS)
+        libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    except OSError as error:
+        raise SetupError("unshare", f"a mount namespace: {error.strerror} (errno {error.errno})") from error
+
+
+def loopback_up() -> None:
+    """Bring up ``lo`` (netdevice(7): SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16sh22x", b"lo", 0)
+        flags = struct.unpack("16sh22x", fcntl.ioctl(sock, 0x8913, request))[1]
+        fcntl.ioctl(sock, 0x8914, struct.pack("16sh22x", b"lo", flags | 1))
+
+
+def fork_keeper() -> int:
+    """Fork a process that dies with this one; returns as os.fork."""
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        die_with(parent)
+    return child
+
+
+def fork_init() -> int:
+    """Fork the init of the new pid namespace, which dies with this process. Returns 0 in it, else its pid (as os.fork).
+
+    Its parent is outside of its pid namespace, so getppid cannot tell whether it lives: a pipe does.
+    """
+    alive_read, alive_write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.close(alive_read)  # alive_write stays open as long as this process lives
+        return child
+    os.close(alive_write)
+    libc.set_parent_death_signal(signal.SIGKILL)
+    if select.select([alive_read], [], [], 0)[0]:
+        os._exit(1)
+    os.close(alive_read)
+    return 0

@@ -1,0 +1,300 @@
+"""Build what the store lacks: one thread that starts unit processes, reads their output and records what they gave.
+
+Units run in parallel as soon as what they need is there. Every unit key has a lock file, so that several engines may
+share a store: who comes second waits and takes the result. Nothing is recorded before it is in place."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from envbuild.console import Talk
+from envbuild.engines.base import BuildOptions, Built
+from envbuild.engines.embedded import capacity, failure, remote
+from envbuild.engines.embedded.sandbox import fixed_env
+from envbuild.engines.embedded.spawn import Child, spawn
+from envbuild.errors import EnvbuildError
+from envbuild.plan.units import Input, Plan, Unit
+from envbuild.store import LayerRecord, Store, UnitRecord
+
+if TYPE_CHECKING:
+    from envbuild.oci.layer import PackFormat
+
+POLL = 0.3  # seconds between looks at a lock that another process holds
+CLEANING = 30  # seconds that the end of a build waits for the removal of old folders
+LIGHT_GB = 0.5  # Unit.memory_gb of a unit that does not compile
+
+
+@dataclass
+class Running:
+    """A unit in flight. `job` is what its process got; `last` the unfinished last line of its output."""
+
+    unit: Unit
+    child: Child
+    job: dict[str, Any]
+    lock: IO[str]
+    log: IO[bytes]
+    reserved: float
+    blobs: list[str]
+    last: bytes = b""
+
+
+@dataclass
+class Schedule:
+    """One call of `Embedded.build`."""
+
+    plan: Plan
+    store: Store
+    talk: Talk
+    options: BuildOptions
+    packs: Sequence[PackFormat]
+    work: Path
+    keys: dict[str, str]
+    records: dict[str, UnitRecord] = field(default_factory=dict)
+    built: list[str] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+    checked: set[str] = field(default_factory=set)
+    error: EnvbuildError | None = None
+    failed: tuple[Running, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.cores = capacity.cores()
+        self.memory = 0.9 * capacity.memory()
+        self.workers = self.options.workers or min(self.cores, 8)
+
+    def run(self) -> None:
+        """Build every unit that is needed. Raises BuildError, InputError, EngineError."""
+        todo = needed(self.plan, self.keys, self.store, self.options.rebuild, self.records)
+        try:
+            while (todo and not self.error) or self.running:
+                self._start(todo)
+                self._wait()
+        finally:
+            for item in self.running:
+                item.child.kill()
+                self._release(item)
+        if self.failed and self.options.shell_on_fail and sys.stdin.isatty():
+            self._shell(*self.failed)
+        if self.error:
+            raise self.error
+
+    # starting
+    def _start(self, todo: list[Unit]) -> None:
+        ready = [unit for unit in todo if all(name in self.records for name in self.plan.needs(unit))]
+        for number, unit in enumerate(ready):
+            if self.error or len(self.running) >= self.workers:
+                return
+            free = self.memory - sum(item.reserved for item in self.running)
+            if self.running and free < unit.memory_gb * capacity.GB:
+                return
+            lock = self._lock(unit)
+            if lock is None:
+                continue
+            todo.remove(unit)
+            found = None if self.options.rebuild else self.store.unit(self.keys[unit.name])
+            if found:  # another process built it while this one waited
+                lock.close()
+                self.records[unit.name] = found
+                continue
+            waiting = min(len(ready) - number, self.workers - len(self.running))
+            jobs = capacity.compile_jobs(self.options.jobs or self.cores, free / waiting, unit.memory_gb)
+            try:
+                self.running.append(self._spawn(unit, jobs, lock))
+            except BaseException:
+                lock.close()
+                raise
+
+    def _lock(self, unit: Unit) -> IO[str] | None:
+        """The lock of a unit, or None while another process builds it."""
+        file = (self.store.root / "locks" / self.keys[unit.name]).open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            if unit.name not in self.waiting:
+                self.waiting.add(unit.name)
+                self.talk.say(f"{unit.name}: another envbuild builds it; waiting")
+            return None
+        return file
+
+    def _spawn(self, unit: Unit, jobs: int, lock: IO[str]) -> Running:
+        key = self.keys[unit.name]
+        inputs = [self._input(item) for item in unit.inputs]
+        blobs = [sha256 for item in inputs for _, sha256 in item["blobs"]]
+        job = {
+            "mode": "build",
+            "store": str(self.store.root.resolve()),
+            "work": str(self.work.resolve() / f"{unit.name}-{key[:12]}"),
+            "unit": unit.name,
+            "steps": [step.command for step in unit.steps],
+            "lowers": [str(self._tree(name)) for name in unit.lowers],
+            "inputs": inputs,
+            "checked": [sha256 for sha256 in blobs if sha256 in self.checked],
+            "seed": list(unit.seed),
+            "env": {**fixed_env(unit.epoch, jobs), **unit.env},
+            "keep": list(unit.keep),
+            "epoch": unit.epoch,
+            "product": unit.product.value,
+            "packs": [[form.codec, form.level, form.block] for form in self.packs] if unit.in_image else [],
+            "keep_failed": self.options.shell_on_fail,
+        }
+        log = self.store.log(unit.name, key).open("wb", buffering=0)
+        self.talk.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
+        child = spawn(job)
+        assert child.process.stdout is not None
+        os.set_blocking(child.process.stdout.fileno(), False)
+        reserved = (jobs if unit.memory_gb > LIGHT_GB else 1) * unit.memory_gb * capacity.GB
+        item = Running(unit, child, job, lock, log, reserved, blobs)
+        self.selector.register(child.process.stdout, selectors.EVENT_READ, item)
+        return item
+
+    def _tree(self, name: str) -> Path:
+        layer = self.records[name].layer
+        if layer is None:
+            raise EnvbuildError(f"unit {name} gives wheels and cannot be a lower layer")
+        return self.store.layer_tree(layer.diff_id).resolve()
+
+    def _input(self, item: Input) -> dict[str, Any]:
+        blobs = [(blob.name, blob.sha256) for blob in item.blobs]
+        for name in item.units:
+            blobs += self.records[name].wheels
+        return {"name": item.name, "kind": item.kind, "blobs": blobs, "texts": list(item.texts)}
+
+    # running and ending
+    def _wait(self) -> None:
+        for key, _ in self.selector.select(POLL if self.running else (POLL if self.waiting else 0)):
+            item: Running = key.data
+            chunk = os.read(key.fd, 1 << 16)
+            if chunk:
+                item.log.write(chunk)
+                lines = (item.last + chunk).replace(b"\r", b"\n").split(b"\n")
+                item.last = lines[-1][-4096:]
+                shown = next((line for line in reversed(lines) if line.strip()), b"")
+                self.talk.note(item.unit.name, shown.decode(errors="replace").strip())
+                continue
+            self.running.remove(item)
+            try:
+                self._finish(item)
+            finally:
+                self._release(item)
+        if not self.running and self.waiting:
+            time.sleep(POLL)
+
+    def _finish(self, item: Running) -> None:
+        unit, log = item.unit, Path(item.log.name)
+        error: EnvbuildError
+        try:
+            answer = item.child.result()
+        except EnvbuildError as raised:
+            error = raised
+        except OSError as raised:
+            error = failure.no_space(unit, raised, log, self.store.root)
+        else:
+            if "failed" not in answer:
+                self._record(unit, answer)
+                self.checked |= set(item.blobs)
+                return
+            step, code = answer["failed"]
+            error = failure.step_failed(unit, self.plan.image, step, code, log, self.store.root)
+            if not self.failed:
+                self.failed = item, step
+        self.talk.finish(unit.name)
+        self.error = self.error or error
+        if self.running:
+            self.talk.warn(
+                f"unit {unit.name} failed; waiting for {', '.join(other.unit.name for other in self.running)}"
+            )
+
+    def _record(self, unit: Unit, answer: dict[str, Any]) -> None:
+        layer = LayerRecord(**answer["layer"]) if "layer" in answer else None
+        wheels = tuple((name, sha256) for name, sha256 in answer.get("wheels", ()))
+        record = UnitRecord(self.keys[unit.name], unit.name, layer, wheels, answer["seconds"])
+        self.store.record_unit(record)
+        self.records[unit.name] = record
+        self.built.append(unit.name)
+        self.talk.finish(unit.name, f"{unit.name} built in {record.seconds:.1f} s")
+
+    def _release(self, item: Running) -> None:
+        assert item.child.process.stdout is not None
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(item.child.process.stdout)
+        item.child.process.stdout.close()
+        item.log.close()
+        item.lock.close()
+
+    def _shell(self, item: Running, step: int) -> None:
+        from envbuild.engines.embedded.shell import failed_shell
+
+        command = item.unit.steps[step].command
+        self.talk.say(f"a shell in unit {item.unit.name} as step {step + 1} left it; the command was:\n{command}")
+        failed_shell(item.job, self.work / "shell")
+
+
+def needed(plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]) -> list[Unit]:
+    """Units to build for the image, in the plan's order; those that the store has and the image or a unit to build uses
+    go to `records`."""
+    todo: set[str] = set()
+    seen: set[str] = set()
+    look = [unit.name for unit in plan.units if unit.in_image]
+    while look:
+        name = look.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        record = None if rebuild else store.unit(keys[name])
+        if record:
+            records[name] = record
+        else:
+            todo.add(name)
+            look += plan.needs(plan.unit(name))
+    return [unit for unit in plan.units if unit.name in todo]
+
+
+@contextlib.contextmanager
+def cleaning(store: Store) -> Iterator[None]:
+    """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
+    paths = [str(path) for path in store.abandoned()]
+    if not paths:
+        yield
+        return
+    child = spawn({"mode": "remove", "paths": paths}, output=subprocess.DEVNULL)
+    try:
+        yield
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(CLEANING)
+    finally:
+        child.kill()
+
+
+def build(plan: Plan, store: Store, talk: Talk, options: BuildOptions, packs: Sequence[PackFormat]) -> Built:
+    """Build a plan; see `envbuild.engines.base.Engine.build`."""
+    keys = plan.keys()
+    records: dict[str, UnitRecord] = {}
+    built: list[str] = []
+    if needed(plan, keys, store, options.rebuild, records):
+        with failure.told(store.root), store.workdir() as work, cleaning(store):
+            schedule = Schedule(plan, store, talk, options, packs, work, keys)
+            try:
+                schedule.run()
+            finally:
+                remote.remove([path for path in work.iterdir() if path.is_dir()])
+            records, built = schedule.records, schedule.built
+    layers = []
+    for unit in plan.units:
+        if unit.in_image:
+            layer = records[unit.name].layer
+            assert layer is not None, unit.name
+            layers.append(layer)
+    reused = tuple(unit.name for unit in plan.units if unit.name in records and unit.name not in built)
+    return Built("embedded", tuple(layers), tuple(built), reused)

@@ -1,0 +1,188 @@
+"""The process of one unit: becomes root of its namespaces, runs the steps in a box, makes the layer, answers, ends.
+
+Always a fresh interpreter (`envbuild.engines.embedded.spawn`), never a fork of a process with threads. It reads a job
+(JSON) from one file descriptor and writes one answer (JSON) to another; stdout and stderr are the unit's log."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from envbuild.engines.embedded import inputs, namespaces
+from envbuild.engines.embedded.namespaces import SetupError
+from envbuild.engines.embedded.sandbox import Box, Outcome, boxed
+from envbuild.errors import EnvbuildError
+from envbuild.plan.units import Product
+from envbuild.store import Store
+
+Job = dict[str, Any]
+
+
+def main(job_fd: int, answer_fd: int) -> None:
+    """Entry point of the process; never returns."""
+    with os.fdopen(job_fd, "rb") as file:
+        job: Job = json.loads(file.read())
+    os.set_inheritable(answer_fd, False)
+    code = 0
+    try:
+        namespaces.die_with(job["parent"])
+        if job.get("interactive"):
+            for number in (signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_IGN)  # they are for the command
+        os.umask(0o022)
+        namespaces.become_root(job["parent"])
+        answer = MODES[job["mode"]](job)
+    except SetupError as error:
+        answer = {"setup": [error.step, error.reason]}
+    except EnvbuildError as error:
+        finding = error.findings[0]
+        answer = {"error": [type(error).__name__, finding.message, finding.hint, finding.where]}
+    except OSError as error:
+        traceback.print_exc()
+        answer = {"errno": error.errno or errno.EIO, "message": str(error)}
+    except BaseException:
+        traceback.print_exc()
+        answer = {"crash": traceback.format_exc()}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with os.fdopen(answer_fd, "wb") as file:
+        file.write(json.dumps(answer).encode())
+    os._exit(code)
+
+
+def build(job: Job) -> Job:
+    """Build a unit: seed, steps, product."""
+    began = time.monotonic()
+    store, work = Store(Path(job["store"])), Path(job["work"])
+    work.mkdir()
+    try:
+        checked = inputs.prepare(store, job["inputs"], work / "inputs", job["checked"])
+        (work / "upper").mkdir()
+        if job["seed"]:
+            from envbuild.engines.embedded import deb
+
+            debs = dict(next(item for item in job["inputs"] if item["name"] == inputs.DEBS)["blobs"])
+            deb.unpack((work / "inputs" / inputs.DEBS / name for name in job["seed"] if name in debs), work / "upper")
+        outcome = boxed(box_of(job), [["/bin/sh", "-c", step] for step in job["steps"]], job["env"])
+        for note in outcome.notes:
+            print(f"envbuild: {note}", flush=True)
+        if outcome.code:
+            return failed(job, outcome)
+        answer = product(job, store, work)
+    except OSError:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    shutil.rmtree(work, ignore_errors=True)
+    return {"seconds": round(time.monotonic() - began, 3), "checked": checked, **answer}
+
+
+def box_of(job: Job) -> Box:
+    names = tuple(item["name"] for item in job["inputs"])
+    apt = any(item["name"] == inputs.DEBS and item["kind"] == "debian" for item in job["inputs"])
+    return Box(Path(job["work"]), tuple(job["lowers"]), names, apt=apt)
+
+
+def failed(job: Job, outcome: Outcome) -> Job:
+    if not job["keep_failed"]:
+        shutil.rmtree(job["work"], ignore_errors=True)
+    return {"failed": [outcome.step, outcome.code]}
+
+
+def product(job: Job, store: Store, work: Path) -> Job:
+    """The layer or the wheels that the steps left."""
+    if job["product"] == Product.WHEEL:
+        wheels = sorted((work / "out").glob("*.whl"))
+        return {"wheels": [[path.name, store.add_blob(path)] for path in wheels]}
+    from dataclasses import asdict
+
+    from envbuild.oci.layer import PackFormat, make_layer
+
+    layer = work / "layer"
+    layer.mkdir()
+    (work / "upper").rename(layer / "tree")
+    record = make_layer(
+        layer,
+        [Path(path) for path in job["lowers"]],
+        store,
+        epoch=job["epoch"],
+        keep=job["keep"],
+        unit=job["unit"],
+        packs=[PackFormat(*item) for item in job["packs"]],
+    )
+    return {"layer": asdict(record)}
+
+
+def run(job: Job) -> Job:
+    """Run commands in layers with a throw-away upper; also the shell in a failed step, whose folder is not touched."""
+    work = Path(job["work"])
+    work.mkdir()
+    evidence = job.get("evidence")
+    if evidence:
+        (work / "inputs").symlink_to(Path(evidence) / "inputs")
+    box = Box(
+        work,
+        tuple(job["lowers"]),
+        tuple(job["input_names"]),
+        apt=job["apt"],
+        build=bool(evidence),
+        network=job["network"],
+        sys=not evidence,
+        image=job["image"],
+        binds=tuple((source, target, read_only) for source, target, read_only in job["binds"]),
+    )
+    try:
+        outcome = boxed(box, [job["argv"]], job["env"], interactive=job["interactive"])
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return {"code": outcome.code, "notes": list(outcome.notes)}
+
+
+def remove(job: Job) -> Job:
+    """Remove folders whose files may belong to subordinate ids."""
+    for path in job["paths"]:
+        shutil.rmtree(path, ignore_errors=True)
+    return {}
+
+
+def tar(job: Job) -> Job:
+    """Write the canonical tar of a layer of the store to stdout."""
+    from envbuild.oci.layer import stored_members, write_members
+    from envbuild.oci.tarsink import TarSink
+
+    with os.fdopen(1, "wb", closefd=False) as file:
+        write_members(stored_members(Store(Path(job["store"])), job["diff_id"]), [TarSink(file)])
+    return {}
+
+
+def pack(job: Job) -> Job:
+    """Make the pack of a layer of the store."""
+    from envbuild.oci.layer import PackFormat, pack_stored
+
+    pack_stored(Store(Path(job["store"])), job["diff_id"], PackFormat(*job["format"]), job["jobs"])
+    return {}
+
+
+def probe(job: Job) -> Job:
+    from envbuild.engines.embedded.probe import trial
+
+    trial(Path(job["work"]))
+    return {}
+
+
+MODES: dict[str, Callable[[Job], Job]] = {
+    "build": build,
+    "run": run,
+    "remove": remove,
+    "tar": tar,
+    "pack": pack,
+    "probe": probe,
+}

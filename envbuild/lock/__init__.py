@@ -1,0 +1,1 @@
+"""Lock: every input byte of an image by digest, without a host name."""

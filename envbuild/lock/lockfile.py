@@ -1,0 +1,235 @@
+"""The lock file ``images/NAME.lock``: readable, sorted, stable, without a host name.
+
+File names are the keys of three tables (debian, python, sources); units list file names. An `archive` is a Debian
+archive, suite and component (``debian:trixie/main``, ``debian-security:trixie-security/main``); `path` is the path
+below that archive's root.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.errors import LockError
+from envbuild.store import write_atomic
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class DebianFile:
+    """A .deb: `name` and `version` as its control file says (with the epoch), `file` its name in a flat repository."""
+
+    file: str
+    name: str
+    version: str
+    archive: str
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFile:
+    """A wheel or sdist of the package index."""
+
+    file: str
+    name: str
+    version: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """An archive by origin (``github:openucx/ucx@v1.20.1``)."""
+
+    file: str
+    origin: str
+    sha256: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLock:
+    """File names that one unit gets, sorted. `requested` are the Debian packages that were asked for by name."""
+
+    debian: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
+    essential: tuple[str, ...] = ()  # base only: file names of the packages that are unpacked first
+    python: tuple[str, ...] = ()
+    sdists: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """All inputs of one image. `epoch` is SOURCE_DATE_EPOCH in seconds, at least as new as the newest input."""
+
+    image: str
+    inputs: str  # LockRequest.digest()
+    base: str
+    arch: str
+    python: str
+    epoch: int
+    tools: Mapping[str, str]  # envbuild, hpccm, uv → version
+    versions: Mapping[str, str]  # component → version, for people and for verify
+    debian: Mapping[str, DebianFile]
+    python_files: Mapping[str, PythonFile]
+    sources: Mapping[str, SourceFile]
+    units: Mapping[str, UnitLock]
+    waivers: tuple[Mapping[str, str], ...] = field(default=())
+
+
+SCHEMA = 1
+TABLES = (("debian", "debian", DebianFile), ("python_files", "python", PythonFile), ("sources", "source", SourceFile))
+UNIT_FIELDS = tuple(field.name for field in dataclasses.fields(UnitLock))
+HEADER = """\
+# Lock of the image {image}: every input by its digest. Written by envbuild; keep it beside the spec and do not edit it.
+#   envbuild lock {image}                  after the spec changed
+#   envbuild lock {image} --upgrade NAME   for a newer version of one package
+"""
+
+
+def write_lock(lock: Lock, path: Path) -> None:
+    """Write `lock` to `path`, whole or not at all. The same lock gives the same bytes."""
+    text = dump_lock(lock)
+    write_atomic(path, lambda file: file.write(text.encode()))
+
+
+def dump_lock(lock: Lock) -> str:
+    """The text of a lock file."""
+    import yaml
+
+    value: dict[str, Any] = {"schema": SCHEMA}
+    value |= {name: getattr(lock, name) for name in ("image", "inputs", "base", "arch", "python", "epoch")}
+    value |= {
+        "tools": _sorted(lock.tools),
+        "versions": _sorted(lock.versions),
+        "waivers": [_sorted(item) for item in lock.waivers],
+    }
+    value["units"] = {
+        name: {key: list(names) for key in UNIT_FIELDS if (names := getattr(unit, key))}
+        for name, unit in lock.units.items()
+    }
+    for table, _, _ in TABLES:
+        value[table] = {
+            file: {key: item for key, item in dataclasses.asdict(entry).items() if key != "file"}
+            for file, entry in sorted(getattr(lock, table).items())
+        }
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    body = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20)
+    return HEADER.format(image=lock.image) + str(body)
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock in `path`. Raises LockError when there is none, or it is damaged or of another format."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise LockError("there is no lock", hint=f"envbuild lock {path.stem}", where=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LockError(
+            f"the lock cannot be read: {error}", hint=f"envbuild lock {path.stem}", where=str(path)
+        ) from None
+    return parse_lock(text, path)
+
+
+def parse_lock(text: str, path: Path) -> Lock:
+    """The lock that `text` holds; `path` is what messages call it. Raises LockError."""
+    import yaml
+
+    try:
+        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if not isinstance(value, dict) or "schema" not in value:
+            raise ValueError("it does not say its format")
+        if value["schema"] != SCHEMA:
+            raise ValueError(f"it has format {value['schema']}, and this envbuild reads format {SCHEMA}")
+        return _lock(value)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        reason = getattr(error, "problem", None) or error
+        hint = f"take it back from version control, or make it anew: envbuild lock {path.stem}"
+        raise LockError(f"the lock is damaged: {reason}", hint, where) from None
+    except KeyError as error:
+        hint = f"take it back from version control, or make it anew: envbuild lock {path.stem}"
+        raise LockError(f"the lock is damaged: {error} is missing", hint, str(path)) from None
+
+
+def _lock(value: Mapping[str, Any]) -> Lock:
+    tables: dict[str, Any] = {}
+    for table, kind, shape in TABLES:
+        expected = {field.name: int if field.name == "size" else str for field in dataclasses.fields(shape)}
+        tables[table] = {file: _entry(shape, kind, file, entry, expected) for file, entry in value[table].items()}
+    units = {
+        name: UnitLock(
+            **{key: tuple(_text(item, f"units.{name}.{key}") for item in items) for key, items in unit.items()}
+        )
+        for name, unit in value["units"].items()
+    }
+    lock = Lock(
+        image=_text(value["image"], "image"),
+        inputs=_text(value["inputs"], "inputs"),
+        base=_text(value["base"], "base"),
+        arch=_text(value["arch"], "arch"),
+        python=_text(value["python"], "python"),
+        epoch=value["epoch"],
+        tools=_texts(value["tools"], "tools"),
+        versions=_texts(value["versions"], "versions"),
+        debian=tables["debian"],
+        python_files=tables["python_files"],
+        sources=tables["sources"],
+        units=units,
+        waivers=tuple(_texts(item, "waivers") for item in value["waivers"]),
+    )
+    if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
+        raise ValueError("epoch is not a number")
+    for name, unit in units.items():
+        for files, names in (
+            (lock.debian, (*unit.debian, *unit.essential)),
+            (lock.python_files, (*unit.python, *unit.sdists)),
+            (lock.sources, unit.sources),
+        ):
+            for file in names:
+                if file not in files:
+                    raise ValueError(f"unit '{name}' names {file}, which is not listed")
+    return lock
+
+
+def _entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], expected: Mapping[str, type]) -> Any:
+    values = {"file": file, **entry}
+    for key, wanted in expected.items():
+        if type(values[key]) is not wanted:
+            raise ValueError(f"{kind} file {file}: '{key}' is not {'a number' if wanted is int else 'text'}")
+    if not SHA256.fullmatch(values["sha256"]):
+        raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
+    if "/" in values["file"] or values["file"] in ("", ".", ".."):
+        raise ValueError(f"{kind} file {file!r}: not a file name")
+    return shape(**values)
+
+
+def _text(value: object, key: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"'{key}' is not text")
+    return value
+
+
+def _texts(value: Mapping[str, Any], key: str) -> dict[str, str]:
+    return {_text(name, key): _text(item, f"{key}.{name}") for name, item in value.items()}
+
+
+def _sorted(value: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(value.items()))
+
+
+def lock_digest(lock: Lock) -> str:
+    """``sha256:<hex>`` of what a lock says, however its file is laid out: it names artifacts and goes into evidence."""
+    text = json.dumps(dataclasses.asdict(lock), sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

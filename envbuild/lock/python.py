@@ -1,0 +1,247 @@
+"""The Python half of a lock: one resolution for the run-time environment, one for each build, and one file for each
+package.
+
+The run-time packages (``venv``) are resolved together; builds are resolved apart, but take every package that both have
+in the version that is shipped, so that a kernel is compiled against the torch it will meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from envbuild.errors import InputError, SpecError
+from envbuild.lock.index import Index, IndexFile, belongs
+from envbuild.lock.lockfile import PythonFile, UnitLock
+from envbuild.lock.request import UnitRequest
+from envbuild.lock.transfer import Transfer, Unobtained
+from envbuild.lock.uv import Pin, Resolver
+
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
+# Programs of a build that leave no trace of their own version in what they make: their version may differ from the
+# shipped one.
+BUILD_TOOLS = frozenset(
+    [
+        "build",
+        "cmake",
+        "cython",
+        "flit-core",
+        "hatchling",
+        "meson",
+        "meson-python",
+        "ninja",
+        "packaging",
+        "pip",
+        "pybind11",
+        "scikit-build-core",
+        "setuptools",
+        "setuptools-scm",
+        "uv",
+        "wheel",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLock:
+    """Unit → UnitLock with only `python` and `sdists` set, and all files by file name."""
+
+    units: Mapping[str, UnitLock]
+    files: Mapping[str, PythonFile]
+
+
+@dataclass(slots=True)
+class PythonWork:
+    """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible."""
+
+    resolver: Resolver
+    index: Index
+    transfer: Transfer
+    tags: tuple[Tag, ...]
+    previous: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
+
+    def lock(self, units: Mapping[str, UnitRequest]) -> PythonLock:
+        """Resolve and choose. Raises SpecError, ConflictError, InputError."""
+        for unit, request in units.items():
+            check_requirements(unit, (*request.python, *request.sdists))
+        sdists = {unit: [self.sdist(text, unit) for text in request.sdists] for unit, request in units.items()}
+        compiled = {str(canonicalize_name(file.name)): file.version for files in sdists.values() for file in files}
+        core = units.get("venv-core", UnitRequest()).python
+        runtime = tuple(dict.fromkeys([*core, *units.get("venv", UnitRequest()).python]))
+        pins: dict[str, dict[str, Pin]] = {}
+        if runtime:
+            # What is compiled from an sdist reaches the image as a wheel of its own, not from the index.
+            pins["venv"] = self.resolver.resolve(
+                "venv",
+                runtime,
+                prefer=self.previous.get("venv"),
+                omit=compiled,
+            )
+        shipped = {name: pin.version for name, pin in pins.get("venv", {}).items()}
+        apart = {
+            unit: request.python
+            for unit, request in units.items()
+            if request.python and unit not in ("venv", "venv-core")
+        }
+        if core:
+            apart["venv-core"] = core
+        with ThreadPoolExecutor(2) as pool:
+            results = pool.map(lambda item: self.apart(item[0], item[1], shipped, compiled), apart.items())
+            pins |= dict(zip(apart, results, strict=True))
+        self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
+        locked = {
+            unit: UnitLock(
+                python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
+                sdists=tuple(sorted(file.file for file in sdists[unit])),
+            )
+            for unit in units
+        }
+        files = {
+            file.file: file for file in (*self.chosen.values(), *(file for found in sdists.values() for file in found))
+        }
+        return PythonLock(locked, files)
+
+    def apart(
+        self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str], compiled: Mapping[str, str]
+    ) -> dict[str, Pin]:
+        """The packages of a build, or of the venv's core, in the shipped versions."""
+        bound = {name: version for name, version in shipped.items() if unit == "venv-core" or name not in BUILD_TOOLS}
+        return self.resolver.resolve(
+            unit,
+            requirements,
+            constraints=[f"{name}=={version}" for name, version in bound.items()],
+            prefer={**shipped, **self.previous.get(unit, {})},
+            omit=compiled if unit == "venv-core" else None,
+        )
+
+    def choose(self, pins: Mapping[tuple[str, str], Pin]) -> None:
+        """Fill `chosen` with the best wheel of every pin."""
+        missing = [pin for key, pin in pins.items() if key not in self.chosen]
+        with ThreadPoolExecutor(8) as pool:
+            for pin, file in zip(missing, pool.map(self.wheel, missing), strict=True):
+                self.chosen[pin.name, pin.version] = file
+
+    def wheel(self, pin: Pin) -> PythonFile:
+        """The wheel that installers prefer on the target. Raises SpecError when there is only an sdist, InputError when
+        there is none.
+        """
+        ranks = {tag: rank for rank, tag in enumerate(self.tags)}
+        fitting: list[tuple[int, tuple[int, str], int, IndexFile]] = []
+        files = [file for file in self.index.files(pin.name) if belongs(file.name, pin.name)]
+        for place, file in enumerate(files):
+            try:
+                _, version, build, tags = parse_wheel_filename(file.name)
+            except (InvalidWheelFilename, InvalidVersion):
+                continue
+            best = min((ranks[tag] for tag in tags if tag in ranks), default=-1)
+            if (
+                version == Version(pin.version)
+                and best >= 0
+                and (not file.sha256 or not pin.hashes or file.sha256 in pin.hashes)
+            ):
+                fitting.append((-best, (build[0], build[1]) if build else (0, ""), -place, file))
+        if not fitting:
+            if any(not file.name.endswith(".whl") and file.sha256 in pin.hashes for file in files):
+                raise SpecError(
+                    f"{pin.name} {pin.version} has no wheel for this image, only its source",
+                    hint="compile it with a recipe (wheel=True), or name a version that has a wheel",
+                )
+            raise InputError(
+                f"{pin.name} {pin.version} was resolved, but no index lists a wheel of it for this image",
+                hint="other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml",
+            )
+        return self.record(max(fitting)[-1], pin.version)
+
+    def sdist(self, text: str, unit: str) -> PythonFile:
+        """The sdist that ``name`` or ``name==version`` names: the earlier lock's version if it fits, else the last."""
+        wanted = Requirement(text)
+        fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
+        earlier = self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(wanted.name)))
+        for place, file in enumerate(self.index.files(wanted.name)):
+            if file.name.endswith(".whl") or file.yanked or not belongs(file.name, str(canonicalize_name(wanted.name))):
+                continue
+            try:
+                version = parse_sdist_filename(file.name)[1]
+                runs = SpecifierSet(file.requires_python).contains(self.resolver.python, prereleases=True)
+            except (InvalidSdistFilename, InvalidVersion, InvalidSpecifier):
+                continue
+            if runs and wanted.specifier.contains(version, prereleases=True):
+                kept = earlier is not None and version == Version(earlier)
+                # A pre-release is taken when it is asked for, or when there is nothing else (PEP 440).
+                final = not version.is_prerelease or bool(wanted.specifier.prereleases)
+                fitting.append((kept, final, version, file.name.endswith(".tar.gz"), -place, file))
+        if not fitting:
+            raise InputError(
+                f"no package index has an sdist for '{text}'",
+                hint="check the name; other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml",
+            )
+        best = max(fitting)
+        return self.record(best[-1], str(best[2]))
+
+    def record(self, file: IndexFile, version: str) -> PythonFile:
+        """The lock's entry for a file of the index; one without a digest there is fetched to compute it."""
+        sha256, size = file.sha256, file.size
+        if not sha256:
+            try:
+                sha256, size = self.transfer.obtain([file.url])
+            except Unobtained as error:
+                raise InputError(
+                    f"{file.name} cannot be had: {error}", hint="check the network and the index"
+                ) from None
+        size = size or self.transfer.transport.size(file.url)
+        from envbuild.lock.index import split_name
+
+        return PythonFile(file.name, str(canonicalize_name(split_name(file.name)[0])), version, size, sha256)
+
+
+def check_requirements(unit: str, requirements: Iterable[str]) -> None:
+    """Raises SpecError for what is not a requirement by name (PEP 508)."""
+    for text in requirements:
+        try:
+            found = Requirement(text)
+        except InvalidRequirement as error:
+            raise SpecError(
+                f"'{text}' (of {unit}) is not a Python requirement: {error}", hint="write for example: numpy>=2,<3"
+            ) from None
+        if found.url:
+            raise SpecError(
+                f"'{text}' (of {unit}) names an address; a lock holds packages of an index",
+                hint="give a recipe with the source as an archive, or write a version",
+            )
+
+
+def platform(arch: str, glibc: tuple[int, int]) -> str:
+    """uv's name of a Linux platform."""
+    return f"{MACHINES[arch]}-manylinux_2_{min(glibc[1], NEWEST_MANYLINUX)}"
+
+
+def wheel_tags(python: str, arch: str, glibc: tuple[int, int]) -> tuple[Tag, ...]:
+    """Tags of the wheels that CPython `python` installs there, best first (PEP 425, PEP 600; the same ones that
+    `platform` means to uv).
+    """
+    machine = MACHINES[arch]
+    legacy = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+    platforms = []
+    for minor in range(min(glibc[1], NEWEST_MANYLINUX), 4 if machine == "x86_64" else 16, -1):
+        platforms.append(f"manylinux_2_{minor}_{machine}")
+        if minor in legacy:
+            platforms.append(f"{legacy[minor]}_{machine}")
+    platforms.append(f"linux_{machine}")
+    version = tuple(int(part) for part in python.split(".")[:2])
+    name = f"cp{version[0]}{version[1]}"
+    return (*cpython_tags(version, [name], platforms), *compatible_tags(version, name, platforms))

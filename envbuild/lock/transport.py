@@ -1,0 +1,198 @@
+"""Reading from addresses and folders alike, with the site's certificates and proxy. One connection pool a thread."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    import requests
+
+    from envbuild.site import Site
+
+CONNECT, READ = 20, 120  # seconds without a connection, without a byte
+
+
+class Absent(Exception):
+    """A place answered that it does not have it."""
+
+
+class Unreachable(Exception):
+    """A place did not answer, or not properly; trying again may help."""
+
+
+class Refused(Unreachable):
+    """A place answered that it will not give it; trying again does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was read: `url` after redirections (of a folder: its file address)."""
+
+    url: str
+    content: bytes
+    kind: str = ""
+
+
+@dataclass(slots=True)
+class Transport:
+    """Reads for one site. Safe to use from several threads."""
+
+    site: Site
+    own: threading.local = field(default_factory=threading.local)
+    insecure: frozenset[str] = frozenset()
+    certificates: str = ""
+
+    def __post_init__(self) -> None:
+        names = (*self.site.insecure_hosts, *self.site.python().insecure)
+        self.insecure = frozenset(name.split(":")[0] for name in names)
+        self.certificates = self.site.certificates()
+
+    def session(self) -> requests.Session:
+        """This thread's session."""
+        import requests
+        from requests.adapters import HTTPAdapter
+
+        session: requests.Session | None = getattr(self.own, "session", None)
+        if session is None:
+            from envbuild import __version__
+
+            session = requests.Session()
+            # requests would prefer its own reading of CA variables to `verify`; the site's has been settled before.
+            session.headers["User-Agent"] = f"envbuild/{__version__}"
+            session.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, HTTPAdapter(pool_maxsize=4))
+            if self.site.proxy:
+                session.proxies = {"http": self.site.proxy, "https": self.site.proxy}
+            self.own.session = session
+        return session
+
+    def verify(self, url: str) -> bool | str:
+        """What `requests` is to check the certificate of `url` against."""
+        return urlsplit(url).hostname not in self.insecure and (self.certificates or True)
+
+    def read(self, place: str, accept: str = "*/*") -> Page:
+        """All of a small file. Raises Absent, Unreachable, Refused."""
+        path = local_path(place)
+        if path is not None:
+            try:
+                return Page(place, path.read_bytes())
+            except (FileNotFoundError, NotADirectoryError):
+                raise Absent("no such file") from None
+            except OSError as error:
+                raise Refused(os.strerror(error.errno or 0)) from None
+        last: Unreachable | None = None
+        for _ in range(3):
+            try:
+                with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
+                    return Page(answer.url, answer.content, answer.headers.get("Content-Type", ""))
+            except Refused:
+                raise
+            except Unreachable as error:
+                last = error
+            except OSError as error:  # requests' own errors, raised while the body is read
+                last = Unreachable(reason(error))
+        raise last or Unreachable("no answer")
+
+    @contextmanager
+    def get(self, url: str, headers: dict[str, str] | None = None, method: str = "GET") -> Iterator[requests.Response]:
+        """A streamed answer with a good status. Raises Absent, Unreachable, Refused; reading its body may raise
+        OSError.
+        """
+        import requests
+
+        session = self.session()
+        try:
+            answer = session.request(
+                method,
+                url,
+                headers=headers,
+                stream=True,
+                timeout=(CONNECT, READ),
+                verify=self.verify(url),
+                allow_redirects=True,
+            )
+        except requests.exceptions.SSLError as error:
+            raise Refused(reason(error)) from None
+        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema):
+            raise Refused("not an address") from None
+        except OSError as error:  # RequestException is one
+            raise Unreachable(reason(error)) from None
+        with answer:
+            status = answer.status_code
+            if status in (404, 410):
+                raise Absent(f"HTTP {status}")
+            if status in (408, 425, 429) or status >= 500:
+                raise Unreachable(f"HTTP {status}")
+            if status >= 400 and status != 416:
+                raise Refused(f"HTTP {status}")
+            yield answer
+
+    def size(self, place: str) -> int:
+        """Length in bytes; 0 when the place does not say."""
+        path = local_path(place)
+        try:
+            if path is not None:
+                return path.stat().st_size
+            with self.get(place, method="HEAD") as answer:
+                return int(answer.headers.get("Content-Length") or 0)
+        except (OSError, Absent, Unreachable, ValueError):
+            return 0
+
+    def open(self, path: Path) -> IO[bytes]:
+        """A file of a mirror that is a folder. Raises Absent, Refused."""
+        try:
+            return path.open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            raise Absent("no such file") from None
+        except OSError as error:
+            raise Refused(os.strerror(error.errno or 0)) from None
+
+
+def local_path(place: str) -> Path | None:
+    """The path of a folder or ``file:`` address; None for what is read over the network."""
+    if "://" not in place:
+        return Path(place)
+    return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else None
+
+
+def join(place: str, path: str) -> str:
+    """`path` (plain text) below `place` (an address or folder)."""
+    from urllib.parse import quote
+
+    path = quote(path, safe="/+~@:!,()") if "://" in place else path
+    return f"{place.rstrip('/')}/{path.lstrip('/')}"
+
+
+def shown(place: str) -> str:
+    """An address as messages show it: without user name, password and query."""
+    if "://" not in place:
+        return place
+    parts = urlsplit(place)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def reason(error: BaseException) -> str:
+    """A network error in a few words."""
+    text = str(error)
+    for pattern, words in (
+        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (give ca_bundle in site.yaml)"),
+        (
+            "Name or service not known|Temporary failure in name resolution|NameResolutionError",
+            "its name cannot be resolved",
+        ),
+        ("Connection refused", "connection refused"),
+        ("timed out|Timeout", "no answer in time"),
+        ("IncompleteRead|Connection broken|reset by peer|RemoteDisconnected", "the connection broke off"),
+    ):
+        if re.search(pattern, text):
+            return words
+    return re.sub(r"//[^/@\s]*@", "//", text)[:200] or type(error).__name__

@@ -1,0 +1,228 @@
+"""Running uv: the resolver of the Python half, given the same indexes, certificates and proxy as everything else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.site import Site
+
+KEPT = (
+    "UV_CACHE_DIR",
+    "UV_HTTP_TIMEOUT",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "UV_KEYRING_PROVIDER",
+    "UV_CONCURRENT_DOWNLOADS",
+)
+PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
+MOVED = 8  # packages that are tried one by one before a new version is taken for them
+HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One resolved package: `hashes` are the sha256 of all its files in the index."""
+
+    name: str
+    version: str
+    hashes: frozenset[str]
+
+
+def uv_binary() -> str:
+    """The uv program of this Python environment, else the one on PATH. Raises InputError."""
+    import shutil
+
+    try:
+        import uv
+
+        return str(uv.find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if not found:
+        raise InputError("uv is not installed", hint=f"{sys.executable} -m pip install uv")
+    return found
+
+
+def uv_version() -> str:
+    """The version of `uv_binary`."""
+    text = subprocess.run([uv_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    return text.split()[1]
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would steer uv (its own variables, an active virtual environment)."""
+    dropped = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key not in dropped and (not key.startswith("UV_") or key in KEPT)
+    }
+
+
+def site_arguments(site: Site) -> list[str]:
+    """uv's options for the site's indexes; all indexes are one pool, as for pip (uv's own default takes the first that
+    knows a name).
+    """
+    python = site.python()
+    arguments = ["--no-config", "--index-strategy", "unsafe-best-match"]
+    if python.indexes:
+        arguments += ["--default-index", python.indexes[0]]
+    else:
+        arguments.append("--no-index")
+    for index in python.indexes[1:]:
+        arguments += ["--index", index]
+    for links in python.links:
+        arguments += ["--find-links", links]
+    for name in python.insecure:
+        arguments += ["--allow-insecure-host", name]
+    return arguments
+
+
+def site_environment(site: Site) -> dict[str, str]:
+    """The environment for uv: the site's certificates and proxy."""
+    environment = clean_environment() | {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
+    certificates = site.certificates()
+    if certificates:
+        environment["SSL_CERT_DIR" if Path(certificates).is_dir() else "SSL_CERT_FILE"] = certificates
+    if site.proxy:
+        environment |= {"HTTP_PROXY": site.proxy, "HTTPS_PROXY": site.proxy, "ALL_PROXY": site.proxy}
+    return environment
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """Resolves requirements for one Python version and platform. `workdir` is a private folder, `cache` uv's cache."""
+
+    site: Site
+    python: str  # 3.13 or 3.13.5
+    platform: str  # x86_64-manylinux_2_40
+    workdir: Path
+    cache: Path
+
+    def resolve(
+        self,
+        what: str,
+        requirements: Iterable[str],
+        *,
+        constraints: Iterable[str] = (),
+        prefer: Mapping[str, str] | None = None,
+        omit: Mapping[str, str] | None = None,
+    ) -> dict[str, Pin]:
+        """Name → Pin of `requirements` and all that they need, wheels only.
+
+        `what` names the unit in messages. `prefer` (name → version) is kept wherever it is still possible; `omit` (name
+        → version) are names that are resolved but not given. Raises ConflictError (no solution), SpecError (only an
+        sdist exists), InputError (unknown or unreachable).
+        """
+        wanted, bounds, keep, omit = list(requirements), list(constraints), dict(prefer or {}), omit or {}
+        bounds += [f"{name}=={version}" for name, version in omit.items()]
+        pins = self._compile(what, wanted, bounds, keep, omit)
+        # uv 0.13 loses a preference when the first of several indexes that has this version has it for other platforms
+        # only. What moved is asked for once more by a constraint (and no preference, which would lose it again),
+        # together, then one by one.
+        moved = changed(keep, pins)
+        soft = dict(keep)
+        for names in [moved, *([name] for name in moved[:MOVED])] if moved else ():
+            asked = [f"{name}=={keep[name]}" for name in names]
+            rest = {name: version for name, version in soft.items() if name not in names}
+            try:
+                found = self._compile(what, wanted, [*bounds, *asked], rest, omit)
+            except EnvbuildError:
+                continue  # it can no longer be had, or no longer fits
+            if set(changed(keep, found)) < set(changed(keep, pins)):  # not at the cost of another package
+                pins, soft, bounds = found, rest, [*bounds, *asked]
+            if not changed(keep, pins):
+                break
+        return pins
+
+    def _compile(
+        self,
+        what: str,
+        requirements: list[str],
+        constraints: list[str],
+        prefer: Mapping[str, str],
+        omit: Mapping[str, str],
+    ) -> dict[str, Pin]:
+        folder = self.workdir / what
+        folder.mkdir(exist_ok=True)
+        asked, bounds, output = folder / "requirements.in", folder / "constraints.txt", folder / "requirements.txt"
+        asked.write_text("".join(f"{line}\n" for line in requirements))
+        bounds.write_text("".join(f"{line}\n" for line in constraints))
+        # uv takes the pins of an existing output file as preferences.
+        output.write_text("".join(f"{name}=={version}\n" for name, version in sorted(prefer.items())))
+        command = [uv_binary(), "pip", "compile", "--quiet", *site_arguments(self.site)]
+        command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform]
+        command += ["--generate-hashes", "--no-build", "--no-header", "--no-annotate", "--cache-dir", str(self.cache)]
+        command += ["--constraints", bounds.name, "--output-file", output.name]
+        for name, version in omit.items():
+            stand_in(folder, name, version)
+            command += ["--no-emit-package", name]
+        if omit:
+            command += ["--find-links", str(folder)]
+        done = subprocess.run(
+            [*command, asked.name],
+            cwd=folder,
+            env=site_environment(self.site),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise _failure(what, done.stderr)
+        return parse_pins(output.read_text())
+
+
+def stand_in(folder: Path, name: str, version: str) -> None:
+    """A wheel without content for a package that is compiled later: uv resolves only what has a wheel somewhere.
+
+    It names no dependencies: the recipe that compiles the package lists them.
+    """
+    import zipfile
+
+    plain = name.replace("-", "_")
+    info = f"{plain}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{plain}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def changed(keep: Mapping[str, str], pins: Mapping[str, Pin]) -> list[str]:
+    """Names that are in `pins` with another version than in `keep`."""
+    return [name for name, version in keep.items() if name in pins and pins[name].version != version]
+
+
+def parse_pins(text: str) -> dict[str, Pin]:
+    """The pins of a requirements file with hashes, by normalized name."""
+    pins: dict[str, Pin] = {}
+    for block in re.split(r"\n(?=\S)", text):
+        if match := PIN.match(block):
+            pins[match[1]] = Pin(match[1], match[2], frozenset(HASH.findall(block)))
+    return pins
+
+
+def _failure(what: str, stderr: str) -> EnvbuildError:
+    """uv's own words as the error that fits them."""
+    text = "\n".join(line for line in stderr.strip().splitlines() if not line.startswith("warning:")).strip()
+    text = text.removeprefix("error: ") or "uv failed without a message"
+    message = f"the Python packages of '{what}' cannot be resolved: {text}"
+    if "building from source is disabled" in text:
+        return SpecError(
+            message, "a package without a wheel is compiled by a recipe with wheel=True: add it under layers:"
+        )
+    if "was not found in the package registry" in text or "was not found in the provided package locations" in text:
+        return InputError(
+            message, "check the name; other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml"
+        )
+    if "No solution found" in text:
+        return ConflictError(message, "loosen one of the named versions in the spec")
+    return InputError(
+        message, "check the network, or give another index as  mirrors: {python: [ADDRESS]}  in site.yaml"
+    )

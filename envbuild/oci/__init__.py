@@ -1,0 +1,1 @@
+"""OCI: members of a layer, the canonical layer, image layouts."""

@@ -1,0 +1,84 @@
+"""The clean list: what every build leaves behind that differs from run to run, or that no image needs.
+
+Taken from measurements of two builds of one image (host keys, logs, caches with times, backups). It works on the upper
+directory of a unit, before the layer is read; it never reveals something else, because every layer below was cleaned by
+the same list."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+REMOVE = (
+    "etc/.pwd.lock",
+    "etc/group-",
+    "etc/gshadow-",
+    "etc/passwd-",
+    "etc/resolv.conf.dpkg-*",
+    "etc/shadow-",
+    "etc/ssh/ssh_host_*",
+    "etc/subgid-",
+    "etc/subuid-",
+    "root/.cache",
+    "root/.wget-hsts",
+    "run/*",
+    "tmp/*",
+    "var/cache/apt/*.bin",
+    "var/cache/apt/archives/*",
+    "var/cache/debconf/*-old",
+    "var/cache/ldconfig/aux-cache",
+    "var/cache/man/*",
+    "var/lib/apt/lists/*",
+    "var/lib/dpkg/*-old",
+    "var/lib/dpkg/lock*",
+    "var/lib/dpkg/triggers/Lock",
+    "var/lib/systemd/random-seed",
+    "var/log/*.log",
+    "var/log/apt/*",
+    "var/log/btmp",
+    "var/log/faillog",
+    "var/log/lastlog",
+    "var/log/wtmp",
+    "var/tmp/*",
+)
+
+
+def clean(upper: Path) -> None:
+    """Remove and truncate what the list names, in place. Never follows a symbolic link out of `upper`."""
+    for pattern in REMOVE:
+        for path in matches(upper, pattern):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    machine_id = upper / "etc/machine-id"
+    if plain(upper, "etc") and machine_id.is_file() and not machine_id.is_symlink() and machine_id.stat().st_size:
+        os.truncate(machine_id, 0)
+    dbus = upper / "var/lib/dbus/machine-id"
+    if plain(upper, "var/lib/dbus") and dbus.is_file() and not dbus.is_symlink():
+        dbus.unlink()
+        dbus.symlink_to("/etc/machine-id")
+
+
+def matches(upper: Path, pattern: str) -> Iterator[Path]:
+    """Existing entries of `upper` that match; whiteouts are kept, they are deletions and not leftovers."""
+    folder, _, name = pattern.rpartition("/")
+    if not plain(upper, folder):
+        return
+    found = sorted((upper / folder).glob(name)) if "*" in name else [upper / pattern]
+    for path in found:
+        if os.path.lexists(path) and not stat.S_ISCHR(path.lstat().st_mode):
+            yield path
+
+
+def plain(upper: Path, folder: str) -> bool:
+    """Whether `folder` and all above it are real directories of `upper`."""
+    path = upper
+    for part in folder.split("/"):
+        path = path / part
+        if path.is_symlink() or not path.is_dir():
+            return False
+    return True

@@ -1,0 +1,41 @@
+"""The configuration of an image: what it runs with, and which layers it is made of (OCI image spec, config.md).
+
+The same document serves Docker, whose image format it descends from; the id of an image in Docker is its sha256.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from envbuild.plan.units import ImageConfig
+from envbuild.store import LayerRecord
+
+
+def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) -> bytes:
+    """The configuration of an image of `layers` (bottom first), created at `epoch` (seconds).
+
+    The same input gives the same bytes."""
+    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return canonical(
+        {
+            "architecture": config.architecture,
+            "config": {
+                "Cmd": list(config.cmd),
+                "Env": [f"{name}={value}" for name, value in config.env.items()],
+                "Labels": dict(config.labels),
+                "WorkingDir": config.workdir,
+            },
+            "created": created,
+            "history": [{"created": created, "created_by": f"envbuild unit {layer.unit}".rstrip()} for layer in layers],
+            "os": "linux",
+            "rootfs": {"diff_ids": [layer.diff_id for layer in layers], "type": "layers"},
+        }
+    )
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: one value, one digest."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,189 @@
+"""Layers: made canonical, read in one pass, kept as trees, and read again to the same bytes.
+
+One layer has one digest, whatever engine, file system or user made it: members in byte order, times clamped, owners as
+the unit sees them, hard links to the first name, deletions and opaque marks only where they hide something (OCI image
+spec, layer.md). Functions here must run where owners read as the unit's own: as root, or in the user namespace
+(`write_layer_tar` and `pack_layer` see to that themselves)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from envbuild.errors import EngineError
+from envbuild.oci.clean import clean
+from envbuild.oci.member import Member, Sink
+from envbuild.oci.scan import emit, scan, scan_canonical, settle
+from envbuild.oci.tarsink import TarSink
+from envbuild.store import LayerRecord, Store, write_json
+
+CHUNK = 1 << 20
+IMPLIED = "implied"  # beside tree/: directories of the tree that are not members, NUL-terminated
+
+
+@dataclass(frozen=True, slots=True)
+class PackFormat:
+    """How a layer is compressed for squashfs: codec, level, block size in bytes."""
+
+    codec: str = "zstd"
+    level: int = 3
+    block: int = 131072
+
+
+def members(
+    upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str] = ()
+) -> Iterator[tuple[Member, Path | None]]:
+    """The members of the layer that `upper` is over `lowers` (trees, bottom first), each with the file that holds its
+    data."""
+    return emit(scan(upper, lowers, epoch=epoch, keep=keep))
+
+
+def write_members(entries: Iterable[tuple[Member, Path | None]], sinks: Sequence[Sink]) -> None:
+    """Give every member and its data to all sinks, in one read; then close them."""
+    for member, source in entries:
+        for sink in sinks:
+            sink.begin(member)
+        if source is not None and member.size:
+            with source.open("rb", buffering=0) as file:
+                while chunk := file.read(CHUNK):
+                    for sink in sinks:
+                        sink.data(chunk)
+        for sink in sinks:
+            sink.end()
+    for sink in sinks:
+        sink.close()
+
+
+def make_layer(
+    folder: Path,
+    lowers: Sequence[Path],
+    store: Store,
+    *,
+    epoch: int,
+    keep: Sequence[str] = (),
+    unit: str = "",
+    packs: Sequence[PackFormat] = (),
+    jobs: int = 0,
+) -> LayerRecord:
+    """Turn ``folder/tree``, the upper directory of a finished unit, into a layer of the store, with its packs.
+
+    The tree is cleaned, read once for the digest and all packs, made canonical in place and renamed into the store; a
+    layer that is there already is left alone. `jobs`: compression threads (0: all cores). Raises OSError (ENOSPC) and
+    EngineError."""
+    tree = folder / "tree"
+    clean(tree)
+    found = scan(tree, lowers, epoch=epoch, keep=keep)
+    tar = TarSink()
+    with contextlib.ExitStack() as stack:
+        temporary = [folder / f"pack-{number}" for number in range(len(packs))]
+        writers = [
+            stack.enter_context(_pack_writer(path, form, jobs)) for path, form in zip(temporary, packs, strict=True)
+        ]
+        write_members(emit(found), [tar, *writers])
+        stack.pop_all()  # closed by write_members
+    settle(found)
+    record = LayerRecord(tar.diff_id, tar.size, tar.files, unit)
+    for path, form in zip(temporary, packs, strict=True):
+        path.replace(pack_path(store, record.diff_id, form))
+    (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(found.implied)))
+    write_json(folder / "layer.json", asdict(record))
+    place(folder, store.layer_path(record.diff_id))
+    return record
+
+
+def place(folder: Path, target: Path) -> None:
+    """Rename a finished layer folder into the store; keep the one that is there, unless it is a broken one."""
+    if (target / "layer.json").is_file():
+        return
+    with contextlib.suppress(FileNotFoundError):
+        target.rename(folder.with_name("broken"))  # goes away with the unit's working folder
+    try:
+        folder.rename(target)
+    except OSError:
+        if not (target / "layer.json").is_file():
+            raise
+
+
+def stored_members(store: Store, diff_id: str) -> Iterator[tuple[Member, Path | None]]:
+    """The members of a layer of the store, as they were packed. Raises EngineError when the store does not have it."""
+    path = store.layer_path(diff_id)
+    try:
+        implied = [item for item in (path / IMPLIED).read_bytes().split(b"\0") if item]
+    except FileNotFoundError:
+        raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it") from None
+    return emit(scan_canonical(path / "tree", implied))
+
+
+def write_layer_tar(store: Store, record: LayerRecord, file: IO[bytes]) -> None:
+    """Write the canonical tar of a layer of the store to `file` (any object with ``write``) and check its digest.
+
+    A user other than root reads it inside a user namespace. Raises EngineError when the layer is damaged: what was
+    written must then be thrown away."""
+    if os.geteuid() == 0:
+        sink = TarSink(file)
+        write_members(stored_members(store, record.diff_id), [sink])
+        digest = sink.sha256
+    else:
+        from envbuild.engines.embedded.remote import read_layer
+
+        checksum = hashlib.sha256()
+        for chunk in read_layer(store, record.diff_id):
+            checksum.update(chunk)
+            file.write(chunk)
+        digest = checksum.hexdigest()
+    if digest != record.hex:
+        raise EngineError(
+            f"the layer {record.diff_id} reads as sha256:{digest}: its files were changed, or belong to another user",
+            hint=f"remove {store.layer_path(record.diff_id)} and run envbuild make again",
+            where=str(store.layer_path(record.diff_id)),
+        )
+
+
+def pack_path(store: Store, diff_id: str, form: PackFormat) -> Path:
+    """Where the store keeps the pack of a layer."""
+    from envbuild.squashfs.pack import pack_name
+
+    return store.root / "packs" / pack_name(diff_id, form.codec, form.level, form.block)
+
+
+def pack_layer(store: Store, record: LayerRecord, form: PackFormat, jobs: int = 0) -> Path:
+    """The pack of a layer of the store; made now when it is not there. A user other than root reads inside a user
+    namespace."""
+    path = pack_path(store, record.diff_id, form)
+    if path.is_file():
+        return path
+    if os.geteuid() == 0:
+        pack_stored(store, record.diff_id, form, jobs)
+    else:
+        from envbuild.engines.embedded.remote import pack
+
+        pack(store, record.diff_id, form, jobs)
+    return path
+
+
+def pack_stored(store: Store, diff_id: str, form: PackFormat, jobs: int) -> None:
+    """Make a pack of a stored layer in this process, and check the layer's digest on the way."""
+    tar = TarSink()
+    with store.workdir() as work:
+        temporary = work / "pack"
+        with contextlib.ExitStack() as stack:
+            writer = stack.enter_context(_pack_writer(temporary, form, jobs))
+            write_members(stored_members(store, diff_id), [tar, writer])
+            stack.pop_all()
+        if tar.diff_id != diff_id:
+            raise EngineError(
+                f"the layer {diff_id} is damaged",
+                hint=f"remove {store.layer_path(diff_id)} and run envbuild make again",
+            )
+        temporary.replace(pack_path(store, diff_id, form))
+
+
+def _pack_writer(path: Path, form: PackFormat, jobs: int):  # type: ignore[no-untyped-def]  # the type is imported late
+    from envbuild.squashfs.pack import PackWriter
+
+    return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs)

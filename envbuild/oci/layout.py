@@ -1,0 +1,189 @@
+"""An image as an OCI image layout: a folder that skopeo, podman, enroot, crane and registries' clients read.
+
+    oci-layout              the version of the format
+    index.json              the manifest's digest and the image's name
+    blobs/sha256/<hex>      manifest, configuration, layers
+
+Formats: OCI image spec 1.1, image-layout.md and manifest.md; Docker's media types: distribution, "Image Manifest V 2,
+Schema 2". Everything is deterministic: the same layers, configuration and compression give the same bytes, however many
+threads work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envbuild.errors import PublishError, SpecError
+from envbuild.oci.compress import Measured, compressing
+from envbuild.oci.config import canonical, config_json
+from envbuild.oci.layer import write_layer_tar
+from envbuild.plan.units import ImageConfig
+from envbuild.store import LayerRecord, Store
+
+REF_NAME = "org.opencontainers.image.ref.name"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaTypes:
+    """The words for the parts of an image; `layers` by compression."""
+
+    manifest: str
+    config: str
+    layers: Mapping[str, str]
+
+
+OCI = MediaTypes(
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.config.v1+json",
+    {
+        "none": "application/vnd.oci.image.layer.v1.tar",
+        "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
+        "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
+    },
+)
+DOCKER = MediaTypes(
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.container.image.v1+json",
+    {
+        "none": "application/vnd.docker.image.rootfs.diff.tar",
+        "gzip": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A blob of a layout: media type, ``sha256:<hex>``, bytes."""
+
+    media_type: str
+    digest: str
+    size: int
+
+    def json(self) -> dict[str, Any]:
+        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A finished layout; `layers` as they lie in it, bottom first."""
+
+    path: Path
+    manifest_digest: str
+    config_digest: str
+    layers: tuple[Descriptor, ...]
+
+
+def write_layout(
+    layers: Sequence[LayerRecord],
+    config: ImageConfig,
+    out: Path,
+    store: Store,
+    *,
+    epoch: int,
+    name: str,
+    compression: str = "gzip",
+    docker: bool = False,
+    jobs: int = 0,
+) -> Layout:
+    """Write the image of `layers` (bottom first) as a layout into the folder `out`; an older layout there is replaced.
+
+    `epoch`: creation time in seconds. `name`: the image's name or tag in index.json. `compression`: gzip, zstd or none.
+    `docker`: Docker's media types instead of OCI's, for pushing (skopeo's ``oci:`` reads only OCI's). `jobs`: threads (0: all cores). Raises SpecError for a compression
+    that does not exist, EngineError for a damaged layer, PublishError when `out` is another thing or cannot be written.
+    """
+    types = DOCKER if docker else OCI
+    if compression not in types.layers:
+        raise SpecError(
+            f"{'Docker' if docker else 'OCI'} images have no layers compressed with {compression!r}",
+            hint=f"use one of: {', '.join(types.layers)}",
+        )
+    if out.exists() and not (out / "oci-layout").is_file() and (not out.is_dir() or any(out.iterdir())):
+        hint = f"choose another folder, or remove it: rm -r {out}"
+        raise PublishError(f"{out} exists and is no OCI layout", hint=hint)
+    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        (beside / "blobs" / "sha256").mkdir(parents=True)
+        writer = _Writer(beside, store, types, compression, jobs or len(os.sched_getaffinity(0)))
+        layout = writer.write(layers, config, epoch, name)
+        _replace(beside, out)
+    except OSError as error:
+        raise PublishError(f"the layout {out} cannot be written: {error.strerror or error}", where=str(out)) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return Layout(out, *layout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    root: Path
+    store: Store
+    types: MediaTypes
+    compression: str
+    jobs: int
+
+    def write(
+        self, layers: Sequence[LayerRecord], config: ImageConfig, epoch: int, name: str
+    ) -> tuple[str, str, tuple[Descriptor, ...]]:
+        """Write all files; returns the digests of manifest and configuration, and the layers."""
+        together = max(1, min(self.jobs, len(layers)))
+        with ThreadPoolExecutor(together) as pool:
+            threads = max(1, self.jobs // together)
+            written = tuple(pool.map(lambda number: self.layer(number, layers[number], threads), range(len(layers))))
+        configuration = self.blob(self.types.config, config_json(layers, config, epoch))
+        manifest = self.blob(
+            self.types.manifest,
+            canonical(
+                {
+                    "schemaVersion": 2,
+                    "mediaType": self.types.manifest,
+                    "config": configuration.json(),
+                    "layers": [layer.json() for layer in written],
+                }
+            ),
+        )
+        described = {
+            **manifest.json(),
+            "annotations": {REF_NAME: name},
+            "platform": {"architecture": config.architecture, "os": "linux"},
+        }
+        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]}
+        (self.root / "index.json").write_bytes(canonical(index))
+        (self.root / "oci-layout").write_bytes(canonical({"imageLayoutVersion": "1.0.0"}))
+        return manifest.digest, configuration.digest, written
+
+    def layer(self, number: int, record: LayerRecord, threads: int) -> Descriptor:
+        """Compress one layer into a blob."""
+        temporary = self.root / f"layer-{number}"
+        with temporary.open("wb") as file:
+            measured = Measured(file)
+            with compressing(measured, self.compression, threads) as stream:
+                write_layer_tar(self.store, record, stream)
+        temporary.rename(self.root / "blobs" / "sha256" / measured.sha256)
+        return Descriptor(self.types.layers[self.compression], f"sha256:{measured.sha256}", measured.size)
+
+    def blob(self, media_type: str, content: bytes) -> Descriptor:
+        sha256 = hashlib.sha256(content).hexdigest()
+        (self.root / "blobs" / "sha256" / sha256).write_bytes(content)
+        return Descriptor(media_type, f"sha256:{sha256}", len(content))
+
+
+def _replace(new: Path, out: Path) -> None:
+    """Rename `new` to `out`; what was there goes away only after it."""
+    old = out.with_name(f"{new.name}.old")
+    if out.exists():
+        out.rename(old)
+    try:
+        new.rename(out)
+    except OSError:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,153 @@
+"""Units and plans: what an engine is given.
+
+A unit is one isolated build: a stack of layers below, read-only inputs, commands, and one product, which is either a
+layer or
+wheels. Its key is the hash of exactly that, so an unchanged unit is never built again, in whatever image it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+# Where inputs are seen in a unit: /run is a tmpfs there, so that no mount point gets into the layer.
+INPUTS = "/run/envbuild"
+
+
+class Product(StrEnum):
+    """What a unit leaves behind."""
+
+    LAYER = "layer"
+    WHEEL = "wheel"  # the files *.whl that the commands put into /run/envbuild/out
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file of the content store under the name that a unit sees."""
+
+    name: str
+    sha256: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A read-only folder of a unit, below /run/envbuild.
+
+    `kind`: ``files`` (the blobs under their names, and the wheels of `units`), ``debian`` (the same as a flat apt
+    repository with its
+    ``Packages`` index), ``tree`` (the single blob, an archive, unpacked), ``text`` (small files given as name →
+    content).
+    """
+
+    name: str
+    kind: str = "files"
+    blobs: tuple[Blob, ...] = ()
+    units: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command, run by ``/bin/sh -c`` as root of the unit, and the line that tells a person what it does."""
+
+    command: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One isolated build.
+
+    `lowers` are names of units of the same plan, bottom first. `seed` lists Debian packages (file names in the input
+    ``debs``) that are
+    extracted into the empty tree before the first step: only the base has one. `keep` limits the layer to these
+    absolute paths; empty
+    means everything. `in_image` says whether the layer is part of the image. `memory_gb` is what one compile job takes.
+    """
+
+    name: str
+    title: str
+    steps: tuple[Step, ...]
+    lowers: tuple[str, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    seed: tuple[str, ...] = ()
+    product: Product = Product.LAYER
+    in_image: bool = True
+    memory_gb: float = 0.5
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """The run-time half of an image: OCI config values. `labels` are single-line."""
+
+    architecture: str = "amd64"
+    env: Mapping[str, str] = field(default_factory=dict)
+    cmd: tuple[str, ...] = ("/bin/bash",)
+    workdir: str = "/"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Units in an order in which each stands after what it needs, and the image that their layers make."""
+
+    image: str
+    units: tuple[Unit, ...]
+    config: ImageConfig
+    epoch: int
+
+    def unit(self, name: str) -> Unit:
+        return next(unit for unit in self.units if unit.name == name)
+
+    def needs(self, unit: Unit) -> tuple[str, ...]:
+        """Names of the units whose product `unit` uses: its lowers, then those that give it wheels."""
+        return tuple(dict.fromkeys([*unit.lowers, *(name for item in unit.inputs for name in item.units)]))
+
+    def keys(self) -> dict[str, str]:
+        """Unit name → key (sha256 hex of everything that can change the product; titles and memory cannot)."""
+        keys: dict[str, str] = {}
+        for unit in self.units:
+            content = asdict(unit)
+            for field_name in ("name", "title", "memory_gb", "in_image"):
+                content.pop(field_name)
+            content["steps"] = [step.command for step in unit.steps]
+            content["lowers"] = [keys[name] for name in unit.lowers]
+            for item in content["inputs"]:
+                item["units"] = [keys[name] for name in item["units"]]
+            content["model"] = MODEL
+            text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+            keys[unit.name] = hashlib.sha256(text.encode()).hexdigest()
+        return keys
+
+
+MODEL = 1  # raise it when the clean list, the sandbox or the packer changes the bytes of a layer
+
+FIXED = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # nvcc -jN otherwise puts the process id into a symbol; measured on 13.2
+    "NVCC_APPEND_FLAGS": "--objdir-as-tempdir",
+    "TMPDIR": f"{INPUTS}/work",
+}
+
+
+def environment(unit: Unit, jobs: int = 2) -> dict[str, str]:
+    """The whole environment of a unit's steps, the same for every engine: nothing of the caller's gets in.
+
+    `jobs` is the number of compile jobs, which must not change the product.
+    """
+    values = {**FIXED, "SOURCE_DATE_EPOCH": str(unit.epoch), "ENVBUILD_JOBS": str(jobs), **unit.env}
+    if any(item.kind == "debian" for item in unit.inputs):
+        values["APT_CONFIG"] = f"{INPUTS}/apt.conf"
+    return values

@@ -1,0 +1,162 @@
+"""Recipe files: the class in one, and its options as a spec writes them.
+
+A recipe file of a project is a user's program, so what goes wrong in it is told with the file's own line, not with a
+traceback.
+
+Texts from a spec end up in file names, requirements and commands. Recipes quote them; as a second line of defence no
+text that a shell would expand or that spans lines gets in here at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from envbuild.errors import EnvbuildError, SpecError
+from envbuild.fields import Reader, short
+from envbuild.recipe import Recipe
+from envbuild.yamlfile import Node, Scalar, Sequence, Table, shown
+
+VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
+_loaded: dict[tuple[str, int, int], type[Recipe]] = {}
+
+
+def load_recipe(path: Path) -> type[Recipe]:
+    """The one Recipe class that the file defines, its `name` set from the file's (``nccl_tests.py`` → ``nccl-tests``).
+
+    Raises SpecError, with the line, for a file that does not load or holds no, or more than one, recipe.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", where=shown(path)) from None
+    key = (str(path.absolute()), status.st_mtime_ns, status.st_size)
+    if key not in _loaded:
+        _loaded[key] = _load(path)
+    return _loaded[key]
+
+
+def _load(path: Path) -> type[Recipe]:
+    name = f"envbuild_recipes.{path.stem}_{zlib.crc32(str(path.absolute()).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SpecError("a recipe is a Python file", where=shown(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    try:
+        with blame(path):
+            spec.loader.exec_module(module)
+        found = [item for item in vars(module).values() if isinstance(item, type) and issubclass(item, Recipe)]
+        own = [item for item in dict.fromkeys(found) if item.__module__ == name]
+        if len(own) != 1:
+            names = ", ".join(item.__name__ for item in own)
+            raise SpecError(
+                f"a recipe file defines one Recipe class; this one defines {f'{len(own)}: {names}' if own else 'none'}",
+                "see recipes/ of envbuild for examples",
+                shown(path),
+            )
+        if "__dataclass_fields__" not in vars(own[0]):
+            hint = f"write @dataclass(frozen=True, kw_only=True) above class {own[0].__name__}"
+            raise SpecError(
+                f"class {own[0].__name__} is not a dataclass, so its fields are not options", hint, shown(path)
+            )
+    except BaseException:
+        del sys.modules[name]
+        raise
+    own[0].name = path.stem.replace("_", "-")
+    return own[0]
+
+
+@contextmanager
+def blame(path: Path) -> Iterator[None]:
+    """What is raised inside and is not envbuild's own becomes a SpecError at the last line of `path` that was
+    running."""
+    try:
+        yield
+    except EnvbuildError:
+        raise
+    except SyntaxError as error:
+        place = f"{shown(Path(error.filename or path))}:{error.lineno or 1}:{error.offset or 1}"
+        raise SpecError(f"not Python: {error.msg}", where=place) from error
+    except (Exception, SystemExit) as error:
+        import traceback
+
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        place = f"{shown(path)}:{frames[-1].lineno}:1" if frames else shown(path)
+        raise SpecError(f"the recipe fails: {type(error).__name__}: {error}", where=place) from error
+
+
+def file_of(recipe: Recipe | type[Recipe]) -> Path:
+    """The file that a loaded recipe comes from."""
+    return Path(sys.modules[recipe.__module__].__file__ or "")
+
+
+def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
+    """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
+
+    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name.
+    """
+    fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
+    before = len(reader.findings)
+    if isinstance(node, Table):
+        given = reader.table(node, fields, recipe.name, f"layer '{recipe.name}'")
+    elif isinstance(node, Scalar) and node.kind == "null":
+        reader.wrong(node.where, f"layer '{recipe.name}' has no value", f"for its defaults write {recipe.name}: {{}}")
+        return None
+    elif isinstance(node, Scalar) and node.kind == "truth":
+        reader.wrong(
+            node.where, f"layer '{recipe.name}' is not switched", f"for its defaults write {recipe.name}: {{}}"
+        )
+        return None
+    elif recipe.shorthand in fields:
+        given = {recipe.shorthand: node}
+    else:
+        reader.wrong(
+            node.where, f"layer '{recipe.name}' takes keys with values", f"its keys are: {', '.join(sorted(fields))}"
+        )
+        return None
+    with blame(file_of(recipe)):
+        hints = get_type_hints(recipe)
+        shorthand = not isinstance(node, Table)
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            label = recipe.name if shorthand else key
+            if isinstance(value, Sequence) and hints[key] is str and shorthand:
+                reader.wrong(value.where, f"layer '{recipe.name}' takes one {key}, not a list")
+            else:
+                values[key] = reader.value(value, hints[key], label, version_guard if key == "version" else shell_guard)
+        for key, field in fields.items():
+            if (
+                field.default is dataclasses.MISSING
+                and field.default_factory is dataclasses.MISSING
+                and key not in given
+            ):
+                reader.wrong(
+                    node.where, f"layer '{recipe.name}' needs a value for '{key}'", f"write {recipe.name}: {{{key}: …}}"
+                )
+        if len(reader.findings) > before:
+            return None
+        try:
+            return recipe(**values)
+        except ValueError as error:  # a recipe's own check, in its __post_init__
+            reader.wrong(node.where, f"layer '{recipe.name}': {error}")
+            return None
+
+
+def shell_guard(text: str) -> str:
+    """What is wrong with a text that a recipe may put into a command, or ""."""
+    found = next((mark for mark in ("${", "$(", "`") if mark in text), "")
+    return f"holds {found}, which a shell would expand: nothing from a spec may reach a shell unquoted" if found else ""
+
+
+def version_guard(text: str) -> str:
+    """Versions also stand in file names and origins."""
+    if reason := shell_guard(text):
+        return reason
+    return "" if re.fullmatch(VERSION, text) else f"is not a version or commit: '{short(text)}'"

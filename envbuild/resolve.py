@@ -1,0 +1,189 @@
+"""Resolve: a spec and its target become one consistent whole, and from that what has to be locked.
+
+Only checks that are certain are made here. What the facts say about versions enters through `Resolution.facts`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from envbuild import target as targets
+from envbuild.errors import ConflictError, Finding, SpecError
+from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.ordering import ordered
+from envbuild.project import Project
+from envbuild.recipe import Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipefile import blame, file_of
+from envbuild.spec import ImageSpec, Waiver
+from envbuild.target import Target
+
+# Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
+# installs with uv.
+BASE_PACKAGES = ("ca-certificates", "python3")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A spec with everything that follows from it.
+
+    `order` are the recipes, each after those it stands on. `runtime` is what the finished image needs, of all recipes
+    together; its `env` holds the target's variables, over them the recipes' and over those the spec's. `runtimes` and
+    `sources` are each recipe's own. `facts` are the ids of the facts that were used."""
+
+    spec: ImageSpec
+    target: Target
+    order: tuple[str, ...]
+    env: RecipeEnv
+    runtimes: Mapping[str, Runtime]
+    sources: Mapping[str, Sources]
+    runtime: Runtime
+    waivers: tuple[Waiver, ...] = ()
+    facts: tuple[str, ...] = ()
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """The recipes, in order."""
+        return tuple(self.spec.recipes[name] for name in self.order)
+
+    @property
+    def compiled(self) -> tuple[str, ...]:
+        """Names of the recipes that have a build unit, in order."""
+        return tuple(recipe.name for recipe in self.recipes if recipe.prefix or recipe.wheel)
+
+
+def resolve(spec: ImageSpec, target: Target) -> Resolution:
+    """Put the recipes of `spec` into order and ask each what it needs on `target`.
+
+    Raises ConflictError for what cannot work together, SpecError for a recipe that fails.
+    """
+    order, cycle = ordered({name: recipe.after for name, recipe in spec.recipes.items()})
+    if cycle:  # load refuses it with the place; a spec made in memory comes here
+        raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
+    _check_gpu(spec, target)
+    env = RecipeEnv(target=target, python=spec.python, recipes=spec.recipes)
+    runtimes: dict[str, Runtime] = {}
+    sources: dict[str, Sources] = {}
+    for name in order:
+        recipe = spec.recipes[name]
+        with blame(file_of(recipe)):
+            runtimes[name] = recipe.runtime(env)
+            sources[name] = recipe.sources(env)
+    runtime = _merge(spec, target, runtimes)
+    return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
+
+
+def resolve_in(spec: ImageSpec, project: Project) -> Resolution:
+    """`resolve` with the target that the spec names, as `project` has it."""
+    return resolve(spec, targets.load(spec.target, project))
+
+
+def lock_request(resolution: Resolution) -> LockRequest:
+    """What has to be locked for this image: the inputs of each unit, and everything else that changes the image."""
+    spec, target, runtime = resolution.spec, resolution.target, resolution.runtime
+    core = tuple(sorted(set(runtime.core)))
+    units = {
+        "base": UnitRequest(debian=BASE_PACKAGES),
+        "debian": UnitRequest(debian=tuple(sorted(set(runtime.debian)))),
+        "venv": UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
+        "venv-core": UnitRequest(python=core),
+    }
+    for name in resolution.compiled:
+        sources = resolution.sources[name]
+        units[f"build-{name}"] = UnitRequest(
+            debian=tuple(sorted(set(sources.debian))),
+            python=tuple(sorted(set(sources.python))),
+            sdists=tuple(sorted(set(sources.sdists))),
+            archives=sources.archives,
+        )
+    return LockRequest(
+        image=spec.name,
+        base=spec.base,
+        arch=target.arch,
+        python=spec.python,
+        units=units,
+        spec={
+            "target": {"name": target.name, "sm": target.sm, "cpu": target.cpu},
+            "layers": {name: options(spec.recipes[name]) for name in resolution.order},
+            "env": dict(runtime.env),
+            "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],
+        },
+    )
+
+
+def options(recipe: Recipe) -> dict[str, object]:
+    """The options of a recipe as plain data for JSON and YAML."""
+    values = ((field.name, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
+    return {name: _plain(value) for name, value in values}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_gpu(spec: ImageSpec, target: Target) -> None:
+    if target.sm:
+        return
+    findings = [
+        Finding(
+            f"layer '{name}' cannot be built for target '{target.name}', "
+            "because it compiles for a GPU architecture and that target has no GPU",
+            spec.where.get(name, ""),
+            f"take a target with a GPU, or remove '{name}'",
+        )
+        for name, recipe in spec.recipes.items()
+        if recipe.arch_specific
+    ]
+    if findings:
+        raise ConflictError.of(findings)
+
+
+def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:
+    """All runtimes as one. PATH grows in the order of the recipes; any other name or file may have one value only."""
+    env: dict[str, str] = {name: reasoned.value for name, reasoned in target.env.items()}
+    owners: dict[str, str] = {}
+    paths: list[str] = []
+    files: dict[str, str] = {}
+    findings: list[Finding] = []
+
+    def claim(what: str, name: str, same: bool) -> None:
+        other = owners.setdefault(what, name)
+        if not same and other != name:
+            message = (
+                f"layers '{other}' and '{name}' cannot stand together, because they give {what} different contents"
+            )
+            findings.append(Finding(message, spec.where.get(name, ""), f"set it in the spec's env, or remove '{name}'"))
+
+    for name, runtime in runtimes.items():
+        for key, value in runtime.env.items():
+            if key == "PATH":
+                paths += [folder for folder in value.split(":") if folder not in paths]
+            elif key not in spec.env:
+                claim(f"variable {key}", name, env.get(key) == value)
+                env[key] = value
+        for path, text in runtime.files.items():
+            claim(f"file {path}", name, files.get(path) == text)
+            files[path] = text
+    if findings:
+        raise ConflictError.of(findings)
+    if paths:
+        env["PATH"] = ":".join(paths)
+    env.update(spec.env)
+    return Runtime(
+        debian=_union(runtime.debian for runtime in runtimes.values()),
+        python=_union(runtime.python for runtime in runtimes.values()),
+        core=_union(runtime.core for runtime in runtimes.values()),
+        env=dict(sorted(env.items())),
+        libraries=_union(runtime.libraries for runtime in runtimes.values()),
+        files=dict(sorted(files.items())),
+    )
+
+
+def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))

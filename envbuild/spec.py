@@ -1,0 +1,267 @@
+"""Image specs: ``images/NAME.yaml``, read and checked as a whole.
+
+    schema: 1
+    description: PyTorch with UCX/UCC and NCCL collectives for 8xH100 InfiniBand nodes
+    extends: NAME            # another spec; this one changes what it names
+    target: h100-ib
+    base: debian:13
+    python: "3.13"           # may be left out: a base has one Python
+    layers:
+      ucx: {version: "1.20"} # recipe: {options}
+      cuda: "13.2"           # recipe: value of the option that its class calls the shorthand
+      nccl: {}               # recipe with its defaults
+      apex: null             # with extends: without this layer
+    env: {NAME: "value"}
+    waivers: [{fact: ID, reason: text}]
+
+With `extends`, keys of the top, layers, variables and waivers (by fact) replace those of the same name; a layer is
+replaced whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from envbuild.environment import TUNABLE, env_guard, name_fault
+from envbuild.errors import SpecError
+from envbuild.fields import Reader, did_you_mean, short
+from envbuild.ordering import ordered
+from envbuild.project import Project, valid_name
+from envbuild.recipe import Recipe
+from envbuild.recipefile import load_recipe, read_options
+from envbuild.yamlfile import Node, Scalar, Table
+
+KEYS = ("schema", "description", "extends", "target", "base", "python", "layers", "env", "waivers")
+BASES = {"debian:13": "3.13"}  # base → the Python that apt provides there as python3
+
+
+class Waiver(NamedTuple):
+    """A fact that this image sets aside, and why."""
+
+    fact: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """One image as its file says it. `recipes` are in the order of the file; `where` names the place
+    (``path:line:column``) of each layer."""
+
+    name: str
+    path: Path
+    description: str
+    target: str
+    base: str
+    python: str
+    recipes: Mapping[str, Recipe]
+    env: Mapping[str, str]
+    waivers: tuple[Waiver, ...]
+    where: Mapping[str, str]
+    text: str = ""
+
+
+@dataclass
+class _Draft:
+    """Nodes of a spec, those of the specs that it extends filled in: key → (place of the key, value)."""
+
+    top: dict[str, tuple[str, Node]]
+    layers: dict[str, tuple[str, Node]]
+    env: dict[str, tuple[str, Node]]
+    waivers: dict[str, Waiver]
+    where: str
+    text: str
+
+
+def load(name: str, project: Project) -> ImageSpec:
+    """The spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
+
+    Raises SpecError with every mistake that its file and the files that it extends hold.
+    """
+    path = project.find_image(name)
+    reader = Reader()
+    draft = _draft(path, project, reader, ())
+    if not valid_name(path.stem):
+        reader.wrong(
+            draft.where,
+            f"'{short(path.stem)}' cannot be the name of an image",
+            "name the file with a-z, 0-9, '.', '_' and '-'",
+        )
+    target = _target(reader, draft, project)
+    base, python = _base(reader, draft)
+    recipes = _recipes(reader, draft, project)
+    _together(reader, draft, recipes)
+    env = _env(reader, draft)
+    description = (
+        reader.text(draft.top["description"][1], "description", folded=True) if "description" in draft.top else ""
+    )
+    reader.finish()
+    return ImageSpec(
+        name=path.stem,
+        path=path,
+        description=description or "",
+        target=target,
+        base=base,
+        python=python,
+        recipes=recipes,
+        env=env,
+        waivers=tuple(draft.waivers.values()),
+        where={layer: place for layer, (place, _) in draft.layers.items()},
+        text=draft.text,
+    )
+
+
+def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
+    """The nodes of one file over those of the file that it extends."""
+    top = reader.load(path)
+    reader.schema(top, "spec")
+    nodes = reader.table(top, KEYS, "spec", "a spec")
+    chain = (*chain, path.resolve())
+    draft = _Draft({}, {}, {}, {}, top.where, "")
+    if "extends" in nodes and (other := reader.text(nodes["extends"], "extends")) is not None:
+        draft = _parent(other, path, nodes["extends"].where, project, reader, chain)
+        draft.where = top.where
+        draft.text += "---\n"
+    draft.text += top.text if top.text.endswith("\n") else f"{top.text}\n"
+    for key, (place, node) in top.entries.items():
+        if key in KEYS and key not in ("schema", "extends", "layers", "env", "waivers"):
+            draft.top[key] = (place.where, node)
+    for kind, merged in (("layers", draft.layers), ("env", draft.env)):
+        for key, (place, node) in reader.entries(nodes[kind], kind).items() if kind in nodes else ():
+            if "extends" in nodes and isinstance(node, Scalar) and node.kind == "null":
+                if key not in merged:
+                    hint = did_you_mean(key, merged, "it has")
+                    reader.wrong(
+                        place.where,
+                        f"'{short(key)}' is not in the spec that this one extends, so it cannot be removed",
+                        hint,
+                    )
+                merged.pop(key, None)
+            else:
+                merged[key] = (place.where, node)
+    for waiver in _waivers(reader, nodes["waivers"]) if "waivers" in nodes else ():
+        draft.waivers[waiver.fact] = waiver
+    return draft
+
+
+def _parent(other: str, path: Path, where: str, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
+    beside = path.parent / f"{other}.yaml"
+    try:
+        found = beside if valid_name(other) and beside.is_file() else project.find_image(other)
+    except SpecError as error:
+        raise SpecError(f"'extends': {error.message}", error.hint, where) from None
+    if not found.is_file():
+        raise SpecError(f"'extends': no such file: {short(other)}", where=where)
+    if found.resolve() in chain:
+        names = [item.stem for item in (*chain[chain.index(found.resolve()) :], found)]
+        raise SpecError(f"specs extend each other in a circle: {' → '.join(names)}", "remove one 'extends'", where)
+    return _draft(found, project, reader, chain)
+
+
+def _target(reader: Reader, draft: _Draft, project: Project) -> str:
+    if "target" not in draft.top:
+        reader.wrong(
+            draft.where, "the spec has no target", f"write target: NAME, one of: {', '.join(project.targets())}"
+        )
+        return ""
+    node = draft.top["target"][1]
+    name = reader.text(node, "target")
+    if name is None:
+        return ""
+    try:
+        project.find_target(name)
+    except SpecError as error:
+        reader.wrong(node.where, f"unknown target: {error.message}", error.hint)
+    return name
+
+
+def _base(reader: Reader, draft: _Draft) -> tuple[str, str]:
+    known = ", ".join(BASES)
+    if "base" not in draft.top:
+        reader.wrong(draft.where, "the spec has no base", f"write base: {next(iter(BASES))}")
+        return "", ""
+    node = draft.top["base"][1]
+    base = reader.text(node, "base")
+    if base is not None and base not in BASES:
+        reader.wrong(node.where, f"base '{short(base)}' is none that this version builds on", f"it builds on: {known}")
+    python = BASES.get(base or "", "")
+    if "python" in draft.top:
+        node = draft.top["python"][1]
+        asked = reader.text(node, "python")
+        if python and asked is not None and asked != python:
+            because = f"because python3 of {base} is {python}, and images use the Python of their base"
+            hint = f'write python: "{python}", or leave it out'
+            reader.wrong(node.where, f"python '{short(asked)}' cannot be had, {because}", hint)
+    return base or "", python
+
+
+def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recipe]:
+    recipes: dict[str, Recipe] = {}
+    for name, (place, node) in draft.layers.items():
+        try:
+            recipe = read_options(reader, load_recipe(project.find_recipe(name)), node)
+        except SpecError as error:
+            if error.where:  # the recipe's own mistake, told where it is
+                reader.findings.extend(error.findings)
+            else:
+                reader.wrong(place, f"unknown layer: {error.message}", error.hint)
+            continue
+        if recipe is not None:
+            recipes[name] = recipe
+    return recipes
+
+
+def _together(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
+    """What only the whole list of layers can show."""
+    for name, recipe in recipes.items():
+        for needed in recipe.requires:
+            if needed not in draft.layers:
+                reader.wrong(
+                    draft.layers[name][0], f"layer '{name}' needs layer '{needed}'", f"add under layers: {needed}: {{}}"
+                )
+    owners: dict[str, str] = {}
+    for name, recipe in recipes.items():
+        if recipe.prefix and (other := owners.setdefault(recipe.prefix.rstrip("/"), name)) != name:
+            first = draft.layers[other][0]
+            reader.wrong(
+                draft.layers[name][0],
+                f"layers '{other}' and '{name}' both install into {recipe.prefix}",
+                f"keep one; '{other}' is at {first}",
+            )
+    _, cycle = ordered({name: recipe.after for name, recipe in recipes.items()})
+    if cycle:
+        steps = ", ".join(f"'{above}' comes after '{below}'" for above, below in pairwise(cycle))
+        reader.wrong(
+            draft.layers[cycle[0]][0], f"layers wait for each other: {steps}", "correct 'after' in one of these recipes"
+        )
+
+
+def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for name, (place, node) in draft.env.items():
+        value = reader.text(node, name, env_guard)
+        if reason := name_fault(name):
+            reader.wrong(place, reason)
+        elif name.startswith(TUNABLE):
+            hint = "put it under launch: env: of a target in the project's targets/"
+            reader.wrong(place, f"'{name}' belongs to the launch profile: an image's value would beat the job's", hint)
+        elif value is not None:
+            env[name] = value
+    return env
+
+
+def _waivers(reader: Reader, node: Node) -> list[Waiver]:
+    waivers = []
+    for item in reader.items(node, "waivers"):
+        fields = reader.table(item, ("fact", "reason"), "waivers", "a waiver")
+        read = {key: reader.text(fields[key], key, folded=True) for key in fields}
+        missing = [key for key in ("fact", "reason") if key not in read or read[key] == ""]
+        if isinstance(item, Table) and missing:
+            hint = "write - {fact: ID, reason: who tested it, where and when}"
+            reader.wrong(item.where, f"a waiver needs a {' and a '.join(missing)}", hint)
+        fact, reason = read.get("fact"), read.get("reason")
+        if fact and reason:
+            waivers.append(Waiver(fact, reason))
+    return waivers

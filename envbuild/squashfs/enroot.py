@@ -1,0 +1,174 @@
+"""What enroot and pyxis need inside an image, from its run-time configuration.
+
+`enroot import` writes /etc/rc (the start script), /etc/rc.local, /etc/environment and /etc/fstab from an image's OCI
+configuration; an image made here carries the same, so that it starts as an imported one does. What enroot would
+silently change, drop or fail on (enroot 4.1.2: src/docker.sh docker::configure, src/common.sh common::envsubst and
+envfmt) is refused, all of it at once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from envbuild.errors import EnvbuildError, Finding, SpecError, VerifyError
+from envbuild.oci.member import Kind, Member
+from envbuild.plan.units import ImageConfig
+from envbuild.squashfs.index import DIR, FILE
+from envbuild.squashfs.merge import Tree
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Replaced by enroot's own environment at start; there is no escape.
+SUBSTITUTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+QUOTED = re.compile(r"""["'].*["'][ \t]*\Z""", re.DOTALL)  # one pair of quotes is stripped, even a mismatched one
+SHELL_ACTIVE = '$`"\\'  # means something between double quotes, where /etc/rc has the working directory
+PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """Members to put on top of an image, with their content, and one line for each thing that was mended."""
+
+    extra: tuple[tuple[Member, bytes], ...]
+    messages: tuple[str, ...] = ()
+
+
+def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
+    """What `tree` needs to start under enroot as `config` says; `epoch` (seconds) is the time of the added files.
+
+    Raises SpecError with every finding when `config` cannot be carried over, VerifyError when only the tree is at
+    fault.
+    """
+    wrong = [*check_env(config), *check_words(config), *check_home(config, tree), *check_workdir(config, tree)]
+    missing = list(check_shell(tree))
+    if wrong or missing:
+        kind: type[EnvbuildError] = SpecError if wrong else VerifyError
+        raise kind.of([*wrong, *missing])
+    texts = {
+        "etc/environment": "".join(f"{name}={value}\n" for name, value in config.env.items()),
+        "etc/fstab": "",
+        "etc/rc": start_script(config),
+        "etc/rc.local": "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this file.\n",
+    }
+    messages = []
+    path = config.env.get("PATH")
+    if path is not None and tree.lookup(b"etc/profile") is not None:
+        texts[PATH_FILE] = (
+            f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
+        )
+        messages.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
+    extra = [
+        (Member(name.encode(), Kind.FILE, 0o644, mtime=epoch, size=len(text.encode())), text.encode())
+        for name, text in texts.items()
+    ]
+    workdir = posixpath.normpath(config.workdir or "/").strip("/")
+    if workdir and tree.lookup(workdir.encode()) is None:
+        extra.append((Member(workdir.encode(), Kind.DIR, 0o755, mtime=epoch), b""))
+        messages.append(f"created the working directory /{workdir}")
+    return Additions(tuple(extra), tuple(messages))
+
+
+def start_script(config: ImageConfig) -> str:
+    """The text of /etc/rc: labels as comments, the working directory, then the given command or the image's own."""
+    labels = "".join(f"# {name} {value}\n" for name, value in sorted(config.labels.items()))
+    comments = labels + "\n" if labels else ""
+    workdir = config.workdir or "/"
+    command = " ".join(quote(word) for word in config.cmd or ("/bin/sh",))
+    return (
+        f"{comments}"
+        f'mkdir -p "{workdir}" 2> /dev/null\n'
+        f'cd "{workdir}" && unset OLDPWD || exit 1\n'
+        "\n"
+        "if [ -s /etc/rc.local ]; then\n"
+        "    . /etc/rc.local\n"
+        "fi\n"
+        "\n"
+        "if [ $# -gt 0 ]; then\n"
+        '    exec "$@"\n'
+        "else\n"
+        f"    exec {command}\n"
+        "fi\n"
+    )
+
+
+def quote(word: str) -> str:
+    """A word for any POSIX shell (bash's own quoting of control characters is not understood by dash)."""
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def check_env(config: ImageConfig) -> Iterator[Finding]:
+    """Variables that would not arrive in a container as they are."""
+    for name, value in config.env.items():
+        where = f"ENV {name}" if NAME.match(name) else f"ENV {name!a}"
+        if not NAME.match(name):
+            yield Finding("enroot drops a variable with this name", where, "use letters, digits and '_' only")
+        elif name.startswith("ENROOT_"):
+            yield Finding("enroot drops variables that begin with ENROOT_", where, "set it in the job instead")
+        if "\n" in value or "\0" in value:
+            yield Finding(
+                "its value has a line break or NUL; enroot would read the rest as other variables",
+                where,
+                "put it on one line",
+            )
+        found = SUBSTITUTED.search(value)
+        if found:
+            yield Finding(
+                f"enroot replaces {found[0]} at start, by the job's value or nothing", where, "write the value itself"
+            )
+        if QUOTED.match(value):
+            yield Finding("its value begins and ends with a quote, which enroot strips", where, "leave the quotes out")
+
+
+def check_words(config: ImageConfig) -> Iterator[Finding]:
+    """Labels that would become lines of the start script, and commands that no shell can hold."""
+    for name, value in config.labels.items():
+        if any(sign in name + value for sign in "\n\r\0"):
+            yield Finding(
+                "a line break in it would become a command of /etc/rc",
+                f"LABEL {ascii(name)[1:-1]}",
+                "put it on one line",
+            )
+    if any("\0" in word for word in config.cmd):
+        yield Finding("a word of the command holds NUL", "CMD")
+
+
+def check_home(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
+    """A HOME that enroot could not enter."""
+    home = config.env.get("HOME")
+    if home is None:
+        return
+    node = tree.lookup(home.encode()) if home.startswith("/") else None
+    if node is None or node.kind != DIR:
+        yield Finding(
+            f"{home!r} is not a directory of the image; enroot would fail to start", "ENV HOME", "leave HOME out"
+        )
+
+
+def check_workdir(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
+    """A working directory that the start script could not name or enter."""
+    workdir, where = config.workdir or "/", "WORKDIR"
+    if not workdir.startswith("/"):
+        yield Finding(f"{workdir!r} is not an absolute path", where, f"use /{workdir}")
+        return
+    if any(sign in workdir for sign in SHELL_ACTIVE + "\n\0"):
+        yield Finding(f"{workdir!r} holds a sign that the shell would interpret in /etc/rc", where, "use a plain path")
+        return
+    path = posixpath.normpath(workdir).strip("/")
+    node = tree.lookup(path.encode())
+    if path.startswith("dev/"):
+        yield Finding(f"{workdir!r} is hidden by the host's /dev", where, "use another path")
+    elif node is not None and node.kind != DIR:
+        yield Finding(f"{workdir!r} is not a directory in the image", where, "use another path")
+
+
+def check_shell(tree: Tree) -> Iterator[Finding]:
+    """Without /bin/sh neither enroot nor pyxis can start anything."""
+    shell = tree.lookup(b"bin/sh")
+    if shell is None or shell.kind != FILE:
+        yield Finding(
+            "the image has no /bin/sh; enroot and pyxis cannot start it", "/bin/sh", "use a base that has a shell"
+        )
+    elif not shell.mode & 0o111:
+        yield Finding("the image's /bin/sh is not executable", "/bin/sh", "use a base that has a shell")

@@ -1,0 +1,208 @@
+"""Merge layers into one tree by the rules of the OCI image spec (layer.md, "Applying Changesets").
+
+Per layer, lowest first: its whiteouts, which concern lower layers only; then its members; then its hard links. A
+directory on a directory keeps the children and takes the new metadata, any other pairing replaces, of several entries
+for a path the last one counts.
+
+Where a parent of a path is a symlink in what lies below, it is followed inside the tree, as umoci, containerd and an
+extraction in a chroot do: with ``lib -> usr/lib`` below, an entry ``lib/x`` becomes ``usr/lib/x``. (Docker's overlay2
+replaces ``/lib`` by a directory, which breaks every merged-usr system.) An entry for the symlink's own path replaces
+it. ``..`` never leaves the tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from envbuild.errors import EnvbuildError
+from envbuild.oci.member import OPAQUE, WHITEOUT
+from envbuild.squashfs.index import DIR, HARDLINK, SYMLINK, Pack, check_path
+
+LINKS = 40  # symlinks followed on one path, as Linux does
+AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
+
+
+class Node:
+    """A file of the tree: row `row` of `pack`, or a directory that no layer names (`pack` None: mode 0755, 0:0, the
+    image's time).
+
+    `mode` is the mode in the image; `names` and `number` (link count, inode number) are filled in by the writer.
+    """
+
+    __slots__ = ("children", "kind", "mode", "names", "number", "pack", "row")
+
+    def __init__(self, kind: int, pack: Pack | None, row: int) -> None:
+        self.kind, self.pack, self.row = kind, pack, row
+        self.mode = pack.index.columns["modes"][row] if pack else 0o755
+        self.children: dict[bytes, Node] = {}
+        self.names = self.number = 0
+
+    @property
+    def link(self) -> bytes:
+        """Target of a symlink."""
+        return self.pack.index.links[self.row] if self.pack else b""
+
+
+class Tree:
+    """The merged layers; `apply` adds one more on top."""
+
+    def __init__(self) -> None:
+        self.root = Node(DIR, None, 0)
+        self.parents: dict[bytes, Node] = {}  # directories found before: most entries share theirs with the last one
+
+    def apply(self, pack: Pack) -> None:
+        """Put a layer on top. Raises EnvbuildError for paths that leave the tree and for hard links to nothing."""
+        index = pack.index
+        paths, kinds = index.paths, index.kinds
+        additions, whiteouts = [], []
+        for row, path in enumerate(paths):
+            check_path(path)
+            if WHITEOUT in path and is_whiteout(path):
+                whiteouts.append(path)
+            else:
+                additions.append(row)
+        if whiteouts:
+            explicit = {paths[row] for row in additions if kinds[row] == DIR}
+            for path in whiteouts:
+                self._remove(path, explicit)
+        last = {paths[row]: row for row in additions}
+        links: dict[bytes, int] = {}
+        for row in additions:
+            if last[paths[row]] != row:
+                continue
+            if kinds[row] == HARDLINK:  # its target may come later in the layer
+                links[paths[row]] = row
+            else:
+                self._add(pack, row)
+        self._link(pack, links)
+
+    def lookup(self, path: bytes, follow: bool = True) -> Node | None:
+        """The node at `path` (bytes, absolute or relative to the root), symlinks followed inside the tree; None when
+        there is none.
+        """
+        node, rest = self.root, path
+        for _ in range(LINKS):
+            parent, _, name = rest.rstrip(b"/").rpartition(b"/")
+            if name in (b"", b".", b".."):
+                return self._directory(rest, create=False)
+            directory = self._directory(parent, create=False)
+            found = directory.children.get(name) if directory else None
+            if found is None or found.kind != SYMLINK or not follow:
+                return found
+            node = found
+            rest = node.link if node.link.startswith(b"/") else parent + b"/" + node.link
+        return None
+
+    def _directory(self, path: bytes, create: bool, explicit: set[bytes] | None = None) -> Node | None:
+        """The directory at `path`, made where it is missing when `create`. A path through a symlink that the layer
+        itself replaces (its path is in `explicit`) is not found.
+        """
+        pending = path.split(b"/")[::-1]
+        trail, links, walked = [self.root], 0, b""
+        while pending:
+            name = pending.pop()
+            if name in (b"", b"."):
+                continue
+            if name == b"..":
+                if len(trail) > 1:
+                    trail.pop()
+                continue
+            if not links:
+                walked = walked + b"/" + name if walked else name
+            child = trail[-1].children.get(name)
+            if child is not None and child.kind == SYMLINK:
+                links += 1
+                if links > LINKS or (explicit and walked in explicit):
+                    if not create:
+                        return None
+                    raise EnvbuildError(f"symlinks go in a circle at {os.fsdecode(path)!r}")
+                target = child.link
+                if target.startswith(b"/"):
+                    del trail[1:]
+                pending.extend(target.split(b"/")[::-1])
+                continue
+            if child is None or child.kind != DIR:
+                if not create:
+                    return None
+                child = Node(DIR, None, 0)
+                trail[-1].children[name] = child
+            trail.append(child)
+        return trail[-1]
+
+    def _add(self, pack: Pack, row: int) -> None:
+        path, kind = pack.index.paths[row], pack.index.kinds[row]
+        if not path:
+            node = self.root
+            node.pack, node.row, node.mode = pack, row, pack.index.columns["modes"][row]
+            return
+        parent, name = self._parent(path)
+        old = parent.children.get(name)
+        if old is not None and old.kind == DIR and kind == DIR:
+            old.pack, old.row, old.mode = pack, row, pack.index.columns["modes"][row]
+        else:
+            self._put(parent, name, Node(kind, pack, row))
+
+    def _parent(self, path: bytes) -> tuple[Node, bytes]:
+        """The directory that holds `path`, and the last component."""
+        above, _, name = path.rpartition(b"/")
+        parent = self.parents.get(above)
+        if parent is None:
+            parent = self._directory(above, create=True)
+            assert parent is not None
+            self.parents[above] = parent
+        return parent, name
+
+    def _put(self, parent: Node, name: bytes, node: Node | None) -> None:
+        """Set or remove a child; what was found through an old directory or symlink is forgotten."""
+        old = parent.children.pop(name, None)
+        if old is not None and old.kind in (DIR, SYMLINK):
+            self.parents.clear()
+        if node is not None:
+            parent.children[name] = node
+
+    def _remove(self, path: bytes, explicit: set[bytes]) -> None:
+        """Apply one whiteout to what lies below."""
+        above, _, name = path.rpartition(b"/")
+        parent = self._directory(above, create=False, explicit=explicit)
+        if name == OPAQUE:
+            if parent is not None:
+                parent.children.clear()
+                self.parents.clear()
+        elif AUFS not in path:
+            hidden = name.removeprefix(WHITEOUT)
+            if not name.startswith(WHITEOUT) or hidden in (b"", b".", b".."):
+                raise EnvbuildError(f"a layer holds a whiteout that names nothing: {os.fsdecode(path)!r}")
+            if parent is not None:
+                self._put(parent, hidden, None)
+
+    def _link(self, pack: Pack, links: dict[bytes, int]) -> None:
+        """Resolve the hard links of a layer: to a node of this layer or else to the visible one below; links to links
+        work.
+        """
+        for path in links:
+            target, seen = pack.index.links[links[path]], {path}
+            while target in links and target not in seen:
+                seen.add(target)
+                target = pack.index.links[links[target]]
+            node = self.lookup(target, follow=False)
+            if node is None or node.kind == DIR or target in seen:
+                what = "a directory" if node is not None and node.kind == DIR else "nothing"
+                raise EnvbuildError(
+                    f"the hard link {os.fsdecode(path)!r} of a layer names {what}: {os.fsdecode(target)!r}"
+                )
+            parent, name = self._parent(path)
+            if parent.children.get(name) is not node:
+                self._put(parent, name, node)
+
+
+def is_whiteout(path: bytes) -> bool:
+    """Whether a path that holds ``.wh.`` is a marker (or lies in one of aufs' own directories) and not content."""
+    return path.rpartition(b"/")[2].startswith(WHITEOUT) or any(part.startswith(AUFS) for part in path.split(b"/"))
+
+
+def merge(packs: Sequence[Pack]) -> Tree:
+    """The tree of `packs`, bottom first."""
+    tree = Tree()
+    for pack in packs:
+        tree.apply(pack)
+    return tree

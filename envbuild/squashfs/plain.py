@@ -1,0 +1,75 @@
+"""Make a tree one that an unprivileged user can unpack and run, as an enroot import does.
+
+enroot unpacks as the job's user, for whom a device node makes unsquashfs fail and a file without read permission
+cannot be read again. So: device nodes go, everything below /dev goes, files get u+r and directories u+rwx (enroot's
+fixperms). Owners and all extended attributes go in the writer: the job's user owns everything, file capabilities mean
+nothing on a nosuid mount, and a file system without ``user.`` attributes would fail the unpacking. Setuid, setgid and
+sticky bits stay, as in an import.
+"""
+
+from __future__ import annotations
+
+import os
+
+from envbuild.squashfs.index import BLOCK, CHAR, DIR, FILE
+from envbuild.squashfs.merge import Node, Tree
+
+SHOWN = 3  # paths named in a message
+
+
+def make_plain(tree: Tree) -> tuple[str, ...]:
+    """Change `tree` in place; returns one line for each kind of repair that was needed."""
+    below_dev: list[bytes] = []
+    devices: list[bytes] = []
+    files: list[bytes] = []
+    directories: list[bytes] = []
+    attributes: list[bytes] = []
+    dev = tree.root.children.get(b"dev")
+    if dev is not None and dev.children:
+        below_dev = [b"dev/" + name for name in sorted(dev.children)]
+        dev.children.clear()
+    seen: set[int] = set()
+    stack: list[tuple[bytes, Node]] = [(b"", tree.root)]
+    while stack:
+        path, node = stack.pop()
+        if node.mode & 0o700 != 0o700:
+            node.mode |= 0o700
+            directories.append(path or b"/")
+        if has_xattrs(node):
+            attributes.append(path or b"/")
+        prefix = path + b"/" if path else b""
+        for name, child in list(node.children.items()):
+            if child.kind in (CHAR, BLOCK):
+                del node.children[name]
+                devices.append(prefix + name)
+            elif child.kind == DIR:
+                stack.append((prefix + name, child))
+            elif id(child) not in seen:
+                seen.add(id(child))
+                if has_xattrs(child):
+                    attributes.append(prefix + name)
+                if child.kind == FILE and not child.mode & 0o400:
+                    child.mode |= 0o400
+                    files.append(prefix + name)
+    return tuple(
+        f"{what}: {listed(paths)}"
+        for what, paths in (
+            ("dropped what is below /dev (the host's /dev is mounted there)", below_dev),
+            ("dropped device nodes", devices),
+            ("made files readable for their owner", files),
+            ("made directories writable and searchable for their owner", directories),
+            ("dropped extended attributes", attributes),
+        )
+        if paths
+    )
+
+
+def has_xattrs(node: Node) -> bool:
+    """Whether a layer gives the node extended attributes."""
+    return node.pack is not None and node.pack.index.columns["xattrs"][node.row] != 0
+
+
+def listed(paths: list[bytes]) -> str:
+    """``2 (a, b)``: how many, and the first few in byte order."""
+    names = ", ".join(ascii(os.fsdecode(path))[1:-1] for path in sorted(paths)[:SHOWN])
+    return f"{len(paths)} ({names}{', …' if len(paths) > SHOWN else ''})"

@@ -1,0 +1,107 @@
+"""Read the superblock of a squashfs file: for `show`, and for the check that every written file passes before it gets
+its name.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from envbuild.errors import VerifyError
+from envbuild.squashfs import format as sq
+from envbuild.squashfs.codec import IDS
+
+NAMES = {number: name for name, number in IDS.items()}
+ENTRY = {"fragment": 16, "export": 8, "id": 4, "xattr": 16}  # bytes of an entry
+
+
+def read_superblock(file: BinaryIO, name: str) -> sq.Superblock:
+    """The superblock of an open file. Raises VerifyError when there is none of version 4.0."""
+    file.seek(0)
+    data = file.read(sq.SUPERBLOCK.size)
+    if len(data) < sq.SUPERBLOCK.size or data[:4] != sq.MAGIC:
+        raise VerifyError("this is not a squashfs file", hint=f"file '{name}'", where=name)
+    _, inodes, time, block, fragments, codec, log, flags, ids, major, minor, *places = sq.SUPERBLOCK.unpack(data)
+    if (major, minor) != (4, 0) or block != 1 << log:
+        raise VerifyError(f"this is a squashfs file of version {major}.{minor}, not 4.0", where=name)
+    return sq.Superblock(inodes, time, block, fragments, codec, flags, ids, *places)
+
+
+def describe(file: Path) -> dict[str, Any]:
+    """What the superblock says: size (bytes of the file), used, inodes, codec, level (None: not said), block, time,
+    fragments, ids, xattrs (bool). Raises VerifyError when `file` is not squashfs.
+    """
+    with file.open("rb") as stream:
+        block = read_superblock(stream, str(file))
+        level = None
+        if block.flags & sq.OPTIONS and NAMES.get(block.codec) in ("zstd", "gzip"):
+            level = struct.unpack_from("<I", stream.read(6), 2)[0]
+        size = os.fstat(stream.fileno()).st_size
+    return {
+        "size": size,
+        "used": block.used,
+        "inodes": block.inodes,
+        "codec": NAMES.get(block.codec, f"unknown ({block.codec})"),
+        "level": level,
+        "block": block.block,
+        "time": block.time,
+        "fragments": block.fragments,
+        "ids": block.ids,
+        "xattrs": block.xattr_table != sq.MISSING,
+    }
+
+
+def check_image(file: Path) -> None:
+    """Check what a kernel checks at mount: the order of the tables, that each ends where the next begins, the length
+    and order of their position lists, counts, and the padding. Raises VerifyError; reads a few kilobytes.
+    """
+    with file.open("rb") as stream:
+        block = read_superblock(stream, str(file))
+        size = os.fstat(stream.fileno()).st_size
+
+        def require(condition: bool, what: str) -> None:
+            if not condition:
+                raise VerifyError(f"the squashfs file is damaged: {what}", where=str(file))
+
+        require(block.used <= size and size % 4096 == 0, "it is cut short or not padded")
+        require(0 < block.ids <= min(2 * block.inodes, 0xFFFF), "it has a wrong number of ids")
+        require(block.fragments <= block.inodes, "it has more fragment blocks than files")
+        require(
+            block.root >> 16 < block.directory_table - block.inode_table and block.root & 0xFFFF < sq.PIECE,
+            "its root lies outside",
+        )
+        end = block.used  # tables from the last to the first: each list ends where the next table begins
+        for name, count, at, head in (
+            ("xattr", None, block.xattr_table, 16),
+            ("id", block.ids, block.id_table, 0),
+            ("export", block.inodes, block.export_table, 0),
+            ("fragment", block.fragments, block.fragment_table, 0),
+        ):
+            if at == sq.MISSING:
+                require(not count or name == "export", f"it has no {name} table")
+                continue
+            stream.seek(at)
+            first = None
+            if name == "xattr":
+                first, count = struct.unpack("<QI4x", stream.read(16))
+            assert count is not None
+            lists = -(-count * ENTRY[name] // sq.PIECE)
+            require(at + head + 8 * lists == end, f"the list of its {name} table has a wrong length")
+            positions = [*struct.unpack(f"<{lists}Q", stream.read(8 * lists)), at]
+            gaps = [after - before for before, after in pairwise(positions)]
+            require(all(0 < gap <= sq.PIECE + 2 for gap in gaps), f"the pieces of its {name} table are out of order")
+            end = positions[0] if first is None else first
+        require(sq.SUPERBLOCK.size <= block.inode_table < block.directory_table <= end, "its tables are out of order")
+        for name, at, stop in (
+            ("inode", block.inode_table, block.directory_table),
+            ("directory", block.directory_table, end),
+        ):
+            while at < stop:  # from header to header
+                stream.seek(at)
+                length = struct.unpack("<H", stream.read(2))[0] & ~sq.STORED
+                require(0 < length <= sq.PIECE, f"a piece of its {name} table is damaged")
+                at += 2 + length
+            require(at == stop, f"its {name} table does not end where the next begins")

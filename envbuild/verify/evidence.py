@@ -1,0 +1,103 @@
+"""Evidence: what was verified of one artifact, as a file beside it, as lines for a person, and as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.errors import Finding, VerifyError
+from envbuild.store import read_json, write_json
+from envbuild.verify.results import AuditResult, Status
+
+TIERS = {"audit": "no GPU needed", "run": "on the CPU", "gpu": "one node with GPUs", "fabric": "several nodes"}
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All of it. `lock` and `artifact` are digests (``sha256:<hex>``), `layers` diff ids, bottom first. `messages` are
+    those of the build and export that a person should know. Results stand in the order in which they were found."""
+
+    image: str
+    lock: str
+    layers: tuple[str, ...]
+    artifact: str
+    messages: tuple[str, ...] = ()
+    results: tuple[AuditResult, ...] = field(default=())
+
+    @property
+    def file(self) -> str:
+        """Name of the file, after the artifact's own."""
+        return f"{self.image}-{self.lock.removeprefix('sha256:')[:12]}.evidence.json"
+
+    @property
+    def failures(self) -> tuple[AuditResult, ...]:
+        return tuple(result for result in self.results if result.status == Status.FAIL)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Tier → status → how many, for all four tiers."""
+        counts = {tier: {status.value: 0 for status in Status} for tier in TIERS}
+        for result in self.results:
+            counts[result.tier][result.status.value] += 1
+        return counts
+
+    def tiers(self) -> dict[str, str]:
+        """Tier → ``passed``, ``failed``, ``partly: …`` or ``not run: …``. A tier without any check was not run."""
+        return {tier: _tier(tier, counts, self.results) for tier, counts in self.counts().items()}
+
+
+def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) -> str:
+    skipped = sorted({item.detail for item in results if item.tier == tier and item.status == Status.NOT_RUN})
+    if counts["fail"]:
+        return "failed"
+    if not counts["pass"]:
+        return f"not run: {'; '.join(skipped) or 'no check of this tier'}"
+    return f"partly: {counts['not-run']} not run ({'; '.join(skipped)})" if skipped else "passed"
+
+
+def document(evidence: Evidence) -> dict[str, Any]:
+    """The JSON document: the same evidence gives the same bytes, so no time and no machine is in it."""
+    value = asdict(evidence)
+    value["results"] = [{key: str(text) for key, text in asdict(result).items() if text} for result in evidence.results]
+    return {"schema": SCHEMA, "tiers": evidence.tiers(), "counts": evidence.counts(), **value}
+
+
+def write(evidence: Evidence, folder: Path) -> Path:
+    """Write the file into the artifact's folder; returns its path."""
+    path = folder / evidence.file
+    write_json(path, document(evidence))
+    return path
+
+
+def read(path: Path) -> Evidence | None:
+    """The evidence in a file; None when it is missing, damaged or of another schema."""
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        return None
+    results = tuple(AuditResult(**{**item, "status": Status(item["status"])}) for item in value["results"])
+    return Evidence(
+        value["image"], value["lock"], tuple(value["layers"]), value["artifact"], tuple(value["messages"]), results
+    )
+
+
+def summary(evidence: Evidence) -> list[str]:
+    """Lines for a person: the counts, each failure, and each tier that did not run or not fully."""
+    passed = sum(result.status == Status.PASS for result in evidence.results)
+    lines = [f"{evidence.image}: {passed} passed, {len(evidence.failures)} failed"]
+    lines += [f"FAILED {result.tier}: {result.name}: {result.detail.splitlines()[0]}" for result in evidence.failures]
+    for tier, state in evidence.tiers().items():
+        if state not in ("passed", "failed"):
+            lines.append(f"{tier} ({TIERS[tier]}): {state}")
+    return lines
+
+
+def raise_for(evidence: Evidence) -> None:
+    """Raise VerifyError that lists every failure; nothing when there is none (what did not run is no failure)."""
+    if evidence.failures:
+        where = evidence.image
+        raise VerifyError.of(
+            Finding(f"{result.name}: {result.detail}", f"{where} ({result.tier})", result.hint)
+            for result in evidence.failures
+        )

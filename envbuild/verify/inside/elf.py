@@ -1,0 +1,133 @@
+"""ELF headers: what the loader and the audit need of a file, without reading its code.
+
+Layouts: ELF gABI, chapters 4 (header, sections) and 5 (program header, dynamic section). 32 and 64 bits, both byte
+orders.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from mmap import mmap
+
+MAGIC = b"\x7fELF"
+MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 190: "cuda", 243: "riscv64", 247: "bpf"}
+PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
+SHT_NOBITS = 8  # a section that a separate debug file only names
+
+# (program header, section header, dynamic entry) as struct formats without byte order
+FORMATS = {64: ("IIQQQQQQ", "IIQQQQIIQQ", "qQ"), 32: ("IIIIIIII", "IIIIIIIIII", "iI")}
+
+
+@dataclass(frozen=True)
+class Elf:
+    """`kind` is e_type (1 relocatable, 2 program, 3 shared). `rpath` and `runpath` are unexpanded folders. `dynamic` is
+    False for what the loader never sees. `sections` holds name → (offset, size in bytes) of the sections that were
+    asked for."""
+
+    bits: int
+    machine: str
+    kind: int
+    interpreter: str
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    dynamic: bool
+    sections: dict[str, tuple[int, int]]
+
+
+def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
+    """Read the headers of an ELF file. `wanted`: names of sections to locate. Raises ValueError for a damaged file."""
+    if data[:4] != MAGIC or len(data) < 52 or data[4] not in (1, 2) or data[5] not in (1, 2):
+        raise ValueError("no ELF header")
+    bits, order = 32 * data[4], "<>"[data[5] - 1]
+    word = "Q" if bits == 64 else "I"
+    try:
+        kind, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx = struct.unpack_from(
+            f"{order}HHI3{word}IHHHHHH", data, 16
+        )
+        programs = list(_programs(data, order, bits, phoff, phentsize, phnum))
+        interpreter = next((text(data, at) for type_, at, _, _ in programs if type_ == PT_INTERP), "")
+        dynamic = next(((at, size) for type_, at, _, size in programs if type_ == PT_DYNAMIC), None)
+        entries = list(_dynamic(data, order, bits, *dynamic)) if dynamic else []
+        table = next((_offset(programs, value) for tag, value in entries if tag == DT_STRTAB), 0)
+        strings: dict[int, list[str]] = {tag: [] for tag in (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)}
+        for tag, value in entries:
+            if tag in strings and table:
+                strings[tag].append(text(data, table + value))
+        sections = {}
+        if wanted and shoff:
+            sections = dict(_sections(data, order, bits, shoff, shentsize, shnum, shstrndx, wanted))
+    except (struct.error, IndexError, OverflowError) as error:
+        raise ValueError(f"cut short or damaged: {error}") from None
+    return Elf(
+        bits=bits,
+        machine=MACHINES.get(machine, str(machine)),
+        kind=kind,
+        interpreter=interpreter,
+        soname="".join(strings[DT_SONAME][:1]),
+        needed=tuple(strings[DT_NEEDED]),
+        rpath=_folders(strings[DT_RPATH]),
+        runpath=_folders(strings[DT_RUNPATH]),
+        dynamic=dynamic is not None,
+        sections=sections,
+    )
+
+
+def text(data: bytes | mmap, at: int) -> str:
+    """The string that ends with a NUL byte at offset `at`."""
+    end = data.find(b"\0", at)
+    if not 0 <= at <= end:
+        raise IndexError("a string outside the file")
+    return data[at:end].decode("utf-8", "surrogateescape")
+
+
+def _programs(
+    data: bytes | mmap, order: str, bits: int, offset: int, step: int, count: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """Program headers as (type, offset, virtual address, size in the file)."""
+    for index in range(count):
+        fields = struct.unpack_from(order + FORMATS[bits][0], data, offset + step * index)
+        first = 2 if bits == 64 else 1  # the flags stand second with 64 bits
+        yield fields[0], fields[first], fields[first + 1], fields[first + 3]
+
+
+def _offset(programs: list[tuple[int, int, int, int]], address: int) -> int:
+    """Where in the file a virtual address is."""
+    for type_, offset, start, size in programs:
+        if type_ == PT_LOAD and start <= address < start + size:
+            return offset + address - start
+    return address
+
+
+def _dynamic(data: bytes | mmap, order: str, bits: int, offset: int, size: int) -> Iterator[tuple[int, int]]:
+    """Entries of the dynamic section as (tag, value), up to DT_NULL."""
+    form = order + FORMATS[bits][2]
+    step = struct.calcsize(form)
+    for at in range(offset, offset + size - step + 1, step):
+        tag, value = struct.unpack_from(form, data, at)
+        if tag == DT_NULL:
+            return
+        yield tag, value
+
+
+def _sections(
+    data: bytes | mmap, order: str, bits: int, offset: int, step: int, count: int, names: int, wanted: frozenset[str]
+) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The wanted sections that have content in this file, as (name, (offset, size))."""
+    form = order + FORMATS[bits][1]
+    headers = [struct.unpack_from(form, data, offset + index * step) for index in range(count)]
+    if not headers:
+        return
+    table = headers[names][4]
+    for header in headers:
+        name = text(data, table + header[0])
+        if name in wanted and header[1] != SHT_NOBITS and header[5]:
+            yield name, (header[4], header[5])
+
+
+def _folders(values: list[str]) -> tuple[str, ...]:
+    return tuple(folder for value in values for folder in value.split(":") if folder)

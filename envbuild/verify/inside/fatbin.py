@@ -1,0 +1,64 @@
+"""CUDA code in a library: which GPU architectures, from the headers of its fat binaries alone.
+
+A fat binary begins with the 32-bit word 0xBA55ED50, version, header length (16 bits each) and the length of what
+follows (64 bits). Each entry has a header: kind (16), version (16), header length (32), payload length (64), three
+words, then the architecture as a 32-bit number at byte 28 and 64 flag bits at byte 40. The headers are never
+compressed. NVIDIA does not document this; the fields were compared with ``cuobjdump --list-elf --list-ptx`` of CUDA
+13.2 on what nvcc wrote for sm_80, sm_90, sm_90a, sm_100f, compute_90 and compute_100a in every compression mode, and on
+NCCL 2.30.7.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from mmap import mmap
+
+MAGIC = 0xBA55ED50
+CODE = ".nv_fatbin"  # what the driver is given
+RELOCATABLE = "__nv_relfatbin"  # input of a later device link; counts only where nothing was linked
+SECTIONS = frozenset({CODE, RELOCATABLE})
+KINDS = {1: "compute", 2: "sm", 8: "lto"}
+SPECIFIC, FAMILY = 0x100000, 0x200000  # flags: sm_90a, sm_100f
+
+
+def architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]) -> dict[str, int]:
+    """What a library holds: ``{"sm_90": 3, "sm_90a": 1, "compute_90": 1}``, empty when it holds none.
+
+    `sections` as `elf.parse` found them. Raises ValueError when the bytes are not what the format says.
+    """
+    for name in (CODE, RELOCATABLE):
+        if name in sections:
+            found: dict[str, int] = {}
+            for arch in entries(data, *sections[name]):
+                found[arch] = found.get(arch, 0) + 1
+            if found:
+                return found
+    return {}
+
+
+def entries(data: bytes | mmap, offset: int, size: int) -> Iterator[str]:
+    """The architecture of each entry in the fat binaries of one section."""
+    end = offset + size
+    if end > len(data):
+        raise ValueError("a fat binary section reaches beyond the file")
+    while offset + 16 <= end:
+        magic, _, header, length = struct.unpack_from("<IHHQ", data, offset)
+        if magic == 0:  # alignment between fat binaries
+            offset += 8
+            continue
+        if magic != MAGIC or header < 16 or offset + header + length > end:
+            raise ValueError(f"no fat binary at offset {offset}")
+        yield from _entries(data, offset + header, offset + header + length)
+        offset += (header + length + 7) & ~7
+
+
+def _entries(data: bytes | mmap, offset: int, end: int) -> Iterator[str]:
+    while offset + 48 <= end:
+        kind, _, header, length = struct.unpack_from("<HHIQ", data, offset)
+        arch, flags = struct.unpack_from("<I", data, offset + 28)[0], struct.unpack_from("<Q", data, offset + 40)[0]
+        if header < 48 or offset + header + length > end:
+            raise ValueError(f"a damaged fat binary entry at offset {offset}")
+        suffix = "a" if flags & SPECIFIC else "f" if flags & FAMILY else ""
+        yield f"{KINDS.get(kind, f'kind{kind}')}_{arch}{suffix}"
+        offset += header + length

@@ -1,0 +1,62 @@
+"""Asks a finished image what is inside: sends `envbuild.verify.inside` to its own Python and reads the answer.
+
+The program travels as one argument, so nothing is mounted into the image and any way of running a command in it will
+do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envbuild.errors import VerifyError
+from envbuild.verify.inside.seen import MARK, SINGLES
+
+Runner = Callable[[Sequence[str]], tuple[int, str]]
+"""Runs a command in the image with the image's environment; gives the exit code and the output."""
+
+PYTHON = "/usr/bin/python3"
+PACKAGE = "envbuild_inside"  # its name in the image's interpreter
+START = """\
+import sys, types
+def load(name, text):
+    module = types.ModuleType(name)
+    module.__package__ = {package!r}
+    sys.modules[name] = module
+    exec(compile(text, name, "exec"), module.__dict__)
+    return module
+load({package!r}, "").__path__ = []
+for name, text in {parts!r}:
+    setattr(sys.modules[{package!r}], name, load({package!r} + "." + name, text))
+sys.modules[{package!r} + ".seen"].main({options!r})
+"""
+ORDER = ("elf", "fatbin", "loader", "bytecode", "installed", "tree", "seen")  # each after those it imports
+
+
+def program(options: Mapping[str, Any]) -> str:
+    """The whole program as one text for ``python3 -c`` (Linux allows 128 KiB for one argument)."""
+    folder = Path(__file__).with_name("inside")
+    parts = [(name, (folder / f"{name}.py").read_text()) for name in ORDER]
+    return START.format(package=PACKAGE, parts=parts, options=dict(options))
+
+
+def look(
+    runner: Runner, *, singles: Sequence[str] = SINGLES, cuobjdump: bool = True, python: str = PYTHON
+) -> dict[str, Any]:
+    """The document of the image that `runner` runs commands in (`envbuild.verify.inside.seen`). Raises VerifyError.
+
+    `singles`: libraries to count. `python`: interpreter of the image, 3.11 or later.
+    """
+    options = {"singles": list(singles), "cuobjdump": cuobjdump}
+    code, output = runner([python, "-I", "-B", "-c", program(options)])
+    for line in reversed(output.splitlines()):
+        if line.startswith(MARK) and code == 0:
+            seen: dict[str, Any] = json.loads(line.removeprefix(MARK))
+            return seen
+    last = "\n".join(output.strip().splitlines()[-10:])
+    raise VerifyError(
+        f"the image could not be looked at: {python} ended with exit code {code}\n{last}".rstrip(),
+        hint="python3 of the distribution must be in the image: add debian-packages: [python3] to the spec's layers",
+    )

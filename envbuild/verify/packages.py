@@ -1,0 +1,99 @@
+"""Installed packages against the lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from envbuild.verify.results import AuditResult, judged, listed
+
+REBUILD = "the image is not what the lock says: build it again with --rebuild, and report it when it stays"
+
+
+def debian_results(seen: Mapping[str, Any], declared: Mapping[str, str], complete: bool) -> Iterator[AuditResult]:
+    """Names and versions of dpkg's status file; no package may be half installed."""
+    if declared or (complete and seen["debian"]):
+        yield judged(
+            "Debian packages are those of the lock",
+            differences(declared, seen["debian"], complete),
+            f"{len(declared)} declared, {len(seen['debian'])} installed",
+            REBUILD,
+        )
+    yield judged(
+        "Debian packages are configured",
+        seen["debian_broken"],
+        f"state of {len(seen['debian'])} packages",
+        "a maintainer script failed: see the log of the unit 'debian'",
+    )
+
+
+def python_results(
+    seen: Mapping[str, Any], declared: Mapping[str, str], also: Sequence[str], complete: bool
+) -> Iterator[AuditResult]:
+    """Names and versions of dist-info folders; every file of a RECORD is there and belongs to one distribution only."""
+    dists = seen["python"]
+    if declared or also or (complete and dists):
+        names = [normal(dist["name"]) for dist in dists]
+        built = {normal(name) for name in also}
+        faults = differences(
+            {normal(name): version for name, version in declared.items()},
+            {normal(dist["name"]): dist["version"] for dist in dists if normal(dist["name"]) not in built},
+            complete,
+            same=same_version,
+        )
+        faults += [f"{name} is not installed" for name in built - set(names)]
+        faults += [f"{name} is installed {names.count(name)} times" for name in set(names) if names.count(name) > 1]
+        yield judged(
+            "Python packages are those of the lock",
+            faults,
+            f"{len(declared) + len(built)} declared, {len(dists)} installed",
+            REBUILD,
+        )
+    if dists:
+        yield judged(
+            "Python packages are whole",
+            [f"{dist['name']}: {listed(dist['missing'], 3)} missing" for dist in dists if dist["missing"]],
+            f"files of {len(dists)} RECORDs",
+            REBUILD,
+        )
+        yield judged(
+            "no file belongs to two Python packages",
+            [f"{clash['path']}: {' and '.join(clash['dists'])}" for clash in seen["clashes"]],
+            f"files of {len(dists)} RECORDs",
+            "the one installed last won; leave one of the two out",
+        )
+
+
+def differences(
+    declared: Mapping[str, str],
+    installed: Mapping[str, str],
+    complete: bool,
+    same: Callable[[str, str], bool] = lambda left, right: left == right,
+) -> list[str]:
+    """What is missing, has another version, or (when `complete`) was not declared."""
+    faults = [f"{name} {version} is not installed" for name, version in declared.items() if name not in installed]
+    faults += [
+        f"{name} is {installed[name]}, declared {version}"
+        for name, version in declared.items()
+        if name in installed and not same(installed[name], version)
+    ]
+    extra: Iterable[str] = set(installed) - set(declared) if complete else ()
+    return faults + [f"{name} {installed[name]} was not declared" for name in extra]
+
+
+def normal(name: str) -> str:
+    """PyPA, "Names and normalization"."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def same_version(left: str, right: str) -> bool:
+    """PEP 440 equality: 1.0 and 1.0.0 are one version; texts that are no versions are compared as texts."""
+    if left == right:
+        return True
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(left) == Version(right)
+    except InvalidVersion:
+        return False

@@ -1,0 +1,31 @@
+"""Workspace: the project, site, store and talk that a command works with, opened once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild import console
+from envbuild.console import Talk
+from envbuild.project import Project
+from envbuild.site import Site, load_site
+from envbuild.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a command works."""
+
+    project: Project
+    site: Site
+    store: Store
+    talk: Talk
+
+
+def open_workspace(talk: Talk | None = None, folder: Path | None = None) -> Workspace:
+    """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
+    store that cannot be
+    written."""
+    project = Project.find(folder)
+    site = load_site(project.root)
+    return Workspace(project, site, Store.open(site.store), talk or console.talk())

@@ -1,0 +1,43 @@
+"""mpi4py: MPI for Python."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.recipe import Check, Recipe, RecipeEnv, Sources
+
+# Open MPI takes its UCX layer only over InfiniBand devices unless it is told that any will do (opal_common_ucx); shared
+# memory and TCP are what a machine without a fabric has.
+UCX_ANYWHERE = "--mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mpi4py(Recipe):
+    """Compiled from its source distribution against the image's own MPI (the wheels on the index bind to whatever MPI
+    they find)."""
+
+    after: ClassVar[tuple[str, ...]] = ("openmpi",)
+    requires: ClassVar[tuple[str, ...]] = ("openmpi",)
+    wheel: ClassVar[bool] = True
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("gcc", "libc6-dev", "libopenmpi-dev", "python3-dev"),
+            python=("setuptools>=77", "cython>=3.1"),
+            sdists=(f"mpi4py=={self.version}" if self.version else "mpi4py",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        return python_wheel("mpi4py", environment={"MPICC": "mpicc"})
+
+    def extensions(self) -> tuple[str, ...]:
+        return ("mpi4py.MPI",)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1))"
+        over = f"{UCX_ANYWHERE} " if env.has("ucx") else ""
+        # pml ucx refuses to start when no UCX transport works; tcp and shared memory are the ones a machine without
+        # fabric has
+        command = f'UCX_TLS=self,sm,tcp mpirun --oversubscribe {over}-n 2 /opt/venv/bin/python -c "{program}"'
+        return [Check("mpi4py: two-rank all-reduce" + (" over UCX" if over else ""), command, r"sum 3\n(?s:.*)sum 3")]

@@ -1,0 +1,51 @@
+"""Fat binary headers as read here, against NVIDIA's own reader, on a library of the package index."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from envbuild.verify.inside import elf, fatbin
+
+pytestmark = [pytest.mark.images, pytest.mark.slow]
+
+
+def installed(folder: Path, requirement: str) -> Path:
+    """A wheel of the index, unpacked."""
+    wheels = folder / "wheels"
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    subprocess.run([*pip, "--dest", str(wheels), requirement], check=True)
+    wheel = next(wheels.glob(f"{re.split('[=<>]', requirement)[0].replace('-', '_')}-*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def test_nccl_holds_what_cuobjdump_lists(tmp_path: Path) -> None:
+    library = installed(tmp_path, "nvidia-nccl-cu13==2.30.7") / "nvidia/nccl/lib/libnccl.so.2"
+    program = installed(tmp_path, "nvidia-cuda-cuobjdump==13.2.86") / "nvidia/cu13/bin/cuobjdump"
+    program.chmod(0o755)
+    listed: dict[str, int] = {}
+    for option, word in (("--list-elf", "sm"), ("--list-ptx", "compute")):
+        run = subprocess.run([str(program), option, str(library)], capture_output=True, text=True, check=True)
+        for arch in re.findall(r"\.sm_([0-9]+[af]?)\.(?:cubin|ptx)", run.stdout):
+            listed[f"{word}_{arch}"] = listed.get(f"{word}_{arch}", 0) + 1
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        read: dict[str, int] = {}
+        for arch, count in fatbin.architectures(data, elf.parse(data, fatbin.SECTIONS).sections).items():
+            read[arch.rstrip("f")] = read.get(arch.rstrip("f"), 0) + count  # cuobjdump writes sm_100 for sm_100f
+    assert read == listed
+    assert {arch for arch in read if arch.startswith("sm_")} == {
+        "sm_75",
+        "sm_80",
+        "sm_90",
+        "sm_100",
+        "sm_110",
+        "sm_120",
+    }

@@ -1,0 +1,57 @@
+"""Packs from layers written down in Python."""
+
+from pathlib import Path
+
+from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
+from envbuild.squashfs import Pack, PackWriter, read_pack
+from envbuild.squashfs.index import DIR
+
+
+def file(path, content=b"", mode=0o644, **kw):
+    return Member(path, Kind.FILE, mode, size=len(content), **kw), content
+
+
+def folder(path, mode=0o755, **kw):
+    return Member(path, Kind.DIR, mode, **kw), b""
+
+
+def symlink(path, target):
+    return Member(path, Kind.SYMLINK, 0o777, link=target), b""
+
+
+def hard(path, target):
+    return Member(path, Kind.HARDLINK, 0, link=target), b""
+
+
+def gone(path):
+    above, _, name = path.rpartition(b"/")
+    return file((above + b"/" if above else b"") + WHITEOUT + name)
+
+
+def opaque(path):
+    return file(path + b"/" + OPAQUE)
+
+
+def pack(path: Path, layer, **kw) -> Pack:
+    with PackWriter(path, **kw) as writer:
+        for member, content in layer:
+            writer.begin(member)
+            writer.data(content)
+            writer.end()
+    return read_pack(path)
+
+
+def packs(folder: Path, *layers) -> list[Pack]:
+    return [pack(folder / f"{number}.pack", layer) for number, layer in enumerate(layers)]
+
+
+def paths(tree) -> list[bytes]:
+    """All paths of a merged tree; directories end with a slash."""
+    found, stack = [], [(b"", tree.root)]
+    while stack:
+        path, node = stack.pop()
+        for name, child in node.children.items():
+            found.append(path + name + (b"/" if child.kind == DIR else b""))
+            if child.kind == DIR:
+                stack.append((path + name + b"/", child))
+    return sorted(found)

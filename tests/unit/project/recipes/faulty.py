@@ -1,0 +1,11 @@
+"""Fails when it is asked what it needs."""
+
+from dataclasses import dataclass
+
+from envbuild.recipe import Recipe, RecipeEnv, Runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faulty(Recipe):
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(debian=(env.recipes["missing"].version,))

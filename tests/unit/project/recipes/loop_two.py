@@ -1,0 +1,9 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envbuild.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop(Recipe):
+    after: ClassVar[tuple[str, ...]] = ("loop-one",)

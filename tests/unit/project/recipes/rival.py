@@ -1,0 +1,14 @@
+"""Wants the place, the variable and the file of widget."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envbuild.recipe import Recipe, RecipeEnv, Runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival(Recipe):
+    prefix: ClassVar[str] = "/opt/widget"
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(env={"WIDGET_HOME": "/opt/rival"}, files={"/etc/widget.conf": "rival"})

@@ -1,0 +1,268 @@
+"""Fetching against a real server that cuts, errs and lies."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lockserver import Answers, serve, sha256, wheel
+
+from envbuild.console import Quiet
+from envbuild.errors import EngineError, InputError
+from envbuild.fetch import fetch, missing
+from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.transfer import ATTEMPTS
+from envbuild.site import Site
+from envbuild.store import Store
+
+pytestmark = pytest.mark.unit
+DATA = os.urandom(1_000_000)
+PATH = "pool/main/h/hello/hello_1.0_all.deb"
+
+
+@pytest.fixture
+def server() -> Iterator[Answers]:
+    with serve() as answers:
+        yield answers
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+def deb(content: bytes, name: str = "hello", path: str = PATH) -> DebianFile:
+    return DebianFile(path.rpartition("/")[2], name, "1.0", "debian:trixie/main", path, len(content), sha256(content))
+
+
+def lock(*files: DebianFile | PythonFile | SourceFile) -> Lock:
+    return Lock(
+        image="demo", inputs="", base="debian:13", arch="amd64", python="3.13", epoch=0, tools={}, versions={},
+        debian={file.file: file for file in files if isinstance(file, DebianFile)},
+        python_files={file.file: file for file in files if isinstance(file, PythonFile)},
+        sources={file.file: file for file in files if isinstance(file, SourceFile)},
+        units={},
+    )  # fmt: skip
+
+
+def site(store: Store, *debian: str, **mirrors: tuple[str, ...]) -> Site:
+    given = {f"{prefix}:": places for prefix, places in mirrors.items()}
+    return Site(store.root, mirrors={"debian:": debian, "python:": (), **given}, use_host=False)
+
+
+def run(wanted: Lock, store: Store, at: Site, **options: int) -> Quiet:
+    talk = Quiet()
+    fetch(wanted, store, at, talk, pause=0.001, **options)
+    return talk
+
+
+def test_file_arrives_once(server: Answers, store: Store) -> None:
+    server.files[f"/debian/{PATH}"] = DATA
+    wanted = lock(deb(DATA))
+    assert missing(wanted, store) == [wanted.debian["hello_1.0_all.deb"]]
+    talk = run(wanted, store, site(store, f"{server.url}/debian"))
+    assert store.blob(sha256(DATA)).read_bytes() == DATA
+    assert missing(wanted, store) == []
+    assert talk.lines == ["fetched 1 files, 1.0 MB"]
+    assert list((store.root / "partial").iterdir()) == []
+    run(wanted, store, site(store, f"{server.url}/debian"))
+    assert len(server.asked) == 1
+
+
+def test_cut_download_is_resumed(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    server.faults[f"/{PATH}"] = ["cut:300000", "cut:300000"]
+    run(lock(deb(DATA)), store, site(store, server.url))
+    assert store.has_blob(sha256(DATA))
+    starts = [int(asked.removeprefix("bytes=").rstrip("-") or 0) for _, asked in server.asked]
+    assert starts[0] == 0 < starts[1] < starts[2]
+
+
+def test_part_of_an_earlier_run_is_used(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    server.faults[f"/{PATH}"] = ["cut:400000", *[503] * ATTEMPTS]
+    with pytest.raises(InputError):
+        run(lock(deb(DATA)), store, site(store, server.url))
+    server.asked.clear()
+    server.faults.clear()
+    run(lock(deb(DATA)), store, site(store, server.url))
+    assert [int(asked.removeprefix("bytes=").rstrip("-")) > 0 for _, asked in server.asked] == [True]
+    assert store.blob(sha256(DATA)).read_bytes() == DATA
+
+
+@pytest.mark.parametrize("part", [b"x" * 1000, b"x" * 2_000_000, DATA])
+def test_part_that_does_not_fit(server: Answers, store: Store, part: bytes) -> None:
+    """Foreign bytes, more bytes than there are, all of them already."""
+    server.files[f"/{PATH}"] = DATA
+    (store.root / "partial").mkdir()
+    (store.root / "partial" / f"{sha256(DATA)}.part").write_bytes(part)
+    run(lock(deb(DATA)), store, site(store, server.url))
+    assert store.blob(sha256(DATA)).read_bytes() == DATA
+
+
+def test_server_without_ranges(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    server.faults[f"/{PATH}"] = ["cut:300000", "no-range"]
+    run(lock(deb(DATA)), store, site(store, server.url))
+    assert store.blob(sha256(DATA)).read_bytes() == DATA
+
+
+def test_always_cut_download_is_an_error(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    server.faults[f"/{PATH}"] = ["cut:10"] * 20
+    with pytest.raises(InputError, match=rf"{server.url}/{PATH}: the connection broke off.*\({ATTEMPTS} attempts\)"):
+        run(lock(deb(DATA)), store, site(store, server.url))
+    assert not store.has_blob(sha256(DATA))
+
+
+def test_wrong_bytes_name_both_digests(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = b"other"
+    with pytest.raises(InputError) as caught:
+        run(lock(deb(DATA)), store, site(store, server.url))
+    assert sha256(b"other") in caught.value.message and sha256(DATA) in caught.value.message
+    assert caught.value.exit_code == 10
+    assert list((store.root / "blobs/sha256").iterdir()) == []
+
+
+def test_wrong_mirror_gives_way_to_the_next(server: Answers, store: Store, tmp_path: Path) -> None:
+    server.files[f"/bad/{PATH}"] = b"other"
+    (tmp_path / "good" / PATH).parent.mkdir(parents=True)
+    (tmp_path / "good" / PATH).write_bytes(DATA)
+    run(lock(deb(DATA)), store, site(store, f"{server.url}/bad", f"{server.url}/none", str(tmp_path / "good")))
+    assert store.blob(sha256(DATA)).read_bytes() == DATA
+    assert (tmp_path / "good" / PATH).is_file()  # copied, not moved
+
+
+def test_all_lost_files_are_told_after_the_others(server: Answers, store: Store) -> None:
+    gone = [deb(bytes([number]) * 5000, f"gone{number}", f"pool/gone{number}_1.0_all.deb") for number in range(3)]
+    server.files[f"/{PATH}"] = DATA
+    with pytest.raises(InputError) as caught:
+        run(lock(*gone, deb(DATA)), store, site(store, server.url, f"{server.url}/second"), jobs=1)
+    assert store.has_blob(sha256(DATA))
+    assert sorted(finding.hint for finding in caught.value.findings) == [
+        f"envbuild lock demo --upgrade gone{number}" for number in range(3)
+    ]
+    first = next(finding for finding in caught.value.findings if "gone0" in finding.message)
+    assert gone[0].sha256 in first.message
+    assert f"{server.url}/pool/gone0_1.0_all.deb: HTTP 404" in first.message
+    assert f"{server.url}/second/pool/gone0_1.0_all.deb: HTTP 404" in first.message
+
+
+def test_password_of_a_mirror_is_not_told(server: Answers, store: Store) -> None:
+    with pytest.raises(InputError) as caught:
+        run(lock(deb(DATA)), store, site(store, server.url.replace("//", "//me:secret@")))
+    assert "secret" not in str(caught.value) and "404" in str(caught.value)
+
+
+def test_unreachable_server(store: Store) -> None:
+    with pytest.raises(InputError, match="connection refused") as caught:
+        run(lock(deb(DATA)), store, site(store, "http://127.0.0.1:9"))
+    assert "mirrors: {debian: [PLACE]}" in caught.value.hint
+
+
+def test_python_file_by_name_and_digest(server: Answers, store: Store, tmp_path: Path) -> None:
+    content = wheel(tmp_path, "demo", "1.0").read_bytes()
+    name = "demo-1.0-py3-none-any.whl"
+    page = f'<a href="/other/{name}#sha256={"0" * 64}">x</a><a href="/files/{name}#sha256={sha256(content)}">x</a>'
+    server.files |= {"/simple/demo/": page.encode(), f"/files/{name}": content, f"/other/{name}": b"no"}
+    file = PythonFile(name, "demo", "1.0", len(content), sha256(content))
+    run(lock(file), store, site(store, python=(f"{server.url}/simple",)))
+    assert store.has_blob(file.sha256)
+    assert [path for path, _ in server.asked] == ["/simple/demo/", f"/files/{name}"]
+
+
+def test_python_file_that_no_index_lists(server: Answers, store: Store) -> None:
+    server.files["/simple/demo/"] = b""
+    with pytest.raises(InputError) as caught:
+        file = PythonFile("demo-1.0-py3-none-any.whl", "demo", "1.0", 5, "1" * 64)
+        run(lock(file), store, site(store, python=(f"{server.url}/simple",)))
+    assert f"{server.url}/simple: does not list it" in caught.value.message
+    assert caught.value.hint == "envbuild lock demo --upgrade demo"
+
+
+def test_source_without_a_mirror_says_what_to_write(store: Store) -> None:
+    with pytest.raises(InputError) as caught:
+        run(lock(SourceFile("ucx-1.20.1.tar.gz", "github:openucx/ucx@v1.20.1", "1" * 64)), store, site(store))
+    assert "github:openucx/ucx@v1.20.1" in caught.value.message
+    assert "mirrors: {github: [ADDRESS-OR-FOLDER]}" in caught.value.hint
+
+
+def test_source_in_a_folder(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources/ucx-1.20.1.tar.gz").write_bytes(DATA)
+    file = SourceFile("ucx-1.20.1.tar.gz", "github:openucx/ucx@v1.20.1", sha256(DATA))
+    run(lock(file), store, site(store, github=(str(tmp_path / "sources"),)))
+    assert store.has_blob(file.sha256)
+
+
+def test_only_the_named_files(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    wanted = lock(deb(DATA), deb(b"other", "other", "pool/other_1.0_all.deb"))
+    talk = Quiet()
+    fetch(wanted, store, site(store, server.url), talk, names=["hello_1.0_all.deb"])
+    assert [file.file for file in missing(wanted, store)] == ["other_1.0_all.deb"]
+
+
+FULL = """
+import sys, resource, signal
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from test_fetch import DATA, deb, lock, run, site
+from dataclasses import replace
+from envbuild.errors import EngineError
+from envbuild.store import Store
+store = Store(Path(sys.argv[1]))
+file = replace(deb(b""), sha256="1" * 64, size=10_000_000)
+try:
+    run(lock(file), store, site(store, sys.argv[2]))
+except EngineError as error:
+    print(error.exit_code, error)
+"""
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """A store on a file system of 1 MB."""
+    store = tmp_path / "small"
+    store.mkdir()
+    mount = ["unshare", "--mount", "--map-root-user"]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("unshare --mount is not allowed here")
+    mirror = tmp_path / "mirror" / PATH
+    mirror.parent.mkdir(parents=True)
+    mirror.write_bytes(bytes(10_000_000))
+    script = 'mount -t tmpfs -o size=1m t "$1" && mkdir -p "$1/blobs/sha256" && exec "$2" -c "$3" "$1" "$4" "$5"'
+    done = subprocess.run(
+        [*mount, "sh", "-c", script, "sh", store, sys.executable, FULL, tmp_path / "mirror", Path(__file__).parent],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith(f"{EngineError.exit_code} the store {store} is full: {os.strerror(errno.ENOSPC)}"), (
+        done
+    )
+    assert "ENVBUILD_STORE" in done.stdout
+
+
+def test_two_processes_fetch_once(server: Answers, store: Store) -> None:
+    """Both want the same file; the second one waits and finds it there."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    content = DATA * 20
+    server.files[f"/{PATH}"] = content
+    wanted, at = lock(deb(content)), site(store, server.url)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: run(wanted, store, at), range(4)))
+    assert len(server.asked) == 1
+    assert hashlib.sha256(store.blob(sha256(content)).read_bytes()).hexdigest() == sha256(content)
+
+
+def test_empty_lock_reads_no_configuration(store: Store) -> None:
+    broken = replace(site(store), ca_bundle=Path("/nonexistent"))
+    assert run(lock(), store, broken).lines == []

@@ -1,0 +1,200 @@
+"""Debian packages resolved by the host's apt against a small signed archive."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from debianarchive import RELEASED, Signer, publish, signer, stanza
+
+from envbuild.console import Quiet
+from envbuild.errors import ConflictError, InputError, SpecError
+from envbuild.lock import debian
+from envbuild.lock.apt import host_options
+from envbuild.lock.packages import alternatives, fields
+from envbuild.site import Site
+from envbuild.store import Store
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(not shutil.which("apt-get"), reason="apt-get is not installed"),
+    pytest.mark.skipif(not shutil.which("gpg"), reason="gpg is not installed"),
+]
+MAIN = (
+    stanza("base-files", "13.8+deb13u7", essential=True, Pre_Depends="awk"),
+    stanza("mawk", Provides="awk", Depends="libc6 (>= 2)"),
+    stanza("libc6", "2.41-12+deb13u4", Depends="gcc-base"),
+    stanza("gcc-base"),
+    stanza("dash", essential=True, Depends="libc6"),
+    stanza("apt", Depends="libc6, libstdc++6"),
+    stanza("libstdc++6", "1:14.2~rc1-1"),
+    stanza("openmpi-bin", "5.0", Depends="libopenmpi40 (= 5.0), libc6", Recommends="doc"),
+    stanza("libopenmpi40", "5.0"),
+    stanza("doc"),
+    stanza("gcc", Depends="libc6-dev"),
+    stanza("libc6-dev", Depends="libc6 (= 2.41-12+deb13u4)"),
+    stanza("new-libc-user", Depends="libc6 (>= 3)"),
+    stanza("anti-dash", Conflicts="dash"),
+    stanza("openssl", "3.0-1"),
+)
+
+
+@pytest.fixture(scope="module")
+def key() -> Iterator[Signer]:
+    with signer() as made:
+        yield made
+
+
+@pytest.fixture
+def site(tmp_path: Path, key: Signer) -> Site:
+    for suite, stanzas in (("trixie", MAIN), ("trixie-updates", ())):
+        publish(tmp_path / "debian", suite, stanzas, key)
+    publish(tmp_path / "security", "trixie-security", [stanza("openssl", "3.0-2")], key, released=RELEASED + 7)
+    mirrors = {"debian:": (str(tmp_path / "debian"),), "debian-security:": (str(tmp_path / "security"),)}
+    return Site(tmp_path / "store", mirrors=mirrors, use_host=False, debian_keyring=key.keyring)
+
+
+def resolve(site: Site, prefer: dict[str, str] | None = None, refresh: bool = True, **units: str) -> debian.DebianLock:
+    asked = {name.replace("_", "-"): tuple(names.split()) for name, names in units.items()}
+    return debian.resolve(
+        "debian:13", "amd64", asked, site, Store.open(site.store), Quiet(), prefer=prefer, refresh=refresh
+    )
+
+
+def names(lock: debian.DebianLock, unit: str) -> list[str]:
+    return [f"{file.name} {file.version}" for file in lock.units[unit]]
+
+
+def test_base_and_units_on_top_of_it(site: Site) -> None:
+    lock = resolve(site, base="", debian="openmpi-bin dash", build_x="gcc openmpi-bin", venv="")
+    assert names(lock, "base") == [
+        "apt 1.0",
+        "base-files 13.8+deb13u7",
+        "dash 1.0",
+        "gcc-base 1.0",
+        "libc6 2.41-12+deb13u4",
+        "libstdc++6 1:14.2~rc1-1",
+        "mawk 1.0",
+    ]
+    assert names(lock, "debian") == ["libopenmpi40 5.0", "openmpi-bin 5.0"]  # no recommends, nothing of the base again
+    assert names(lock, "build-x") == ["gcc 1.0", "libc6-dev 1.0", "libopenmpi40 5.0", "openmpi-bin 5.0"]
+    assert lock.units["venv"] == ()
+    assert lock.released == RELEASED  # of the release, not of its security updates
+    # A virtual package (awk) leads to its provider; apt and its library are unpacked first too, to install the rest.
+    essential = ["apt", "base-files", "dash", "gcc-base", "libc6", "libstdc++6", "mawk"]
+    assert [name.partition("_")[0] for name in lock.essential] == essential
+    file = next(file for file in lock.units["base"] if file.name == "libstdc++6")
+    assert file.file == "libstdc++6_14.2~rc1-1_amd64.deb"
+    assert file.path == "pool/main/l/libstdc++6/libstdc++6_14.2~rc1-1_amd64.deb"
+    assert (file.archive, file.size, len(file.sha256)) == ("debian:trixie/main", 1000, 64)
+
+
+def test_security_archive_wins_and_a_locked_version_stays(site: Site) -> None:
+    newest = resolve(site, base="", debian="openssl").units["debian"][0]
+    assert (newest.version, newest.archive) == ("3.0-2", "debian-security:trixie-security/main")
+    kept = resolve(site, {"openssl": "3.0-1"}, base="", debian="openssl").units["debian"][0]
+    assert (kept.version, kept.archive) == ("3.0-1", "debian:trixie/main")
+    gone = resolve(site, {"openssl": "2.9"}, base="", debian="openssl").units["debian"][0]
+    assert gone.version == "3.0-2"
+
+
+def test_without_security_archive(site: Site) -> None:
+    talk = Quiet()
+    alone = replace(site, mirrors={"debian:": site.mirrors["debian:"]})
+    lock = debian.resolve("debian:trixie", "amd64", {"base": ("openssl",)}, alone, Store.open(site.store), talk)
+    assert "openssl 3.0-1" in names(lock, "base")
+    assert any("security archive" in line for line in talk.lines)
+
+
+def test_unknown_packages_are_all_named(site: Site) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve(site, base="", debian="openmpi-bni awk", build_x="qqqqq")
+    told = [(finding.message, finding.hint) for finding in caught.value.findings]
+    assert told == [
+        ("the Debian archive has no package 'openmpi-bni' (asked for by debian)", "did you mean 'openmpi-bin'?"),
+        (
+            "the Debian archive has no package 'qqqqq' (asked for by build-x)",
+            "search for its name: apt-cache search WORD",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("package", ["new-libc-user", "anti-dash"])
+def test_packages_that_cannot_be_installed(site: Site, package: str) -> None:
+    with pytest.raises(ConflictError, match=f"(?s)'debian' cannot be installed together.*{package}"):
+        resolve(site, base="", debian=package)
+
+
+def test_locked_versions_that_no_longer_fit_are_given_up(site: Site, tmp_path: Path, key: Signer) -> None:
+    publish(tmp_path / "debian", "trixie-updates", [stanza("user", Depends="openssl (>= 3.0-2)")], key)
+    lock = resolve(site, {"openssl": "3.0-1"}, base="", debian="user")
+    assert names(lock, "debian") == ["openssl 3.0-2", "user 1.0"]
+
+
+def test_lists_are_used_again_within_the_hour(site: Site, tmp_path: Path, key: Signer) -> None:
+    resolve(site, base="")
+    publish(tmp_path / "debian", "trixie-updates", [stanza("late")], key)
+    with pytest.raises(InputError, match="no package 'late'"):
+        resolve(site, refresh=False, base="", debian="late")
+    assert names(resolve(site, refresh=True, base="", debian="late"), "debian") == ["late 1.0"]
+
+
+def test_wrong_signature(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "debian/dists/trixie/InRelease"
+    path.write_text(path.read_text().replace("Origin: Test", "Origin: Evil"))
+    with pytest.raises(InputError, match="cannot be read"):
+        resolve(site, base="")
+
+
+def test_no_signature(site: Site, tmp_path: Path) -> None:
+    publish(tmp_path / "debian", "trixie", MAIN, None)
+    with pytest.raises(InputError, match="cannot be read"):
+        resolve(site, base="")
+
+
+def test_expired_archive_says_which_option_there_is(
+    site: Site, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.lock.apt.host_options", dict)
+    publish(tmp_path / "debian", "trixie", MAIN, key, released=RELEASED - 10**7, days=1)
+    with pytest.raises(InputError, match="expired") as caught:
+        resolve(site, base="")
+    assert 'apt: {"Acquire::Check-Valid-Until": "false"}' in caught.value.hint
+    frozen = replace(site, apt={"Acquire::Check-Valid-Until": "false"})
+    assert "dash 1.0" in names(resolve(frozen, base=""), "base")
+
+
+def test_second_mirror_is_asked(site: Site, tmp_path: Path) -> None:
+    mirrors = {**site.mirrors, "debian:": (str(tmp_path / "none"), *site.mirrors["debian:"])}
+    assert "dash 1.0" in names(resolve(replace(site, mirrors=mirrors), base=""), "base")
+
+
+def test_missing_parts_of_the_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="names no Debian archive") as caught:
+        resolve(replace(site, mirrors={}), base="")
+    assert "mirrors: {debian: [ADDRESS]" in caught.value.hint
+    monkeypatch.setattr("envbuild.lock.apt.KEYRINGS", ())
+    with pytest.raises(InputError, match="keys of the Debian archive") as caught:
+        resolve(replace(site, debian_keyring=None), base="")
+    assert "apt install debian-archive-keyring" in caught.value.hint
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(InputError, match="no apt-get here"):
+        resolve(site, base="")
+
+
+@pytest.mark.parametrize("base", ["ubuntu:24.04", "debian:9", "debian", "nvcr.io/nvidia/pytorch:25.10-py3"])
+def test_other_bases(base: str) -> None:
+    with pytest.raises(SpecError, match="cannot be locked"):
+        debian.release(base)
+
+
+def test_host_options_hold_no_hooks() -> None:
+    assert all(key.startswith("Acquire::") and "Languages" not in key for key in host_options())
+
+
+def test_relations_and_fields() -> None:
+    assert alternatives("aa (>= 1:2) | b+ [amd64], c2:any,dd") == [["aa", "b+"], ["c2"], ["dd"]]
+    assert fields("A: 1\n 2\n\t3\nB:x:y") == {"A": "1\n 2\n\t3", "B": "x:y"}

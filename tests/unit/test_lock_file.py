@@ -1,0 +1,147 @@
+"""Lock files: the round trip, damage, and what must never stand in one."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.errors import LockError
+from envbuild.lock.lock import changes
+from envbuild.lock.lockfile import (
+    DebianFile,
+    Lock,
+    PythonFile,
+    SourceFile,
+    UnitLock,
+    dump_lock,
+    parse_lock,
+    read_lock,
+    write_lock,
+)
+
+pytestmark = pytest.mark.unit
+SHA = "0123456789abcdef" * 4
+TEXT = st.text(alphabet=string.ascii_letters + string.digits + "+-._~:@ é'\"#", min_size=1, max_size=20)
+NAMES = st.text(alphabet=string.ascii_lowercase + string.digits + "+-._~", min_size=3, max_size=20)
+DIGESTS = st.text(alphabet="0123456789abcdef", min_size=64, max_size=64)
+SIZES = st.integers(0, 1 << 40)
+WORDS = st.sampled_from(["1.10", "1e3", "yes", "no", "null", "0x1f", "1:30:00", "2026-01-02", "~", "007"]) | TEXT
+
+
+@st.composite
+def locks(draw: st.DrawFn) -> Lock:
+    names = draw(st.lists(NAMES, unique=True, max_size=6))
+    debian = {
+        name: DebianFile(
+            name, draw(NAMES), draw(WORDS), "debian:trixie/main", f"pool/{name}", draw(SIZES), draw(DIGESTS)
+        )
+        for name in names
+    }
+    python = {name: PythonFile(name, draw(NAMES), draw(WORDS), draw(SIZES), draw(DIGESTS)) for name in names}
+    sources = {name: SourceFile(name, draw(WORDS), draw(DIGESTS), draw(SIZES)) for name in names}
+    part = st.lists(st.sampled_from(names), unique=True).map(tuple) if names else st.just(())
+    unit = st.builds(
+        UnitLock,
+        debian=part,
+        requested=st.lists(WORDS).map(tuple),
+        essential=part,
+        python=part,
+        sdists=part,
+        sources=part,
+    )
+    return Lock(
+        image=draw(NAMES), inputs=draw(WORDS), base=draw(WORDS), arch=draw(WORDS), python=draw(WORDS),
+        epoch=draw(SIZES),
+        tools=draw(st.dictionaries(WORDS, WORDS, max_size=3)), versions=draw(st.dictionaries(WORDS, WORDS, max_size=3)),
+        debian=debian, python_files=python, sources=sources, units=draw(st.dictionaries(NAMES, unit, max_size=4)),
+        waivers=tuple(draw(st.lists(st.dictionaries(WORDS, WORDS, max_size=2), max_size=2))),
+    )  # fmt: skip
+
+
+SMALL = Lock(
+    image="demo", inputs=f"sha256:{SHA}", base="debian:13", arch="amd64", python="3.10",
+    epoch=1, tools={"uv": "1.0"}, versions={},
+    debian={"a_1_all.deb": DebianFile("a_1_all.deb", "a", "1:1", "debian:trixie/main", "pool/a_1_all.deb", 5, SHA)},
+    python_files={"b-1-py3-none-any.whl": PythonFile("b-1-py3-none-any.whl", "b", "1", 5, SHA)},
+    sources={"c.tar.gz": SourceFile("c.tar.gz", "github:o/c@v1", SHA)},
+    units={"base": UnitLock(debian=("a_1_all.deb",), requested=("a",), essential=("a_1_all.deb",)), "venv": UnitLock()},
+)  # fmt: skip
+
+
+@given(locks())
+def test_round_trip(lock: Lock) -> None:
+    text = dump_lock(lock)
+    assert parse_lock(text, Path("demo.lock")) == lock
+    assert dump_lock(parse_lock(text, Path("demo.lock"))) == text
+
+
+def test_order_of_dictionaries_does_not_matter(tmp_path: Path) -> None:
+    more = replace(SMALL.debian["a_1_all.deb"], file="0_1_all.deb")
+    one = replace(SMALL, debian={**SMALL.debian, more.file: more})
+    two = replace(SMALL, debian={more.file: more, **SMALL.debian})
+    assert dump_lock(one) == dump_lock(two)
+    write_lock(one, tmp_path / "demo.lock")
+    assert (tmp_path / "demo.lock").read_bytes().endswith(b"\n")
+    assert read_lock(tmp_path / "demo.lock") == two
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.lock"]
+
+
+def test_text_says_how_to_refresh_it_and_holds_no_address() -> None:
+    text = dump_lock(SMALL)
+    assert text.startswith("# Lock of the image demo")
+    assert "envbuild lock demo --upgrade" in text
+    assert "://" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema: 1", "schema: 2", "it has format 2, and this envbuild reads format 1"),
+        ("schema: 1", "x: 1", "does not say its format"),
+        ("epoch: 1", "epoch: soon", "epoch is not a number"),
+        (f"    sha256: {SHA}\n", "", "is missing"),
+        (f"    sha256: {SHA}\n", "    sha256: 12\n", "sha256"),
+        ("    size: 5", "    size: five", "'size' is not a number"),
+        ("    - a_1_all.deb", "    - b_1_all.deb", "names b_1_all.deb, which is not listed"),
+        ("    requested:", "    unknown:", "unknown"),
+        ("python: '3.10'", "python: 3.10", "'python' is not text"),
+        ("units:", "units: [", "damaged"),
+        ("  a_1_all.deb:", "  ../a_1_all.deb:", "not"),
+    ],
+)
+def test_damage(old: str, new: str, message: str) -> None:
+    text = dump_lock(SMALL)
+    assert old in text
+    with pytest.raises(LockError, match="(?s)damaged.*" + message if message != "damaged" else message) as caught:
+        parse_lock(text.replace(old, new), Path("images/demo.lock"))
+    assert caught.value.exit_code == 4
+    assert "envbuild lock demo" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "\0", "schema: 1", "schema: 1\ndebian: 5", "- " * 5000])
+def test_not_a_lock(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.lock").write_text(text)
+    with pytest.raises(LockError):
+        read_lock(tmp_path / "x.lock")
+
+
+def test_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(LockError, match="there is no lock") as caught:
+        read_lock(tmp_path / "demo.lock")
+    assert caught.value.hint == "envbuild lock demo"
+
+
+def test_changes_are_told_in_a_line_each() -> None:
+    new = replace(
+        SMALL,
+        debian={"a_2_all.deb": replace(SMALL.debian["a_1_all.deb"], file="a_2_all.deb", version="2")},
+        python_files={"n-3-py3-none-any.whl": PythonFile("n-3-py3-none-any.whl", "n", "3", 5, SHA)},
+        sources={"c.tar.gz": replace(SMALL.sources["c.tar.gz"], sha256="f" * 64)},
+    )
+    assert changes(SMALL, new) == ["a 1:1 → 2", "- b 1", "+ n 3", "source c.tar.gz github:o/c@v1: other content"]
+    assert changes(SMALL, SMALL) == []

@@ -1,0 +1,124 @@
+"""The whole step, on a small archive and a folder of wheels."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from debianarchive import RELEASED, Signer, publish, signer, stanza
+from lockserver import wheel
+
+from envbuild.console import Quiet
+from envbuild.errors import SpecError
+from envbuild.fetch import missing
+from envbuild.lock.lock import changes, make_lock
+from envbuild.lock.lockfile import Lock, dump_lock
+from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.uv import uv_version
+from envbuild.recipe import Archive
+from envbuild.site import Site
+from envbuild.store import Store
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(not shutil.which("apt-get"), reason="apt-get is not installed"),
+    pytest.mark.skipif(not shutil.which("gpg"), reason="gpg is not installed"),
+]
+REQUEST = LockRequest(
+    "demo",
+    "debian:13",
+    "amd64",
+    "3.13",
+    {
+        "base": UnitRequest(debian=("python3.13",)),
+        "debian": UnitRequest(debian=("openssl",)),
+        "venv": UnitRequest(python=("demo",)),
+        "build-x": UnitRequest(archives=(Archive("x", "file:x.tar.gz", "x.tar.gz"),)),
+    },
+    {"versions": {"x": "1.0"}},
+)
+
+
+@pytest.fixture(scope="module")
+def key() -> Iterator[Signer]:
+    with signer() as made:
+        yield made
+
+
+@pytest.fixture
+def site(tmp_path: Path, key: Signer) -> Site:
+    main = (stanza("dash", essential=True), stanza("apt"), stanza("python3.13", "3.13.5-2"), stanza("openssl", "3.0-1"))
+    publish(tmp_path / "debian", "trixie", main, key)
+    publish(tmp_path / "debian", "trixie-updates", (), key)
+    publish(tmp_path / "security", "trixie-security", (), key)
+    wheel(tmp_path / "wheels", "demo", "1.0", requires=("other ; python_full_version >= '3.13.5'",))
+    wheel(tmp_path / "wheels", "other", "1.0")
+    wheel(tmp_path / "wheels", "uv", uv_version(), "py3-none-manylinux_2_28_x86_64")
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources/x.tar.gz").write_bytes(b"x")
+    return Site(
+        tmp_path / "store",
+        mirrors={
+            "debian:": (str(tmp_path / "debian"),),
+            "debian-security:": (str(tmp_path / "security"),),
+            "python:": (str(tmp_path / "wheels"),),
+            "file:": (str(tmp_path / "sources"),),
+        },
+        debian_keyring=key.keyring,
+    )
+
+
+def make(
+    site: Site, request: LockRequest = REQUEST, previous: Lock | None = None, *upgrade: str, refresh: bool = False
+) -> Lock:
+    store = Store.open(site.store)
+    return make_lock(request, site, store, Quiet(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh)
+
+
+def test_everything_is_named(site: Site) -> None:
+    lock = make(site)
+    assert list(lock.units) == ["base", "debian", "venv", "build-x", "tools"]
+    assert lock.units["base"].essential == ("apt_1.0_amd64.deb", "dash_1.0_amd64.deb")
+    assert lock.units["base"].debian == ("apt_1.0_amd64.deb", "dash_1.0_amd64.deb", "python3.13_3.13.5-2_amd64.deb")
+    assert lock.units["base"].requested == ("python3.13",)
+    # The marker holds only because the exact Python version is taken from Debian's package.
+    assert lock.units["venv"].python == ("demo-1.0-py3-none-any.whl", "other-1.0-py3-none-any.whl")
+    assert lock.units["build-x"].sources == ("x.tar.gz",)
+    assert lock.units["tools"].python == (f"uv-{uv_version()}-py3-none-manylinux_2_28_x86_64.whl",)
+    assert set(lock.tools) == {"envbuild", "hpccm", "uv"}
+    assert lock.versions == {"x": "1.0"}
+    assert lock.inputs == REQUEST.digest()
+    assert lock.epoch == RELEASED
+    text = dump_lock(lock)
+    assert "://" not in text and str(site.store.parent) not in text
+    assert {file.file for file in missing(lock, Store(site.store))} >= {"dash_1.0_amd64.deb"}
+
+
+def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signer) -> None:
+    first = make(site)
+    wheel(tmp_path / "wheels", "demo", "2.0")
+    publish(tmp_path / "security", "trixie-security", [stanza("openssl", "3.0-2")], key)
+    assert make(site, REQUEST, first) is first
+    again = make(site, REQUEST, first, refresh=True)
+    assert again == first
+    more = replace(REQUEST, units={**REQUEST.units, "venv": UnitRequest(python=("demo", "uv"))})
+    assert changes(first, make(site, more, first)) == []
+    assert changes(first, make(site, REQUEST, first, "demo")) == ["demo 1.0 → 2.0", "- other 1.0"]
+    assert changes(first, make(site, REQUEST, first, "openssl")) == ["openssl 3.0-1 → 3.0-2"]
+    assert len(changes(first, make(site, REQUEST, first, "*"))) == 3
+    (tmp_path / "wheels/demo-1.0-py3-none-any.whl").unlink()
+    assert changes(first, make(site, REQUEST, first, refresh=True)) == ["demo 1.0 → 2.0", "- other 1.0"]
+
+
+def test_epoch_is_the_releases_own_date_whatever_the_clock_says(site: Site) -> None:
+    assert make(site).epoch == RELEASED
+    assert make(site, replace(REQUEST, image="other")).epoch == RELEASED
+
+
+def test_misspelt_upgrade(site: Site) -> None:
+    with pytest.raises(SpecError) as caught:
+        make(site, REQUEST, make(site), "opnssl")
+    assert caught.value.hint == "did you mean 'openssl'?"

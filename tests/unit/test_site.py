@@ -1,0 +1,260 @@
+"""Sites: what a person writes, and what the host's apt and pip already say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import SpecError
+from envbuild.lock import host
+from envbuild.site import Site, load_site, read_site, store_folder
+
+pytestmark = pytest.mark.unit
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "site.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_everything_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENVBUILD_STORE", raising=False)
+    monkeypatch.setenv("SCRATCH", "/scratch/me")
+    (tmp_path / "ca.pem").touch()
+    site = read_site(
+        write(
+            tmp_path,
+            """
+schema: 1
+engine: embedded
+store: $SCRATCH/envbuild
+mirrors:
+  debian: [http://archive.example/debian, mirror/debian]
+  python: http://index.example/simple
+  github:openucx/: [/shared/sources]
+ca_bundle: ca.pem
+proxy: http://proxy.example:3128
+insecure_hosts: [index.example]
+apt: {"Acquire::Check-Valid-Until": "false"}
+registry: registry.example/images
+images: /shared/images
+partition: gpu
+mounts: ["/data:/data:ro"]
+""",
+        )
+    )
+    assert site == Site(
+        store=Path("/scratch/me/envbuild"),
+        engine="embedded",
+        mirrors={
+            "debian:": ("http://archive.example/debian", str(tmp_path / "mirror/debian")),
+            "python:": ("http://index.example/simple",),
+            "github:openucx/": ("/shared/sources",),
+        },
+        ca_bundle=tmp_path / "ca.pem",
+        proxy="http://proxy.example:3128",
+        insecure_hosts=("index.example",),
+        apt={"Acquire::Check-Valid-Until": "false"},
+        registry="registry.example/images",
+        images="/shared/images",
+        partition="gpu",
+        mounts=("/data:/data:ro",),
+        where=str(tmp_path / "site.yaml"),
+    )
+
+
+def test_every_mistake_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_site(
+            write(tmp_path, "schema: 1\nengin: auto\nengine: dokcer\nmirrors:\n  Debian x: [a]\nca_bundle: none.pem\n")
+        )
+    told = [
+        (finding.where.rsplit("site.yaml:", 1)[-1], finding.message, finding.hint) for finding in caught.value.findings
+    ]
+    assert told[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
+    assert told[1] == ("3:9", "'engine' cannot be 'dokcer'", "did you mean 'docker'?")
+    assert told[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
+    assert told[3][0] == "6:12" and "there is no" in told[3][1]
+    assert len(told) == 4
+
+
+def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    project, user = tmp_path / "project", tmp_path / "config/envbuild"
+    for folder in (project, user):
+        folder.mkdir(parents=True)
+    assert load_site(project) == Site(store=tmp_path / "store")
+    write(user, "schema: 1\nengine: docker\n")
+    assert load_site(project).engine == "docker"
+    write(project, "schema: 1\nengine: buildah\n")
+    assert load_site(project).engine == "buildah"
+    assert load_site(None).engine == "docker"
+
+
+def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENVBUILD_STORE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert store_folder(None) == Path("/cache/envbuild")
+    assert store_folder("/from/site") == Path("/from/site")
+    monkeypatch.setenv("ENVBUILD_STORE", "/from/variable")
+    assert store_folder("/from/site") == Path("/from/variable")
+    monkeypatch.delenv("ENVBUILD_STORE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
+    monkeypatch.setenv("HOME", "/home/me")
+    assert store_folder(None) == Path("/home/me/.cache/envbuild")
+
+
+def test_longest_prefix_wins() -> None:
+    site = Site(Path("/s"), mirrors={"github:": ("/all",), "github:openucx/": ("/ucx",)}, use_host=False)
+    assert site.places("github:openucx/ucx@v1") == ("ucx@v1", ("/ucx",))
+    assert site.places("github:nvidia/nccl@v2") == ("nvidia/nccl@v2", ("/all",))
+    assert site.places("file:x") == ("x", ())
+
+
+def test_own_debian_mirror_is_not_mixed_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"debian:": ("http://a/debian",), "debian-security:": ("http://a/debian-security",)}
+    monkeypatch.setattr(host, "debian_archives", lambda: known)
+    assert Site(Path("/s")).places("debian-security:trixie-security/main")[1] == ("http://a/debian-security",)
+    own = Site(Path("/s"), mirrors={"debian:": ("/mirror",)})
+    assert own.places("debian:trixie/main") == ("trixie/main", ("/mirror",))
+    assert own.places("debian-security:trixie-security/main")[1] == ()
+
+
+def apt(folder: Path, **files: str) -> dict[str, tuple[str, ...]]:
+    (folder / "sources.list.d").mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / "sources.list" if name == "main" else folder / "sources.list.d" / name.replace("_", ".")
+        path.write_text(text)
+    return host.debian_archives(folder)
+
+
+def test_one_line_sources(tmp_path: Path) -> None:
+    assert apt(
+        tmp_path,
+        main="""
+# deb http://commented.example/debian trixie main
+deb [arch=amd64 signed-by=/usr/share/keyrings/x.gpg] http://one.example/debian/ bookworm main contrib # remark
+deb-src http://source.example/debian bookworm main
+deb http://sec.example/debian-security bookworm-security main
+deb http://security.example/ bookworm-security main
+deb http://vendor.example/ bookworm main
+deb http://one.example/debian bookworm-updates main
+deb file:/srv/debian bookworm main
+deb cdrom:[Debian]/ bookworm main
+""",
+        docker_list="deb https://docker.example/linux/debian bookworm stable\n",
+        vendor_list="deb https://vendor.example/debian/12/prod bookworm main\n",
+        sdk_list="deb https://sdk.example/apt sdk-bookworm main\n",
+    ) == {
+        "debian:": ("http://one.example/debian", "/srv/debian"),
+        "debian-security:": ("http://sec.example/debian-security", "http://security.example"),
+    }
+
+
+def test_deb822_sources(tmp_path: Path) -> None:
+    assert apt(
+        tmp_path,
+        debian_sources="""\
+# a remark
+Types: deb deb-src
+URIs: http://one.example/debian
+ http://two.example/debian/
+Suites: trixie trixie-updates
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ abc: def
+
+Enabled: no
+Types: deb
+URIs: http://off.example/debian
+Suites: trixie
+Components: main
+
+Types: deb
+URIs: http://snap.example/archive/debian-security/20250520T000000Z
+Suites: trixie-security
+Components: main
+""",
+        other_sources="Types: deb\nURIs: http://node.example/node_20.x\nSuites: nodistro\nComponents: main\n",
+    ) == {
+        "debian:": ("http://one.example/debian", "http://two.example/debian"),
+        "debian-security:": ("http://snap.example/archive/debian-security/20250520T000000Z",),
+    }
+
+
+def test_host_without_debian(tmp_path: Path) -> None:
+    assert apt(tmp_path, main="deb http://archive.example/ubuntu noble main universe\n") == {}
+    assert host.debian_archives(tmp_path / "none") == {}
+
+
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str = "", **environ: str) -> object:
+    monkeypatch.setattr(host, "default_index", lambda: "https://default.example/simple")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    (tmp_path / ".config/pip").mkdir(parents=True, exist_ok=True)
+    (tmp_path / ".config/pip/pip.conf").write_text(user)
+    return host.pip_indexes({"HOME": str(tmp_path), "PIP_NO_INDEX": "", **environ})
+
+
+def test_pip_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_pip_files", lambda environ: [tmp_path / ".config/pip/pip.conf"])
+    text = """
+[global]
+index-url = http://global.example/simple
+extra_index_url =
+    http://a.example/simple
+    file:///srv/simple
+find-links = /srv/wheels
+[install]
+index-url = http://install.example/simple
+[download]
+index-url = http://not.example/simple
+"""
+    found = host.PythonIndexes(
+        ("http://install.example/simple", "http://a.example/simple", "file:///srv/simple"), ("/srv/wheels",)
+    )
+    assert pip(tmp_path, monkeypatch, text) == found
+    found = host.PythonIndexes(
+        ("http://env.example/simple", "http://a.example/simple", "file:///srv/simple"),
+        ("/x", "/y"),
+        ("env.example",),
+        "/ca",
+    )
+    variables = {
+        "PIP_INDEX_URL": "http://env.example/simple",
+        "PIP_FIND_LINKS": "/x /y",
+        "PIP_TRUSTED_HOST": "env.example",
+        "PIP_CERT": "/ca",
+    }
+    assert pip(tmp_path, monkeypatch, text, **variables) == found
+    assert pip(tmp_path, monkeypatch, "") == host.PythonIndexes(("https://default.example/simple",))
+    assert pip(tmp_path, monkeypatch, text, PIP_NO_INDEX="1") == host.PythonIndexes((), ("/srv/wheels",))
+    assert pip(tmp_path, monkeypatch, "[global\nbroken") == host.PythonIndexes(("https://default.example/simple",))
+
+
+def test_pip_files_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/venv")
+    files = host._pip_files({"HOME": "/home/me", "PIP_CONFIG_FILE": "/own.conf"})
+    assert [str(file) for file in files][-4:] == [
+        "/home/me/.pip/pip.conf",
+        "/home/me/.config/pip/pip.conf",
+        "/venv/pip.conf",
+        "/own.conf",
+    ]
+    assert host._pip_files({"PIP_CONFIG_FILE": os.devnull}) == []
+
+
+def test_default_index_is_asked_of_uv() -> None:
+    assert host.default_index().startswith("https://")
+
+
+def test_python_mirrors_of_a_site() -> None:
+    site = Site(Path("/s"), mirrors={"python:": ("file:///srv/simple", "/srv/wheels", "http://i.example/simple")})
+    assert site.python().indexes == ("file:///srv/simple", "http://i.example/simple")
+    assert site.python().links == ("/srv/wheels",)

@@ -1,0 +1,111 @@
+"""What a good spec gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild import spec
+from envbuild.errors import SpecError
+from envbuild.project import Project
+from envbuild.spec import ImageSpec, Waiver
+
+pytestmark = pytest.mark.unit
+
+
+def options(image: ImageSpec, name: str) -> dict[str, object]:
+    return vars(image.recipes[name])
+
+
+def written(folder: Path, text: str, project: Project, name: str = "mine") -> ImageSpec:
+    path = folder / f"{name}.yaml"
+    path.write_text("schema: 1\ntarget: node\nbase: debian:13\n" + text)
+    return spec.load(str(path), project)
+
+
+def test_every_key(small: Project) -> None:
+    image = spec.load("good", small)
+    assert (image.name, image.target, image.base, image.python) == ("good", "node", "debian:13", "3.13")
+    assert image.description == "A spec that uses what there is"
+    assert list(image.recipes) == ["widget", "toolkit", "gadget", "python-things"]
+    assert options(image, "toolkit") == {"version": "13.2"}
+    assert options(image, "python-things")["packages"] == ("numpy", "torch>=2; python_version < '4'")
+    widget = options(image, "widget")
+    assert widget["mode"].value == "small"  # type: ignore[attr-defined]
+    assert {key: value for key, value in widget.items() if key != "mode"} == {
+        "version": "1.20",
+        "jobs": 4,
+        "ratio": 0.5,
+        "shared": False,
+        "level": "high",
+        "plugins": ("a", "b"),
+        "flags": {"x": "1"},
+        "note": None,
+    }
+    assert image.env == {"GREETING": "hello world"}
+    assert image.waivers == (Waiver("widget.toolkit-minor", "tested here"),)
+    assert image.where["toolkit"].endswith("images/good.yaml:10:3")
+    assert image.text == image.path.read_text()
+
+
+def test_names_come_from_files(small: Project) -> None:
+    image = spec.load("good", small)
+    assert all(recipe.name == name for name, recipe in image.recipes.items())
+
+
+def test_extends(small: Project) -> None:
+    """Layers are replaced whole, null removes, everything else is taken over."""
+    child, parent = spec.load("child", small), spec.load("good", small)
+    assert (child.name, child.target, child.base) == ("child", "box", "debian:13")
+    assert list(child.recipes) == ["widget", "toolkit", "python-things"]
+    assert options(child, "widget")["jobs"] == 2
+    assert options(child, "widget")["version"] == ""
+    assert child.recipes["toolkit"] == parent.recipes["toolkit"]
+    assert child.env == {"MORE": "1"}
+    assert child.waivers == (Waiver("widget.toolkit-minor", "tested there"),)
+    assert child.where["toolkit"].endswith("good.yaml:10:3")
+    assert child.where["widget"].endswith("child.yaml:7:3")
+    assert child.text == parent.text + "---\n" + child.path.read_text()
+
+
+def test_extends_takes_the_spec_beside_first(tmp_path: Path, small: Project) -> None:
+    written(tmp_path, "description: beside\n", small, "good")
+    (tmp_path / "child.yaml").write_text("schema: 1\nextends: good\n")
+    assert spec.load(str(tmp_path / "child.yaml"), small).description == "beside"
+
+
+def test_a_mistake_in_the_extended_file_is_told_there(tmp_path: Path, small: Project) -> None:
+    (tmp_path / "low.yaml").write_text("schema: 1\ntarget: node\nbase: debian:13\nlayrs: {}\n")
+    (tmp_path / "high.yaml").write_text("schema: 1\nextends: low\nlayers: {wodget: {}}\n")
+    with pytest.raises(SpecError) as caught:
+        spec.load(str(tmp_path / "high.yaml"), small)
+    assert [finding.where for finding in caught.value.findings] == [
+        f"{tmp_path}/high.yaml:3:10",
+        f"{tmp_path}/low.yaml:4:1",
+    ]
+
+
+def test_nothing_but_what_is_required(tmp_path: Path, small: Project) -> None:
+    image = written(tmp_path, "layers:\nenv:\nwaivers:\n", small)
+    assert (image.python, dict(image.recipes), dict(image.env), image.waivers) == ("3.13", {}, {}, ())
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", " leading and trailing ", "$HOME and $(id) and `id`", 'an "inner" quote', '"unbalanced', "ä # ; \\ {}", "'"],
+)
+def test_values_that_enroot_keeps(value: str, tmp_path: Path, small: Project) -> None:
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    assert written(tmp_path, f'env: {{TEXT: "{quoted}"}}\n', small).env == {"TEXT": value}
+
+
+def test_bom_and_crlf(tmp_path: Path, small: Project) -> None:
+    path = tmp_path / "windows.yaml"
+    path.write_bytes(b"\xef\xbb\xbfschema: 1\r\ntarget: node\r\nbase: debian:13\r\nlayers:\r\n  toolkit: {}\r\n")
+    assert list(spec.load(str(path), small).recipes) == ["toolkit"]
+
+
+def test_file_names_that_cannot_name_an_image(tmp_path: Path, small: Project) -> None:
+    with pytest.raises(SpecError, match="cannot be the name of an image"):
+        written(tmp_path, "", small, "Mine")

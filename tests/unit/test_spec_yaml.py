@@ -1,0 +1,110 @@
+"""The YAML reader: what its scalars are, and that no file can exhaust it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.errors import Finding, SpecError
+from envbuild.yamlfile import MAX_BYTES, Node, Scalar, Sequence, Table, parse
+
+pytestmark = pytest.mark.unit
+
+
+def read(text: str) -> Table:
+    findings: list[Finding] = []
+    top = parse(text, "x.yaml", findings)
+    assert not findings
+    return top
+
+
+def value(text: str) -> Scalar:
+    node = read(f"key: {text}\n").entries["key"][1]
+    assert isinstance(node, Scalar)
+    return node
+
+
+KINDS = {  # separated by blanks
+    "number": "1 -1 +1 0 007 0x1F 0o17 0b11 1_000 1.5 1. .5 1e3 1.5e-3 1:30 .inf -.inf .nan",
+    "truth": "true False yes NO on Off",
+    "null": "~ null NULL",
+    "text": '1.2.3 580.65.06 3.13t 2026-11-20 v1 1a 1e debian:13 + . .. +x "1" \'true\' "" y',
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [(text, kind) for kind, texts in KINDS.items() for text in texts.split(" ")],
+)
+def test_kinds(text: str, kind: str) -> None:
+    assert value(text).kind == kind
+
+
+def test_a_number_keeps_its_zeros() -> None:
+    assert value("3.10").value == "3.10"
+
+
+@given(st.floats() | st.integers() | st.booleans() | st.none())
+def test_what_another_reader_takes_for_something_else_is_not_text(thing: object) -> None:
+    """Everything that PyYAML writes without quotes for a value that is not text."""
+    text = yaml.safe_dump({"key": thing})
+    node = read(text).entries["key"][1]
+    assert isinstance(node, Scalar)
+    assert node.kind != "text"
+
+
+@given(st.text(max_size=20))
+def test_text_that_another_writer_quotes_or_not(thing: str) -> None:
+    """Everything that PyYAML writes for a text is read as PyYAML's own parser reads it."""
+    text = yaml.safe_dump({"key": thing}, allow_unicode=True)
+    node = read(text).entries["key"][1]
+    assert isinstance(node, Scalar)
+    assert node.value == yaml.safe_load(text)["key"]
+
+
+def test_places_count_from_one() -> None:
+    top = read("a: 1\nlist:\n  - {ä: x, b: y}\n")
+    assert (top.where, top.entries["a"][0].where, top.entries["a"][1].where) == (
+        "x.yaml:1:1",
+        "x.yaml:1:1",
+        "x.yaml:1:4",
+    )
+    sequence = top.entries["list"][1]
+    assert isinstance(sequence, Sequence)
+    table = sequence.items[0]
+    assert isinstance(table, Table)
+    assert (table.where, table.entries["b"][0].where) == ("x.yaml:3:5", "x.yaml:3:12")
+
+
+def test_fifty_levels() -> None:
+    def depth(node: Node) -> int:
+        return 1 + max((depth(item) for item in node.items), default=0) if isinstance(node, Sequence) else 0
+
+    node = read("key: " + "[" * 49 + "]" * 49).entries["key"][1]
+    assert depth(node) == 49
+    with pytest.raises(SpecError, match="nested more than 50"):
+        read("key: " + "[" * 50 + "]" * 50)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * MAX_BYTES,
+        "{" * MAX_BYTES,
+        "- " * (MAX_BYTES // 2),
+        "? " * (MAX_BYTES // 2),
+        "a: &a [x]\n" + "b: *a\n" * (MAX_BYTES // 7),
+        "k: " + "'" * (MAX_BYTES - 4),
+    ],
+    ids=["lists", "tables", "dashes", "questions", "aliases", "quotes"],
+)
+def test_hostile_megabytes_end_soon(text: str) -> None:
+    start = time.process_time()
+    with contextlib.suppress(SpecError):
+        parse(text, "x.yaml", [])
+    assert time.process_time() - start < 5

@@ -1,0 +1,125 @@
+"""The rules of layers, on packs' indexes alone."""
+
+import pytest
+from packmaker import file, folder, gone, hard, opaque, packs, paths, symlink
+
+from envbuild.errors import EnvbuildError
+from envbuild.oci.member import Kind, Member
+from envbuild.squashfs.merge import merge
+
+pytestmark = pytest.mark.unit
+
+
+def merged(tmp_path, *layers):
+    return merge(packs(tmp_path, *layers))
+
+
+def test_a_parent_that_is_a_symlink_below_is_followed(tmp_path):
+    """merged-usr: lib/x goes to usr/lib/x, and lib stays a symlink."""
+    base = [symlink(b"lib", b"usr/lib"), file(b"usr/lib/old")]
+    tree = merged(tmp_path, base, [file(b"lib/x"), gone(b"lib/old")])
+    assert paths(tree) == [b"lib", b"usr/", b"usr/lib/", b"usr/lib/x"]
+
+
+def test_an_entry_for_the_symlink_itself_replaces_it(tmp_path):
+    base = [symlink(b"lib", b"usr/lib"), file(b"usr/lib/old")]
+    tree = merged(tmp_path, base, [folder(b"lib"), file(b"lib/x"), gone(b"lib/old"), opaque(b"lib")])
+    assert paths(tree) == [b"lib/", b"lib/x", b"usr/", b"usr/lib/", b"usr/lib/old"]
+
+
+@pytest.mark.parametrize(
+    "target,place",
+    [(b"/abs/dir", b"abs/dir/"), (b"../../../out", b"out/"), (b"new/dir", b"a/new/dir/"), (b"chain", b"a/real/")],
+)
+def test_symlinks_never_leave_the_tree(tmp_path, target, place):
+    base = [symlink(b"a/link", target), symlink(b"a/chain", b"./real")]
+    tree = merged(tmp_path, base, [file(b"a/link/x")])
+    assert place + b"x" in paths(tree)
+
+
+def test_circles_of_symlinks_are_refused(tmp_path):
+    with pytest.raises(EnvbuildError, match="circle"):
+        merged(tmp_path, [symlink(b"a", b"b"), symlink(b"b", b"a")], [file(b"a/x")])
+
+
+def test_the_symlink_cache_forgets(tmp_path):
+    """A directory found through a link is not used after the link was replaced within the same layer."""
+    base = [symlink(b"d", b"one"), folder(b"one"), folder(b"two")]
+    tree = merged(tmp_path, base, [file(b"d/x"), symlink(b"d", b"two"), file(b"d/y")])
+    assert [path for path in paths(tree) if path[-2:] in (b"/x", b"/y")] == [b"one/x", b"two/y"]
+
+
+def test_last_entry_of_a_path_counts(tmp_path):
+    tree = merged(
+        tmp_path, [file(b"a", b"1"), folder(b"a"), file(b"a/b"), file(b"c"), hard(b"d", b"c"), file(b"d", b"22")]
+    )
+    assert paths(tree) == [b"a/", b"a/b", b"c", b"d"]
+    assert tree.root.children[b"d"] is not tree.root.children[b"c"]
+
+
+def test_whiteouts_come_first_wherever_they_stand(tmp_path):
+    base = [file(b"d/a"), file(b"d/b"), file(b"e")]
+    tree = merged(tmp_path, base, [file(b"d/new"), opaque(b"d"), file(b"e", b"new"), gone(b"e"), gone(b"nothing/here")])
+    assert paths(tree) == [b"d/", b"d/new", b"e"]
+    assert tree.root.children[b"e"].pack.index.columns["sizes"][tree.root.children[b"e"].row] == 3
+
+
+def test_names_of_aufs_are_no_content(tmp_path):
+    tree = merged(tmp_path, [folder(b".wh..wh.plnk"), file(b".wh..wh.plnk/12.3"), file(b".wh..wh.aufs"), file(b"a")])
+    assert paths(tree) == [b"a"]
+
+
+@pytest.mark.parametrize("name", [b".wh.", b"d/.wh..", b"d/.wh..."])
+def test_whiteouts_of_nothing_are_refused(tmp_path, name):
+    with pytest.raises(EnvbuildError, match="names nothing"):
+        merged(tmp_path, [file(name)])
+
+
+@pytest.mark.parametrize("path", [b"/abs", b"a/../b", b"..", b"a//b", b"a/", b"./a", b"n" * 256, b"a\0b"])
+def test_paths_that_leave_the_layer_are_refused(tmp_path, path):
+    with pytest.raises(EnvbuildError, match="cannot be"):
+        packs(tmp_path, [file(path)])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", [b"/abs", b"a/../b", b"a//b"])
+def test_merge_trusts_no_pack(tmp_path, path):
+    pack = packs(tmp_path, [file(b"fine")])[0]
+    pack.index.paths[0] = path
+    with pytest.raises(EnvbuildError, match="cannot be"):
+        merge([pack])
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [[hard(b"a", b"b")], [hard(b"a", b"a")], [hard(b"a", b"b"), hard(b"b", b"a")], [folder(b"d"), hard(b"a", b"d")]],
+)
+def test_hard_links_to_nothing_are_refused(tmp_path, layer):
+    with pytest.raises(EnvbuildError, match="hard link 'a'"):
+        merged(tmp_path, layer)
+
+
+def test_metadata_of_directories(tmp_path):
+    base = [folder(b"d", 0o700), file(b"d/a"), file(b"x/implied")]
+    tree = merged(tmp_path, base, [folder(b"d", 0o711)], [file(b"d/b"), (Member(b"", Kind.DIR, 0o555), b"")])
+    assert tree.root.mode == 0o555
+    assert tree.root.children[b"d"].mode == 0o711 and sorted(tree.root.children[b"d"].children) == [b"a", b"b"]
+    assert tree.root.children[b"x"].mode == 0o755 and tree.root.children[b"x"].pack is None
+
+
+def test_lookup(tmp_path):
+    links = {
+        b"bin": b"usr/bin",
+        b"usr/bin/sh": b"dash",
+        b"usr/bin/up": b"../../usr/./bin/sh",
+        b"loop": b"loop",
+        b"top": b"/",
+    }
+    tree = merged(tmp_path, [file(b"usr/bin/dash"), *(symlink(path, target) for path, target in links.items())])
+    dash = tree.root.children[b"usr"].children[b"bin"].children[b"dash"]
+    for path in (b"bin/sh", b"/bin/sh", b"usr/bin/dash", b"bin/up", b"bin/../bin/sh", b"top/top/bin/sh"):
+        assert tree.lookup(path) is dash, path
+    for path in (b"bin/bash", b"loop", b"usr/bin/dash/x", b"no/../bin/sh"):
+        assert tree.lookup(path) is None, path
+    assert tree.lookup(b"bin/sh", follow=False) is not dash
+    assert tree.lookup(b"/") is tree.root and tree.lookup(b"") is tree.root and tree.lookup(b"top") is tree.root

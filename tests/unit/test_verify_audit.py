@@ -1,0 +1,277 @@
+"""What is declared against what is seen: each difference is told, and nothing passes that was not compared."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.verify.audit import Expectations, audit
+from envbuild.verify.cuda import exactly, runs_on
+from envbuild.verify.packages import differences, same_version
+from envbuild.verify.results import AuditResult, Status
+
+pytestmark = pytest.mark.unit
+
+SITE = "/opt/venv/lib/python3.13/site-packages"
+ADAM = f"{SITE}/deepspeed/ops/adam/fused_adam_op.so"
+NCCL = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
+
+SEEN: dict[str, Any] = {
+    "debian": {"libc6": "2.41-12", "python3": "3.13.5-1"},
+    "debian_broken": [],
+    "python": [
+        {
+            "name": "deepspeed",
+            "version": "0.19.8",
+            "site": SITE,
+            "modules": ["deepspeed.ops.adam.fused_adam_op"],
+            "missing": [],
+        },
+        {"name": "nvidia-nccl-cu13", "version": "2.30.7", "site": SITE, "modules": [], "missing": []},
+        {"name": "typing_extensions", "version": "4.16.0", "site": SITE, "modules": [], "missing": []},
+    ],
+    "clashes": [],
+    "elves": {
+        "/usr/bin/python3.13": {"class": 64, "machine": "x86_64", "needed": {"libc.so.6": "/usr/lib/libc.so.6"}},
+        ADAM: {
+            "class": 64,
+            "machine": "x86_64",
+            "dist": "deepspeed",
+            "preload": {"libnccl.so.2": NCCL},
+            "missing": ["libcuda.so.1"],
+        },
+        NCCL: {"class": 64, "machine": "x86_64", "dist": "nvidia-nccl-cu13"},
+    },
+    "cache_error": "",
+    "cache_gone": [],
+    "singles": {"libnccl": {"files": [NCCL], "first": {"libnccl.so.2": ""}, "used": {NCCL: 1}}},
+    "driver": {"libcuda.so.1": "", "libnvidia-ml.so.1": ""},
+    "cuda": {ADAM: {"sm_90": 1}, NCCL: {"sm_80": 28, "sm_90": 28, "compute_120": 27}},
+    "cuobjdump": {ADAM: ["sm_90"]},
+    "pyc": {"hash": 0, "timestamp": 900, "orphan": 0, "stale": [], "damaged": []},
+    "damaged": {},
+    "setuid": ["/usr/bin/su 4755"],
+    "devices": [],
+    "open_folders": ["/tmp 1777"],
+    "host_keys": [],
+    "leftovers": [],
+    "shell": True,
+    "files": 3,
+}
+DECLARED = Expectations(
+    debian=SEEN["debian"],
+    python={"nvidia-nccl-cu13": "2.30.7", "typing-extensions": "4.16"},
+    python_also=("deepspeed",),
+    sm="90",
+    arch_files=("*/fused_adam_op*.so", "dist:deepspeed"),
+    modules=("deepspeed.ops.adam.fused_adam_op",),
+)
+
+
+def failures(seen: dict[str, Any], expected: Expectations = DECLARED) -> dict[str, str]:
+    return {result.name: result.detail for result in audit(seen, expected) if result.status == Status.FAIL}
+
+
+def changed(*path: object, to: object) -> dict[str, Any]:
+    """SEEN with one value, at `path`, replaced or added."""
+    seen = copy.deepcopy(SEEN)
+    place: Any = seen
+    for key in path[:-1]:
+        place = place[key]
+    if path[-1] == "+":
+        place.append(to)
+    else:
+        place[path[-1]] = to
+    return seen
+
+
+def test_an_image_as_declared_passes_everything() -> None:
+    results = audit(SEEN, DECLARED)
+    assert {result.status for result in results} == {Status.PASS}
+    assert len(results) == len({result.name for result in results})
+    assert all(result.detail for result in results)
+
+
+@pytest.mark.parametrize(
+    ("seen", "name", "detail"),
+    [
+        (
+            changed("debian", "libc6", to="2.41-13"),
+            "Debian packages are those of the lock",
+            "libc6 is 2.41-13, declared 2.41-12",
+        ),
+        (changed("debian", "sudo", to="1"), "Debian packages are those of the lock", "sudo 1 was not declared"),
+        (
+            changed("debian_broken", to=["dbus (half-configured)"]),
+            "Debian packages are configured",
+            "dbus (half-configured)",
+        ),
+        (
+            changed("python", 1, "version", to="2.27.3"),
+            "Python packages are those of the lock",
+            "nvidia-nccl-cu13 is 2.27.3, declared 2.30.7",
+        ),
+        (
+            changed("python", 0, "name", to="apex"),
+            "Python packages are those of the lock",
+            "deepspeed is not installed",
+        ),
+        (
+            changed("python", "+", to=SEEN["python"][1]),
+            "Python packages are those of the lock",
+            "nvidia-nccl-cu13 is installed 2 times",
+        ),
+        (changed("python", 1, "missing", to=["a.so"]), "Python packages are whole", "nvidia-nccl-cu13: a.so missing"),
+        (
+            changed("clashes", to=[{"path": NCCL, "dists": ["a", "b"]}]),
+            "no file belongs to two Python packages",
+            f"{NCCL}: a and b",
+        ),
+        (
+            changed("elves", "/opt/ucx/lib/libuct_cuda.so", to={"missing": ["libcudart.so.12"]}),
+            "libraries are found",
+            "libuct_cuda.so needs libcudart.so.12",
+        ),
+        (
+            changed("elves", ADAM, "missing", to=["libcuda.so.1", "libnvidia-ml.so.1", "libgone.so"]),
+            "libraries are found",
+            f"{ADAM} needs libgone.so",
+        ),
+        (changed("elves", NCCL, "missing", to=["libgone.so"]), "libraries are found", f"{NCCL} needs libgone.so"),
+        (
+            changed("elves", "/bin/x", to={"no_interpreter": "/lib/ld-musl-x86_64.so.1"}),
+            "libraries are found",
+            "ld-musl",
+        ),
+        (changed("cache_error", to="/etc/ld.so.cache: missing"), "the loader's cache fits", "missing"),
+        (changed("cache_gone", to=["/usr/lib/liba.so"]), "the loader's cache fits", "/usr/lib/liba.so is gone"),
+        (changed("damaged", "/opt/a.so", to="cut short"), "files can be read", "/opt/a.so: cut short"),
+        (
+            changed("singles", "libnccl", "files", to=[NCCL, "/usr/lib/libnccl.so.2.27"]),
+            "at most 1 libnccl",
+            "2 are there",
+        ),
+        (
+            changed("driver", "libcuda.so.1", to="/opt/stubs/libcuda.so.1"),
+            "the driver is the host's",
+            "libcuda.so.1 is /opt/stubs",
+        ),
+        (
+            changed("elves", ADAM, "needed", to={"libcuda.so.1": "/opt/stubs/libcuda.so.1"}),
+            "the driver is the host's",
+            "takes libcuda.so.1 from",
+        ),
+        (changed("cuda", ADAM, to={"sm_70": 1, "sm_80": 1}), "CUDA code for sm_90", f"{ADAM} holds sm_70, sm_80"),
+        (changed("cuda", ADAM, to={"sm_80": 1, "sm_90": 1}), "dist:deepspeed: sm_90 and nothing else", "sm_80, sm_90"),
+        (changed("cuda", to={}), "*/fused_adam_op*.so: sm_90 and nothing else", "no library with CUDA code matches"),
+        (changed("cuobjdump", to={ADAM: ["sm_80"]}), "cuobjdump agrees", "it says sm_80, the headers say sm_90"),
+        (changed("python", 0, "modules", to=[]), "extension modules", "fused_adam_op is not there"),
+        (changed("pyc", "stale", to=["/usr/a.pyc"]), "compiled Python files fit their sources", "/usr/a.pyc"),
+        (changed("shell", to=False), "/bin/sh is there", "no executable"),
+        (changed("host_keys", to=["/etc/ssh/ssh_host_rsa_key"]), "no host keys of ssh", "ssh_host_rsa_key"),
+        (changed("devices", to=["/opt/null"]), "no device nodes", "/opt/null"),
+        (changed("leftovers", to=["/etc/passwd-"]), "nothing is left over", "/etc/passwd-"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
+)
+def test_each_difference_is_told(seen: dict[str, Any], name: str, detail: str) -> None:
+    found = failures(seen)
+    assert detail in found[name]
+
+
+def test_a_base_that_brings_its_own_packages() -> None:
+    seen = changed("debian", "sudo", to="1")
+    expected = Expectations(debian=SEEN["debian"], python={"nvidia-nccl-cu13": "2.30.7"}, complete=False)
+    assert failures(seen, expected) == {}
+
+
+def test_what_was_not_declared_gives_no_result() -> None:
+    names = {result.name for result in audit(SEEN, Expectations(complete=False))}
+    assert not [name for name in names if "lock" in name or "sm_" in name or "extension" in name]
+    assert "at most 1 libucc" not in names  # it was not counted in the image
+
+
+def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
+    plugin = f"{SITE}/nvidia/nvshmem/lib/nvshmem_transport_ucx.so.6"
+    seen = changed("elves", plugin, to={"missing": ["libucp.so.0"]})
+    result = next(item for item in audit(seen, DECLARED) if item.name == "libraries are found")
+    assert result.status == Status.PASS
+    assert f"{plugin} (no libucp.so.0)" in result.detail
+    needed = copy.deepcopy(seen)
+    needed["elves"][NCCL]["needed"] = {"nvshmem_transport_ucx.so.6": plugin}  # a module → NCCL → the plugin
+    assert plugin in failures(needed)["libraries are found"]
+
+
+def test_exempt_and_ptx_only_libraries_are_named() -> None:
+    seen = copy.deepcopy(SEEN)
+    seen["cuda"] |= {"/v/libcufft.so.12": {"sm_75": 1}, "/v/old.so": {"compute_70": 1}}
+    result = next(item for item in audit(seen, DECLARED) if item.name == "CUDA code for sm_90")
+    assert result.status == Status.PASS
+    assert "exempt: /v/libcufft.so.12" in result.detail
+    assert "PTX only, compiled at the first start: /v/old.so" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("entry", "sm", "runs"),
+    [
+        ("sm_90", "90", True),
+        ("sm_90", "9.0", True),
+        ("sm_90a", "90", True),
+        ("sm_80", "86", True),
+        ("sm_86", "89", True),
+        ("sm_89", "86", False),
+        ("sm_80", "90", False),
+        ("sm_75", "90", False),
+        ("sm_100", "103", True),
+        ("sm_100a", "103", False),
+        ("sm_100f", "103", True),
+        ("sm_100f", "120", False),
+        ("sm_87", "89", False),
+        ("sm_80", "87", False),
+        ("compute_80", "90", True),
+        ("compute_90", "80", False),
+        ("compute_90a", "100", False),
+        ("compute_90a", "90", True),
+        ("compute_100f", "103", True),
+        ("compute_100f", "120", False),
+        ("lto_90", "90", False),
+    ],
+)
+def test_which_code_runs_where(entry: str, sm: str, runs: bool) -> None:
+    assert runs_on(entry, sm) is runs
+
+
+def test_exactly_one_architecture() -> None:
+    assert exactly(["sm_90", "sm_90a", "compute_90"], "90")
+    assert not exactly(["compute_90"], "90")  # PTX alone is compiled at every first start
+    assert not exactly(["sm_90", "compute_80"], "90")
+    assert not exactly([], "90")
+
+
+versions = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"]))
+
+
+@given(versions, versions)
+def test_no_differences_means_equal(declared: dict[str, str], installed: dict[str, str]) -> None:
+    assert (not differences(declared, installed, complete=True)) == (declared == installed)
+    subset = all(installed.get(name) == version for name, version in declared.items())
+    assert (not differences(declared, installed, complete=False)) == subset
+
+
+def test_versions_are_compared_as_pep_440_says() -> None:
+    assert same_version("1.0", "1.0.0")
+    assert same_version("2.8.3.post2", "2.8.3-post2")
+    assert not same_version("2.15.0", "2.15.0+cu132")
+    assert not same_version("1.0", "no version")
+
+
+def test_long_lists_are_cut_but_counted() -> None:
+    result = AuditResult("x", Status.FAIL)
+    assert result.tier == "audit"
+    seen = changed("leftovers", to=[f"/etc/{number:02}-" for number in range(20)])
+    detail = failures(seen)["nothing is left over"]
+    assert "/etc/11-; and 8 more" in detail

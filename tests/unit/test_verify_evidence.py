@@ -1,0 +1,133 @@
+"""Checks that are commands, and the evidence that is made of all results."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import VerifyError
+from envbuild.recipe import Check
+from envbuild.verify import evidence, look
+from envbuild.verify.evidence import Evidence
+from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.run import run_check, run_checks
+
+pytestmark = pytest.mark.unit
+
+
+def here(argv: Sequence[str]) -> tuple[int, str]:
+    """Runs commands on this machine as it would in an image."""
+    run = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return run.returncode, run.stdout
+
+
+def test_a_check_wants_exit_code_and_output() -> None:
+    assert run_check(Check("x", "echo version 2.30.7", r"^version 2\.30"), here).status == Status.PASS
+    assert run_check(Check("x", "printf 'a\\n2.30.7\\nb\\n'", r"^2\.30\.7$"), here).status == Status.PASS
+    assert run_check(Check("x", "true"), here).status == Status.PASS
+    other = run_check(Check("x", "echo version 2.27.3", r"version 2\.30"), here)
+    assert other.status == Status.FAIL
+    assert other.detail.endswith("echo version 2.27.3\nversion 2.27.3")
+    failed = run_check(Check("x", "echo version 2.30.7; seq 30 >&2; exit 3", "version"), here)
+    assert failed.status == Status.FAIL
+    assert failed.detail.startswith("exit code 3 of: echo")
+    assert failed.detail.splitlines()[1:] == [str(number) for number in range(16, 31)]
+    assert "no regular expression" in run_check(Check("x", "true", "("), here).detail
+
+
+def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
+    ran: list[Sequence[str]] = []
+
+    def runner(argv: Sequence[str]) -> tuple[int, str]:
+        ran.append(argv)
+        return 0, ""
+
+    checks = [
+        Check("a", "true", tier="audit"),
+        Check("b", "true"),
+        Check("c", "x", tier="gpu"),
+        Check("d", "x", tier="fabric"),
+    ]
+    results = run_checks(checks, runner, reasons={"gpu": "no GPU on this machine"})
+    assert [(result.name, result.status, result.tier) for result in results] == [
+        ("a", Status.PASS, "audit"),
+        ("b", Status.PASS, "run"),
+        ("c", Status.NOT_RUN, "gpu"),
+        ("d", Status.NOT_RUN, "fabric"),
+    ]
+    assert [result.detail for result in results[2:]] == ["no GPU on this machine", "tier fabric was not asked for"]
+    assert ran == [["/bin/sh", "-c", "true"]] * 2
+
+
+RESULTS = (
+    AuditResult("libraries are found", Status.PASS, "12 needs"),
+    AuditResult("no device nodes", Status.FAIL, "/opt/null (all folders)\nmore", hint="remove them"),
+    AuditResult("ucx_info", Status.PASS, "exit code 0", "run"),
+    AuditResult("all-reduce", Status.NOT_RUN, "no GPU on this machine", "gpu"),
+)
+EVIDENCE = Evidence("h100-ucc", "sha256:" + "ab" * 32, ("sha256:1", "sha256:2"), "sha256:3", ("a message",), RESULTS)
+
+
+def test_evidence_file_is_the_same_each_time_and_is_read_back(tmp_path: Path) -> None:
+    path = evidence.write(EVIDENCE, tmp_path)
+    assert path.name == "h100-ucc-abababababab.evidence.json"
+    first = path.read_bytes()
+    assert evidence.write(EVIDENCE, tmp_path).read_bytes() == first
+    assert evidence.read(path) == EVIDENCE
+    path.write_bytes(first[:-9])
+    assert evidence.read(path) is None
+
+
+def test_tiers_are_passed_only_when_all_of_them_ran() -> None:
+    assert EVIDENCE.tiers() == {
+        "audit": "failed",
+        "run": "passed",
+        "gpu": "not run: no GPU on this machine",
+        "fabric": "not run: no check of this tier",
+    }
+    partly = Evidence("x", "", (), "", (), (RESULTS[2], AuditResult("y", Status.NOT_RUN, "no stub driver", "run")))
+    assert partly.tiers()["run"] == "partly: 1 not run (no stub driver)"
+
+
+def test_summary_names_failures_and_what_did_not_run() -> None:
+    assert evidence.summary(EVIDENCE) == [
+        "h100-ucc: 2 passed, 1 failed",
+        "FAILED audit: no device nodes: /opt/null (all folders)",
+        "gpu (one node with GPUs): not run: no GPU on this machine",
+        "fabric (several nodes): not run: no check of this tier",
+    ]
+
+
+def test_failures_are_one_error_and_what_did_not_run_is_none() -> None:
+    with pytest.raises(VerifyError) as caught:
+        evidence.raise_for(EVIDENCE)
+    assert caught.value.exit_code == 7
+    assert [finding.hint for finding in caught.value.findings] == ["remove them"]
+    assert "no device nodes: /opt/null" in str(caught.value)
+    evidence.raise_for(Evidence("x", "", (), "", (), (RESULTS[0], RESULTS[3])))
+
+
+def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -> None:
+    assert len(look.program({"singles": ["libnccl"]}).encode()) < 128 * 1024
+    folder = Path(look.__file__).with_name("inside")
+    assert {path.stem for path in folder.glob("*.py")} == {*look.ORDER, "__init__"}
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 11))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert {alias.name for alias in node.names} <= sys.stdlib_module_names
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                assert str(node.module).split(".")[0] in sys.stdlib_module_names
+
+
+def test_an_image_without_python_is_told() -> None:
+    with pytest.raises(VerifyError, match="exit code 127") as caught:
+        look.look(lambda argv: (127, "exec: no such file"))
+    assert "python3" in caught.value.hint
+    with pytest.raises(VerifyError):
+        look.look(lambda argv: (0, "no document"))
