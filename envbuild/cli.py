@@ -242,7 +242,7 @@ def run(
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List the images: target, whether there is a lock, whether it is made."""
-    from envbuild.outputs import list_images
+    from envbuild.listing import list_images
     from envbuild.workspace import open_workspace
 
     result = list_images(open_workspace())
@@ -252,7 +252,7 @@ def list_(as_json: Json = False) -> None:
 @app.command("show")
 def show_(name: Name, as_json: Json = False) -> None:
     """Show an image: layers, versions, units and where each stands; or what a squashfs file holds."""
-    from envbuild.outputs import show_image
+    from envbuild.listing import show_image
     from envbuild.workspace import open_workspace
 
     result = show_image(name, open_workspace())
@@ -262,7 +262,7 @@ def show_(name: Name, as_json: Json = False) -> None:
 @store_app.command("du")
 def store_du(as_json: Json = False) -> None:
     """Bytes in the store, by kind."""
-    from envbuild.outputs import store_usage
+    from envbuild.listing import store_usage
     from envbuild.workspace import open_workspace
 
     result = store_usage(open_workspace())
@@ -278,7 +278,7 @@ def store_gc(
     as_json: Json = False,
 ) -> None:
     """Remove what no image made from this store needs."""
-    from envbuild.outputs import store_collect
+    from envbuild.listing import store_collect
     from envbuild.workspace import open_workspace
 
     result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)

@@ -73,6 +73,7 @@ def held(store: Store) -> dict[str, set[str]]:
 def unneeded(store: Store, *, everything: bool) -> Iterator[Path]:
     """Files and folders that no made image holds."""
     holds = held(store)
+    # by the time of change, not of the content: blobs carry a fixed time
     newest = time.time() - (0 if everything else WEEK)
     places = {
         "units": "units",
@@ -85,10 +86,10 @@ def unneeded(store: Store, *, everything: bool) -> Iterator[Path]:
     for kind, place in places.items():
         folder = store.root / place
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if path.name not in holds.get(kind, set()) and path.lstat().st_mtime <= newest:
+            if path.name not in holds.get(kind, set()) and path.lstat().st_ctime <= newest:
                 yield path
     for path in sorted((store.root / "packs").iterdir()):
-        if path.name.split(".")[0].split("-")[0] not in holds["layers"] and path.lstat().st_mtime <= newest:
+        if path.name.split(".")[0].split("-")[0] not in holds["layers"] and path.lstat().st_ctime <= newest:
             yield path
 
 

@@ -1,6 +1,7 @@
 """Call a function where owners read as root's own: here for root, for others in a fresh process in a user namespace.
 
-Layers hold files of many owners. A user without privileges makes and reads them with subordinate ids (user_namespaces(7)).
+Layers hold files of many owners; a user without privileges makes and reads them with subordinate ids
+(user_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from typing import Any
 from envbuild import errors
 from envbuild.errors import EngineError, EnvbuildError
 
-BOOT = "import json,sys; job=json.load(sys.stdin); sys.path[:]=job['path']; from envbuild.engines.asroot import main; main(job)"
+BOOT = """\
+import json, sys
+job = json.load(sys.stdin)
+sys.path[:] = job["path"]
+from envbuild.engines.asroot import main
+main(job)
+"""
 
 
 def as_root(module: str, function: str, arguments: Mapping[str, Any]) -> Any:

@@ -1,9 +1,12 @@
 """Layer tars of other builders, unpacked into the form of an overlay's upper directory.
 
 So they meet the same clean list and packer as envbuild's own layers (`envbuild.oci.layer.make_layer`). Deletions become
-character devices 0:0 and opaque folders get ``user.overlay.opaque`` (`envbuild.oci.lower`). Several tars, bottom first, may
-be unpacked into one tree: they become one layer. Formats: OCI image spec, layer.md; POSIX.1-2017, pax(1).
+character devices 0:0 and opaque folders get ``user.overlay.opaque`` (`envbuild.oci.lower`). Several tars, bottom first,
+may be unpacked into one tree: they become one layer. Formats: OCI image spec, layer.md; POSIX.1-2017, pax(1).
 """
+
+# Names are bytes here, which pathlib does not take.
+# ruff: noqa: PTH101, PTH102, PTH108, PTH112, PTH114, PTH118, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ XATTR = "SCHILY.xattr."
 def apply_tar(file: IO[bytes], tree: Path, lowers: Sequence[Path]) -> None:
     """Unpack one layer tar over what is in `tree`, with owners, modes, times (whole seconds) and extended attributes.
 
-    `lowers`: trees below, bottom first; folders that the tar implies get the attributes they have there. Device nodes are
-    left out. Must run as root, or root of a user namespace. Raises EngineError for a tar that leaves its folder, OSError.
+    `lowers`: trees below, bottom first; folders that the tar implies get the attributes they have there. Device nodes
+    are left out. Must run as root, or root of a user namespace. Raises OSError, EngineError for a tar that leaves its
+    folder.
     """
     applier = _Applier(os.fsencode(tree), LowerView([os.fsencode(path) for path in lowers]))
     with tarfile.open(fileobj=file, mode="r|*", encoding="utf-8", errors="surrogateescape") as tar:
@@ -40,6 +44,7 @@ class _Applier:
     def __init__(self, root: bytes, below: LowerView) -> None:
         self.root, self.below = root, below
         self.times: dict[bytes, float] = {}
+        self.real: set[bytes] = {b""}  # folders of the tree, reached through no link
         self.written: set[bytes] = set()
 
     def entry(self, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
@@ -97,12 +102,13 @@ class _Applier:
 
     def folder(self, path: bytes) -> None:
         """See that the folder `path` is there, and no link."""
-        if not path or path in self.times:
+        if path in self.real:
             return
+        self.folder(path.rpartition(b"/")[0])
+        self.real.add(path)
         place = self.place(path)
         if is_dir(place):
             return
-        self.folder(path.rpartition(b"/")[0])
         if os.path.lexists(place):
             raise EngineError(f"a layer puts files below {os.fsdecode(path)}, which is no folder in it")
         os.mkdir(place, 0o755)
@@ -129,9 +135,9 @@ class _Applier:
         place = self.place(path)
         if is_dir(place):
             shutil.rmtree(place)
-            self.times = {
-                name: mtime for name, mtime in self.times.items() if name != path and not name.startswith(path + b"/")
-            }
+            gone = {name for name in self.real | self.times.keys() if name == path or name.startswith(path + b"/")}
+            self.real -= gone
+            self.times = {name: mtime for name, mtime in self.times.items() if name not in gone}
         elif os.path.lexists(place):
             os.unlink(place)
 

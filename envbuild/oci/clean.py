@@ -28,10 +28,12 @@ REMOVE = (
     "tmp/*",
     "var/cache/apt/*.bin",
     "var/cache/apt/archives/*",
+    "var/cache/apt/archives/partial/*",
     "var/cache/debconf/*-old",
     "var/cache/ldconfig/aux-cache",
     "var/cache/man/*",
     "var/lib/apt/lists/*",
+    "var/lib/apt/lists/partial/*",
     "var/lib/dpkg/*-old",
     "var/lib/dpkg/lock*",
     "var/lib/dpkg/triggers/Lock",
@@ -44,6 +46,7 @@ REMOVE = (
     "var/log/wtmp",
     "var/tmp/*",
 )
+KEEP = frozenset({"var/cache/apt/archives/partial", "var/lib/apt/lists/partial"})  # apt's own; dpkg --verify wants them
 
 
 def clean(upper: Path) -> None:
@@ -70,6 +73,8 @@ def matches(upper: Path, pattern: str) -> Iterator[Path]:
         return
     found = sorted((upper / folder).glob(name)) if "*" in name else [upper / pattern]
     for path in found:
+        if str(path.relative_to(upper)) in KEEP:
+            continue
         if os.path.lexists(path) and not stat.S_ISCHR(path.lstat().st_mode):
             yield path
 

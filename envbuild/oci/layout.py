@@ -96,8 +96,9 @@ def write_layout(
     """Write the image of `layers` (bottom first) as a layout into the folder `out`; an older layout there is replaced.
 
     `epoch`: creation time in seconds. `name`: the image's name or tag in index.json. `compression`: gzip, zstd or none.
-    `docker`: Docker's media types instead of OCI's, for pushing (skopeo's ``oci:`` reads only OCI's). `jobs`: threads (0: all cores). Raises SpecError for a compression
-    that does not exist, EngineError for a damaged layer, PublishError when `out` is another thing or cannot be written.
+    `docker`: Docker's media types instead of OCI's, for pushing; skopeo's ``oci:`` reads only OCI's. `jobs`: threads
+    (0: all cores). Raises SpecError for a compression that does not exist, EngineError for a damaged layer,
+    PublishError when `out` is something else or cannot be written.
     """
     types = DOCKER if docker else OCI
     if compression not in types.layers:

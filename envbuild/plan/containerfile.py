@@ -2,8 +2,8 @@
 
 Each unit is a stage; the stages of prefixes and of the venv give their folder to the image, the Debian packages are its
 base, the glue runs in it. Inputs are read-only mounts from the build context (``CONTEXT/<unit>/<input>``, see
-`envbuild.engines.context`), so nothing has to be reachable. The text uses only what buildah 1.28 and BuildKit both know:
-no heredocs, no ``COPY --link``, no option of a mount that one of them lacks.
+`envbuild.engines.context`), so nothing has to be reachable. The text uses only what buildah 1.28 and BuildKit both
+know: no heredocs, no ``COPY --link``, no option of a mount that one of them lacks.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
             yield one(bridge.copy_from(other.name, folder), other, layer=True)
     values = environment(unit)
     path = values.pop("PATH")
-    # ARGs are the environment of RUN and do not stay in the image; buildah lets no ARG have its way with PATH, and makes
-    # up a HOSTNAME. The unit's key is among them because buildah does not look into a mount when it searches its cache.
+    # ARGs are the environment of RUN and do not stay in the image; buildah lets no ARG have its way with PATH, and
+    # makes up a HOSTNAME. The unit's key is among them because buildah's cache does not look into mounts.
     values |= {"HOSTNAME": "envbuild", "ENVBUILD_UNIT": key}
     yield one(bridge.raw(f"ENV PATH={literal(path)}"))
     yield one(bridge.raw("ARG " + words(dict(sorted(values.items())))))
@@ -97,7 +97,10 @@ def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
         command, more = step.command.strip(), mounts
         if script := script_of(unit, number):
             name = script.rpartition("/")[2]
-            command, more = f"/bin/sh {INPUTS}/{name}", [*mounts, f"type=bind,source={script},target={INPUTS}/{name},ro"]
+            command, more = (
+                f"/bin/sh {INPUTS}/{name}",
+                [*mounts, f"type=bind,source={script},target={INPUTS}/{name},ro"],
+            )
         yield one(bridge.run(folders + command, more), step=number, layer=True)
 
 

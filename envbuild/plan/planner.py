@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from envbuild.plan import bridge, evidence
 from envbuild.plan.units import INPUTS, Blob, ImageConfig, Input, Plan, Product, Step, Unit
 from envbuild.recipe import VENV, Recipe, RecipeEnv, Runtime
+from envbuild.squashfs.enroot import PATH_FILE, path_script
 
 if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock, UnitLock
@@ -243,7 +244,7 @@ class Planner:
             # sorts first, so that a library built here wins over Debian's of the same SONAME
             "etc/ld.so.conf.d/00-envbuild.conf": "".join(f"{folder}\n" for folder in libraries),
             # /etc/rc of enroot runs under a login shell, and Debian's /etc/profile sets PATH anew
-            "etc/profile.d/envbuild.sh": f"export PATH={bridge.quote(config.env['PATH'])}\n",
+            PATH_FILE: path_script(config.env["PATH"]),
             **{path.lstrip("/"): text for runtime in self.runtimes.values() for path, text in runtime.files.items()},
             **{f"etc/envbuild/{name}": text for name, text in evidence.documents(self.resolution, self.lock).items()},
         }

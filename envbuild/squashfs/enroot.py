@@ -54,10 +54,10 @@ def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
     }
     messages = []
     path = config.env.get("PATH")
-    if path is not None and tree.lookup(b"etc/profile") is not None:
-        texts[PATH_FILE] = (
-            f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
-        )
+    # an image of envbuild's own holds the file already: its glue unit writes it, for those who import from a registry
+    ours = tree.lookup(PATH_FILE.encode()) is not None
+    if path is not None and not ours and tree.lookup(b"etc/profile") is not None:
+        texts[PATH_FILE] = path_script(path)
         messages.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
     extra = [
         (Member(name.encode(), Kind.FILE, 0o644, mtime=epoch, size=len(text.encode())), text.encode())
@@ -68,6 +68,11 @@ def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
         extra.append((Member(workdir.encode(), Kind.DIR, 0o755, mtime=epoch), b""))
         messages.append(f"created the working directory /{workdir}")
     return Additions(tuple(extra), tuple(messages))
+
+
+def path_script(path: str) -> str:
+    """The text of the file that gives a login shell, which /etc/rc runs under, the image's PATH."""
+    return f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
 
 
 def start_script(config: ImageConfig) -> str:

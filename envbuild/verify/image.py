@@ -17,7 +17,7 @@ from envbuild.verify.run import run_checks
 if TYPE_CHECKING:
     from envbuild.engines.base import Built
     from envbuild.export import Artifact
-    from envbuild.outputs import Image
+    from envbuild.image import Image
     from envbuild.workspace import Workspace
 
 

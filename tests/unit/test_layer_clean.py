@@ -48,10 +48,12 @@ def test_leftovers_go_and_the_rest_stays(tmp_path: Path) -> None:
         "root/.bashrc",
         "opt/tmp/x",
     )
+    (tmp_path / "var/lib/apt/lists/partial").mkdir(parents=True)
     put(tmp_path, *gone, *kept, "etc/machine-id", "var/lib/dbus/machine-id")
     clean(tmp_path)
     assert [name for name in gone if (tmp_path / name).exists()] == []
     assert [name for name in kept if not (tmp_path / name).exists()] == []
+    assert (tmp_path / "var/lib/apt/lists/partial").is_dir()
     assert (tmp_path / "etc/machine-id").read_text() == ""
     assert str((tmp_path / "var/lib/dbus/machine-id").readlink()) == "/etc/machine-id"
 

@@ -83,11 +83,11 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def no_space(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError:
-    """The error for a disk that filled up outside of a command (inputs, packing)."""
-    free = amount(free_bytes(store))
-    return BuildError(
-        f"unit {unit.name} failed: {error.strerror or error}: the disk of the store {store} is full ({free} free)",
-        hint=FREE_SOME,
-        where=str(log),
-    )
+def system_failed(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError:
+    """The error for a system call that failed outside of a command (inputs, packing): most often the disk is full."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        full = f"the disk of the store {store} is full ({amount(free_bytes(store))} free)"
+        return BuildError(
+            f"unit {unit.name} failed: {os.strerror(error.errno)}: {full}", hint=FREE_SOME, where=str(log)
+        )
+    return BuildError(f"unit {unit.name} failed: {error.strerror or error}", hint="envbuild doctor", where=str(log))

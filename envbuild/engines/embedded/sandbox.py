@@ -57,22 +57,6 @@ class Outcome:
     notes: tuple[str, ...] = field(default=())
 
 
-def fixed_env(epoch: int, jobs: int) -> dict[str, str]:
-    """The environment of every step; a unit adds its own, the caller's environment never shows."""
-    return {
-        "PATH": PATH,
-        "HOME": "/root",
-        "SOURCE_DATE_EPOCH": str(epoch),
-        "LC_ALL": "C.UTF-8",
-        "TZ": "UTC",
-        "TMPDIR": f"{INPUTS}/work",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "NVCC_APPEND_FLAGS": "--objdir-as-tempdir",  # a parallel nvcc otherwise writes its process id into symbols
-        "ENVBUILD_JOBS": str(jobs),
-    }
-
-
 def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *, interactive: bool = False) -> Outcome:
     """Run `commands` (argument lists) until one fails, with this process's stdout and stderr. Raises SetupError,
     OSError.
@@ -100,9 +84,7 @@ def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *
     return Outcome(value["step"], value["code"], tuple(value["notes"]))
 
 
-def _keep(
-    write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
-) -> None:
+def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool) -> None:
     """Make the namespaces, start init, wait for it; never returns.
 
     A process of its own: after unshare(CLONE_NEWPID) a process cannot start threads, which compressing the layer needs.

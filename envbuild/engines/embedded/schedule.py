@@ -20,10 +20,9 @@ from typing import IO, TYPE_CHECKING, Any
 from envbuild.console import Talk
 from envbuild.engines.base import BuildOptions, Built
 from envbuild.engines.embedded import capacity, failure, remote
-from envbuild.engines.embedded.sandbox import fixed_env
 from envbuild.engines.embedded.spawn import Child, spawn
 from envbuild.errors import EnvbuildError
-from envbuild.plan.units import Input, Plan, Unit
+from envbuild.plan.units import Input, Plan, Unit, environment
 from envbuild.store import LayerRecord, Store, UnitRecord
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class Schedule:
             "inputs": inputs,
             "checked": [sha256 for sha256 in blobs if sha256 in self.checked],
             "seed": list(unit.seed),
-            "env": {**fixed_env(unit.epoch, jobs), **unit.env},
+            "env": environment(unit, jobs),
             "keep": list(unit.keep),
             "epoch": unit.epoch,
             "product": unit.product.value,
@@ -199,7 +198,7 @@ class Schedule:
         except EnvbuildError as raised:
             error = raised
         except OSError as raised:
-            error = failure.no_space(unit, raised, log, self.store.root)
+            error = failure.system_failed(unit, raised, log, self.store.root)
         else:
             if "failed" not in answer:
                 self._record(unit, answer)

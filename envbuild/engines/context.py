@@ -1,0 +1,117 @@
+"""The build context of a Containerfile: a folder with everything that it mounts, so that a build needs no network.
+
+Containerfile
+<unit>/<input>/         as the unit sees it below /run/envbuild (`envbuild.engines.embedded.inputs`)
+<unit>/apt.conf         and sources.list, of units with Debian packages
+<unit>/seed.tar         what the base begins with: the files of its essential packages
+<unit>/step-<n>.sh      a command that does not fit into a RUN
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from envbuild.engines.asroot import as_root
+from envbuild.engines.embedded import inputs
+from envbuild.errors import EngineError
+from envbuild.plan.containerfile import PRINTED, containerfile, has_debs, script_of
+from envbuild.plan.units import Plan, Unit
+from envbuild.store import Store
+
+# The embedded engine keeps services from starting by the same file; here nobody else could remove it again.
+POLICY = """\
+DPkg::Pre-Invoke { "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d"; };
+DPkg::Post-Invoke { "rm -f /usr/sbin/policy-rc.d"; };
+"""
+SYSTEM = {"proc": 0o555, "sys": 0o555, "dev": 0o755, "run": 0o755, "tmp": 0o1777}  # made where a root lacks them
+MARK = "Containerfile"
+
+
+def write_context(plan: Plan, store: Store, folder: Path) -> Path:
+    """Write the context of `plan` into `folder`; returns the path of the Containerfile.
+
+    Files of the store are hard-linked where that is possible. An older context there is replaced. Raises EngineError
+    when the folder holds something else or cannot be written, InputError for missing or damaged content.
+    """
+    text = containerfile(plan)
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not ours(folder):
+                raise EngineError(f"{folder} holds something else than a build context", hint="name an empty folder")
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        checked: list[str] = []
+        for unit in plan.units:
+            checked += _unit(unit, plan, store, folder / unit.name, checked)
+        path = folder / MARK  # last: it says that the context is whole
+        path.write_text(text)
+    except OSError as error:
+        raise EngineError(f"the build context {folder} cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def ours(folder: Path) -> bool:
+    """Whether an earlier call wrote the folder."""
+    try:
+        with (folder / MARK).open() as file:
+            return PRINTED in file.readline()
+    except OSError:
+        return False
+
+
+def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
+    """The folder of one unit; returns the digests that were compared."""
+    wanted = [
+        {
+            "name": item.name,
+            "kind": item.kind,
+            "blobs": [(blob.name, blob.sha256) for blob in item.blobs],
+            "texts": list(item.texts),
+        }
+        for item in unit.inputs
+        if item.blobs or not item.units  # wheels come from the stages that make them
+    ]
+    scripts = [script for number in range(len(unit.steps)) if (script := script_of(unit, number))]
+    if not wanted and not scripts:
+        return []
+    folder.mkdir()
+    verified = inputs.prepare(store, wanted, folder, checked)
+    if has_debs(unit):
+        inputs.apt_files(folder)
+        shutil.rmtree(folder / "apt")  # a tmpfs in the build
+        with (folder / "apt.conf").open("a") as file:
+            file.write(POLICY)
+    for number, step in enumerate(unit.steps):
+        if script := script_of(unit, number):
+            (folder.parent / script).write_text(step.command.strip() + "\n")
+    if unit.seed:
+        blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == inputs.DEBS for blob in item.blobs}
+        debs = [(name, str(store.blob(blobs[name]).resolve())) for name in unit.seed if name in blobs]
+        arguments = {"debs": debs, "work": str(folder.resolve()), "epoch": unit.epoch}
+        as_root("envbuild.engines.context", "write_seed", arguments)
+    return verified
+
+
+def write_seed(*, debs: list[tuple[str, str]], work: str, epoch: int) -> None:
+    """``work/seed.tar`` from packages given as (name, path): what the embedded engine unpacks, as one canonical tar.
+
+    Must run as root, or as root of a user namespace."""
+    from envbuild.engines.embedded import deb
+    from envbuild.oci.layer import members, write_members
+    from envbuild.oci.tarsink import TarSink
+
+    tree, names = Path(work) / ".seed", Path(work) / ".debs"
+    tree.mkdir()
+    names.mkdir()
+    for name, path in debs:  # the order of unpacking follows from the names
+        (names / name).symlink_to(path)
+    deb.unpack((names / name for name, _ in debs), tree)
+    for name, mode in SYSTEM.items():
+        if not (tree / name).exists():
+            (tree / name).mkdir()
+            (tree / name).chmod(mode)
+    with (Path(work) / "seed.tar").open("wb") as file:
+        write_members(members(tree, [], epoch=epoch), [TarSink(file)])
+    shutil.rmtree(tree)
+    shutil.rmtree(names)

@@ -1,0 +1,151 @@
+"""What there is: the images, what is inside one, the store's size. Each returns data and a text and prints nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from envbuild import make as steps
+from envbuild.console import amount
+from envbuild.errors import EnvbuildError
+from envbuild.image import Result, is_squashfs
+from envbuild.lock.lockfile import lock_digest, read_lock
+from envbuild.resolve import lock_request
+from envbuild.workspace import Workspace
+
+
+def list_images(workspace: Workspace) -> Result:
+    """Every image of the project and those that ship with envbuild."""
+    rows = []
+    for name in workspace.project.images():
+        try:
+            resolution = steps.resolved(name, workspace)
+        except EnvbuildError as error:
+            rows.append({"name": name, "target": "", "lock": "", "made": "", "description": str(error.findings[0])})
+            continue
+        path = workspace.project.lock_path(resolution.spec.path)
+        state, made = "none", ""
+        if path.is_file():
+            lock = read_lock(path)
+            state = "current" if lock.inputs == lock_request(resolution).digest() else "outdated"
+            done = steps.finished(steps.record_path(resolution, lock, workspace), steps.Options(verify=False))
+            made = done.artifact if done else ""
+        rows.append(
+            {
+                "name": name,
+                "target": resolution.target.name,
+                "lock": state,
+                "made": made,
+                "description": resolution.spec.description,
+            }
+        )
+    return Result(
+        rows,
+        table(
+            ["NAME", "TARGET", "LOCK", "MADE", "DESCRIPTION"], [[*map(str, row.values())] for row in short_made(rows)]
+        ),
+    )
+
+
+def short_made(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{**row, "made": "yes" if row["made"] else "no"} for row in rows]
+
+
+def show_image(name: str, workspace: Workspace) -> Result:
+    """Units of an image with their keys and where they stand, and the versions that its lock holds; or a squashfs
+    file's superblock."""
+    if is_squashfs(name):
+        from envbuild.squashfs import describe
+
+        data = describe(Path(name))
+        return Result(data, "\n".join(f"{key}: {value}" for key, value in data.items()))
+    resolution = steps.resolved(name, workspace)
+    lock = steps.locked(resolution, workspace)
+    plan = steps.planned(resolution, lock)
+    keys = plan.keys()
+    done = steps.finished(steps.record_path(resolution, lock, workspace), steps.Options(verify=False))
+    units: list[dict[str, Any]] = []
+    for unit in plan.units:
+        record = workspace.store.unit(keys[unit.name])
+        product = (
+            record.layer.diff_id
+            if record and record.layer
+            else ", ".join(file for file, _ in record.wheels)
+            if record
+            else ""
+        )
+        units.append(
+            {
+                "unit": unit.name,
+                "key": keys[unit.name][:12],
+                "in_image": unit.in_image,
+                "stands_on": list(plan.needs(unit)),
+                "product": product,
+                "size": record.layer.size if record and record.layer else 0,
+                "seconds": round(record.seconds, 1) if record else 0.0,
+            }
+        )
+    data = {
+        "image": lock.image,
+        "target": resolution.target.name,
+        "base": lock.base,
+        "lock": lock_digest(lock),
+        "epoch": lock.epoch,
+        "versions": dict(lock.versions),
+        "env": dict(plan.config.env),
+        "units": units,
+        "made": asdict(done) if done else None,
+    }
+    rows = [
+        [
+            u["unit"],
+            u["key"],
+            "image" if u["in_image"] else "build",
+            amount(u["size"]) if u["size"] else "",
+            f"{u['seconds']} s",
+            short(str(u["product"])),
+        ]
+        for u in units
+    ]
+    head = (
+        f"{lock.image}: {resolution.spec.description}\n"
+        f"  target {resolution.target.name}, base {lock.base}, lock {lock_digest(lock)[7:19]}\n"
+    )
+    versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
+    made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
+    return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
+
+
+def short(digest: str) -> str:
+    return digest[:19] if digest.startswith("sha256:") else digest
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    """Columns for people, two blanks apart."""
+    lines = [head, *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def store_usage(workspace: Workspace) -> Result:
+    """Bytes on disk by kind of content."""
+    from envbuild.collect import usage
+
+    sizes = usage(workspace.store)
+    total = sum(sizes.values())
+    rows = [[kind, amount(size)] for kind, size in sizes.items()] + [["total", amount(total)]]
+    return Result({**sizes, "total": total}, f"{workspace.store.root}\n" + table(["WHAT", "SIZE"], rows))
+
+
+def store_collect(workspace: Workspace, *, dry_run: bool, everything: bool) -> Result:
+    """Remove what no made image needs."""
+    from envbuild.collect import collect
+
+    removed, freed = collect(workspace.store, workspace.talk, dry_run=dry_run, everything=everything)
+    verb = "would remove" if dry_run else "removed"
+    return Result(
+        {"removed": removed, "bytes": freed, "dry_run": dry_run}, f"{verb} {len(removed)} items, {amount(freed)}"
+    )

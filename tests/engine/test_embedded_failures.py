@@ -1,0 +1,304 @@
+"""What goes wrong is told, and leaves nothing that stops the next run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import embeddedkit as kit
+import pytest
+
+from envbuild.engines.embedded import probe as probing
+from envbuild.errors import BuildError, EngineError, InputError
+from envbuild.oci.layer import PackFormat
+from envbuild.plan.units import Input
+from envbuild.store import Store
+
+pytestmark = pytest.mark.engine
+
+
+def driver(plan: str, store: Path, *options: str, **popen: object) -> subprocess.Popen[str]:
+    command = [sys.executable, kit.__file__, plan, str(store), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen)  # type: ignore[call-overload,no-any-return]
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, object]:
+    return json.loads(process.communicate(timeout=120)[0])  # type: ignore[no-any-return]
+
+
+def test_a_failing_step_says_everything(store: Store) -> None:
+    unit = kit.unit("bad", "echo fine", "for i in 1 2 3 4 5; do echo line $i; done; exit 7")
+    with pytest.raises(BuildError) as caught:
+        kit.build(store, unit)
+    text = str(caught.value)
+    assert "unit bad failed in step 2 of 2" in text and "exit code: 7" in text and "line 1\nline 2\n" in text
+    assert "command: for i in 1 2 3" in text and "--shell-on-fail" in caught.value.hint and caught.value.exit_code == 6
+    log = Path(caught.value.where)
+    assert log.parent == store.root / "logs" and str(log) in text and "line 5" in log.read_text()
+    assert store.unit(kit.plan(store, unit).keys()["bad"]) is None
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_signals_and_missing_programs(store: Store) -> None:
+    with pytest.raises(BuildError, match=r"exit code: 137 \(signal 9\)"):
+        kit.build(store, kit.unit("killed", "kill -9 $$"))
+    with pytest.raises(BuildError, match="exit code: 127"):
+        kit.build(store, kit.unit("missing", "no-such-program"))
+
+
+def test_others_finish_when_one_fails(store: Store) -> None:
+    good = kit.unit("good", "sleep 1; echo x > /opt/good")
+    with pytest.raises(BuildError, match="unit bad failed"):
+        kit.build(store, good, kit.unit("bad", "exit 1"), workers=2)
+    assert store.unit(kit.plan(store, good).keys()["good"]) is not None
+
+
+def test_damaged_input(store: Store) -> None:
+    blob = kit.add(store, "x", b"content")
+    store.blob(blob.sha256).write_bytes(b"CONTENT")
+    with pytest.raises(InputError) as caught:
+        kit.build(store, kit.unit("a", "true", inputs=(Input("in", blobs=(blob,)),)))
+    assert caught.value.exit_code == 10 and blob.sha256 in str(caught.value) and not store.has_blob(blob.sha256)
+
+
+def test_missing_input_and_bad_archive(store: Store) -> None:
+    blob = kit.add(store, "x.tar.gz", b"no archive at all")
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        kit.build(store, kit.unit("a", "true", inputs=(Input("in", "tree", (blob,)),)))
+    store.blob(blob.sha256).unlink()
+    with pytest.raises(InputError, match="lacks"):
+        kit.build(store, kit.unit("a", "true", inputs=(Input("in", blobs=(blob,)),)))
+
+
+def test_an_archive_cannot_leave_its_folder(store: Store) -> None:
+    entries = [(kit.entry("../../evil", mode=0o644), b"evil")]
+    blob = kit.add(store, "x.tar", kit.tar_bytes(entries, "w"))
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        kit.build(store, kit.unit("a", "true", inputs=(Input("in", "tree", (blob,)),)))
+    assert not list(store.root.rglob("evil"))
+
+
+@pytest.fixture
+def small(scratch: Path) -> Iterator[Path]:
+    """A file system of 48 MB in memory."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small file system")
+    path = scratch / "small"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(path)], check=True)
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+    path.rmdir()
+
+
+def test_full_disk(small: Path) -> None:
+    store = Store.open(small)
+    if not kit.Embedded().probe(store).ok:
+        pytest.skip("this kernel has no user attributes on tmpfs")
+    kit.build(store)
+    with pytest.raises(BuildError) as caught:
+        kit.build(store, kit.unit("big", "dd if=/dev/zero of=/opt/big bs=1M count=100"))
+    assert "No space left on device" in str(caught.value) and f"the disk of the store {small} is full" in str(
+        caught.value
+    )
+    packing = kit.plan(
+        store, kit.unit("packing", "dd if=/dev/urandom of=/opt/y bs=1M count=2")
+    )  # puts the base's .deb again
+    (small / "filler").write_bytes(b"x" * (shutil.disk_usage(small).free - 3_500_000))
+    with pytest.raises(BuildError, match="packing failed: No space left on device: the disk of the store"):
+        kit.Embedded(packs=[PackFormat()]).build(packing, store, kit.Quiet(), kit.BuildOptions())
+    with (small / "filler").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+    with pytest.raises(BuildError, match="No space left on device"):
+        kit.Embedded(packs=()).build(packing, store, kit.Quiet(), kit.BuildOptions())
+    (small / "filler").unlink()
+    assert kit.build(store, kit.unit("small", "echo x > /opt/x")).built == ("small",)
+    assert [path for path in (small / "tmp").iterdir() if path.is_dir()] == []
+
+
+def test_read_only_store(small: Path) -> None:
+    Store.open(small)
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+    with pytest.raises(EngineError, match="cannot be written: Read-only file system") as caught:
+        Store.open(small)
+    assert "ENVBUILD_STORE" in caught.value.hint and caught.value.exit_code == 5
+
+
+def test_two_builds_share_a_store(store: Store) -> None:
+    both = [driver("slow", store.root) for _ in range(2)]
+    first, second = (answer(process) for process in both)
+    assert first["layers"] == second["layers"]
+    assert sorted([*first["built"], *second["built"]]) == ["base", "one", "three", "two"]  # type: ignore[misc]
+
+
+def start_time(pid: int) -> str:
+    """When a process began, "" when there is none: with the pid it names a process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """All processes below `pid`, in whatever namespace or session."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            parents.setdefault(parent, []).append(int(path.name))
+    found: dict[int, str] = {}
+    todo = [pid]
+    while todo:
+        for child in parents.get(todo.pop(), []):
+            found[child] = start_time(child)
+            todo.append(child)
+    return found
+
+
+def test_killed_at_any_moment(store: Store) -> None:
+    """kill -9 of the engine: no process and no mount stays, and the next run goes on to the same layers."""
+    kit.build(store)  # the base, so that the random moments fall into the units that run in parallel
+    reference = store.root / "reference"
+    reference.mkdir()
+    expected = answer(driver("slow", reference))["layers"]
+    seen = 0
+    for _ in range(20):
+        process = driver("slow", store.root, "rebuild")
+        time.sleep(random.uniform(0.05, 2.0))
+        below = descendants(process.pid)
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        seen = max(seen, len(below))
+        end = time.monotonic() + 10
+        while time.monotonic() < end and (
+            left := [pid for pid, began in below.items() if began and start_time(pid) == began]
+        ):
+            time.sleep(0.02)
+        assert left == []
+        assert str(store.root) not in Path("/proc/self/mounts").read_text()
+    assert seen >= 6, "no kill hit a running unit"
+    after = answer(driver("slow", store.root, "rebuild"))
+    assert after["layers"] == expected
+    assert [path for path in (store.root / "tmp").iterdir() if path.is_dir()] == []
+
+
+def test_interrupt_ends_everything(store: Store) -> None:
+    process = driver("slow", store.root, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 30
+    while time.monotonic() < end and not any("sleep" in name for name in names(descendants(process.pid))):
+        time.sleep(0.05)
+    below = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert [pid for pid, began in below.items() if began and start_time(pid) == began] == []
+    assert [path for path in (store.root / "tmp").iterdir() if path.is_dir()] == []
+
+
+def names(pids: dict[int, str]) -> list[str]:
+    found = []
+    for pid in pids:
+        try:
+            found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+        except OSError:
+            continue
+    return found
+
+
+def test_shell_in_a_failed_step(store: Store) -> None:
+    """On a terminal: the failed root, writable, and the evidence untouched."""
+    main, terminal = pty.openpty()
+    command = [sys.executable, kit.__file__, "fails", str(store.root), "shell"]
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
+    os.close(terminal)
+    os.write(main, b"cat /opt/mark; cd /opt && rm mark; echo sum-$((40+2)) $PWD; ls /run/envbuild; exit\n")
+    text = b""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            chunk = os.read(main, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        text += chunk
+    process.wait(timeout=30)
+    os.close(main)
+    said = text.decode(errors="replace")
+    assert "kept" in said and "sum-42 /opt" in said and "exit code: 3" in said, said
+
+
+def test_no_shell_without_a_terminal(store: Store) -> None:
+    told = answer(driver("fails", store.root, "shell", stdin=subprocess.DEVNULL))
+    assert told["code"] == 6 and not any("a shell in" in line for line in told["said"])  # type: ignore[attr-defined]
+
+
+def test_probe_is_quick_and_names_the_mode(store: Store) -> None:
+    began = time.monotonic()
+    result = kit.Embedded().probe(store)
+    assert result.ok and result.detail and time.monotonic() - began < 2  # 0.15 s on an idle machine
+
+
+def test_probe_on_an_overlay_names_the_step(store: Store, scratch: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount an overlay")
+    folders = [scratch / f"ov-{name}" for name in ("lower", "upper", "work", "root")]
+    for folder in folders:
+        folder.mkdir()
+    options = f"lowerdir={folders[0]},upperdir={folders[1]},workdir={folders[2]}"
+    subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", str(folders[3])], check=True)
+    try:
+        result = kit.Embedded().probe(Store.open(folders[3]))
+    finally:
+        subprocess.run(["umount", str(folders[3])], check=True)
+    assert not result.ok and result.step == "mount overlay" and "ENVBUILD_STORE" in result.fix
+
+
+def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[str, str]) -> None:
+    """A process that may not unshare: no capabilities, and no subordinate ids for its user."""
+    name, python = other_user
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from envbuild.store import Store\n"
+        "import envbuild.engines.embedded.namespaces as n; from envbuild.engines.embedded import Embedded\n"
+        "p = Embedded().probe(Store.open(Path(sys.argv[2]))); print(p.ok, p.step, p.fix, sep='|')"
+    )
+    shutil.chown(store.root, name)
+    for path in store.root.rglob("*"):
+        shutil.chown(path, name)
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed")
+    command = ["runuser", "-u", name, "--", *bare, python, "-c", code, str(kit.ROOT), str(store.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("False|map ids|"), done.stdout + done.stderr
+    assert "buildah unshare" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("step", "reason", "expected"),
+    [
+        ("newuidmap", "x", "apt-get install uidmap"),
+        ("subordinate ids", "x", "usermod --add-subuids"),
+        ("unshare", "No space left on device (errno 28)", "user.max_user_namespaces"),
+        ("mount overlay", "Invalid argument (errno 22)", "ENVBUILD_STORE"),
+    ],
+)
+def test_every_failure_has_a_fix(step: str, reason: str, expected: str) -> None:
+    assert expected in probing.fix_for(step, reason)

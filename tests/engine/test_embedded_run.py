@@ -1,0 +1,132 @@
+"""Commands inside an image: from layers and from a squashfs file, on a throw-away upper directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import embeddedkit as kit
+import pytest
+
+from envbuild.engines.embedded import run_in
+from envbuild.store import Store
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def trees(store: Store) -> list[Path]:
+    built = kit.build(store, kit.unit("a", "echo from-a > /opt/a; chown 1000 /opt/a; rm /data/two"))
+    return [store.layer_tree(layer.diff_id) for layer in built.layers]
+
+
+def run(trees: list[Path] | Path, store: Store, command: str, **rest: object) -> tuple[int, str]:
+    code, output = run_in(trees, ["/bin/sh", "-c", command], env={"MINE": "1"}, store=store, capture=True, **rest)  # type: ignore[arg-type]
+    return code, output.decode()
+
+
+def test_layers(trees: list[Path], store: Store) -> None:
+    before = sorted(path.name for path in trees[1].rglob("*"))
+    code, text = run(
+        trees,
+        store,
+        "cat /opt/a; ls /data; echo $MINE $HOME; echo new > /opt/new; rm /opt/a; ls /sys | head -3; exit 5",
+    )
+    assert code == 5 and text.startswith("from-a\nhard\none\nsub\n1 /root\n")
+    assert sorted(path.name for path in trees[1].rglob("*")) == before, "what the command writes is thrown away"
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_exit_codes(trees: list[Path], store: Store) -> None:
+    assert run(trees, store, "kill -15 $$")[0] == 143
+    assert run_in(trees, ["/no/such"], env={}, store=store, capture=True)[0] == 127
+    assert run(trees, store, "sleep 60", timeout=1.0)[0] == 124
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_binds(trees: list[Path], store: Store, scratch: Path) -> None:
+    folder = scratch / "bound"
+    folder.mkdir(exist_ok=True)
+    (folder / "in").write_text("inside\n")
+    code, text = run(trees, store, "cat /mnt/here/in; echo out > /mnt/here/out", binds=[(str(folder), "/mnt/here")])
+    assert (code, text, (folder / "out").read_text()) == (0, "inside\n", "out\n")
+    code, text = run(trees, store, "echo no > /mnt/here/in || echo refused", binds=[(str(folder), "/mnt/here", True)])
+    assert "refused" in text and (folder / "in").read_text() == "inside\n"
+
+
+def test_a_bind_target_behind_a_link_stays_inside(trees: list[Path], store: Store, scratch: Path) -> None:
+    outside = scratch / "outside"
+    outside.mkdir(exist_ok=True)
+    unit = kit.unit("linked", f"ln -s {outside} /opt/way")
+    layers = kit.build(store, kit.unit("a", "echo from-a > /opt/a"), unit).layers
+    stack = [store.layer_tree(layer.diff_id) for layer in layers]
+    code, _ = run(stack, store, "true", binds=[(str(scratch / "tiny.deb"), "/opt/way/file")])
+    assert code == 0 and list(outside.iterdir()) == []
+
+
+def test_network_only_when_asked(trees: list[Path], store: Store) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    thread = threading.Thread(target=lambda: server.accept()[0].close(), daemon=True)
+    thread.start()
+    look = "cat /proc/net/dev | wc -l"
+    inside = int(run(trees, store, look)[1])
+    outside = len(Path("/proc/net/dev").read_text().splitlines())
+    assert int(run(trees, store, look, network=True)[1]) == outside and inside <= outside
+    socket.create_connection(("127.0.0.1", port)).close()
+    thread.join(5)
+    server.close()
+
+
+@pytest.fixture
+def image(trees: list[Path], store: Store, scratch: Path) -> Path:
+    if shutil.which("mksquashfs") is None:
+        pytest.skip("mksquashfs is not installed")
+    target = scratch / "image.sqsh"
+    target.unlink(missing_ok=True)
+    subprocess.run(
+        ["mksquashfs", str(trees[0]), str(target), "-quiet", "-no-progress"], check=True, capture_output=True
+    )
+    return target
+
+
+@pytest.mark.parametrize("way", ["kernel", "squashfuse", "unsquashfs"])
+def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.MonkeyPatch, scratch: Path) -> None:
+    """Each way is what is left when the programs of the ways before it are not there."""
+    needed = {"kernel": "mount", "squashfuse": "squashfuse", "unsquashfs": "unsquashfs"}[way]
+    if shutil.which(needed) is None or (way == "kernel" and os.geteuid() != 0):
+        pytest.skip(f"{needed} is not installed, or not allowed")
+    programs = scratch / f"programs-{way}"
+    programs.mkdir(exist_ok=True)
+    for name in ("mount", "squashfuse", "unsquashfs", "fusermount3", "fusermount", "newuidmap", "newgidmap"):
+        path = shutil.which(name)
+        order = ["mount", "squashfuse", "unsquashfs"]
+        if path and not (name in order and order.index(name) < order.index(needed)):
+            (programs / name).unlink(missing_ok=True)
+            (programs / name).symlink_to(path)
+    monkeypatch.setenv("PATH", str(programs))
+    talk = kit.Quiet()
+    code, text = run(image, store, "cat /data/two; echo x > /data/two; cat /data/two; stat -c %u /etc/other", talk=talk)
+    assert (code, text) == (0, "two\nx\n1000\n")
+    expected = {"kernel": "mounted by the kernel", "squashfuse": "mounted by squashfuse", "unsquashfs": "was unpacked"}[
+        way
+    ]
+    assert any(expected in line for line in talk.lines), talk.lines
+    assert list((store.root / "tmp").iterdir()) == []
+    assert "image.sqsh" not in Path("/proc/self/mounts").read_text()
+
+
+def test_no_loop_device_stays(image: Path, store: Store) -> None:
+    if shutil.which("losetup") is None:
+        pytest.skip("losetup is not installed")
+    run(image, store, "true")
+    import time
+
+    time.sleep(0.5)
+    assert "image.sqsh" not in subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,265 @@
+"""The program inside a real root: this machine's Python and C library in a folder, entered with chroot."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from verifybytes import make_elf, make_fatbin
+
+from envbuild.verify.audit import Expectations, audit
+from envbuild.verify.look import Runner, look
+from envbuild.verify.results import Status
+
+pytestmark = pytest.mark.engine
+
+SITE = "/opt/venv/lib/python3.13/site-packages"
+OUTSIDE = ("test", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__", "tkinter", "ensurepip")
+
+
+def libraries(path: str) -> set[str]:
+    """Files that ldd names for an ELF file."""
+    run = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
+    return set(re.findall(r"(?:=> |^\s)(/\S+)", run.stdout, re.MULTILINE))
+
+
+def copy_in(root: Path, path: str) -> None:
+    """A file under its own path, with what its links lead to."""
+    target = root / path.lstrip("/")
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(os.path.realpath(path), target)
+
+
+def tool(name: str) -> str:
+    """Path of a program that a plain user's PATH may not have."""
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if not found:
+        pytest.skip(f"{name} is missing")
+    return found
+
+
+def runner_in(root: Path) -> Runner:
+    chroot = [tool("chroot"), str(root)]
+    enter = chroot if os.geteuid() == 0 else [tool("unshare"), "--map-root-user", *chroot]
+
+    def run(argv: Sequence[str]) -> tuple[int, str]:
+        done = subprocess.run(
+            [*enter, *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={"PATH": "/bin"},
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A root with an interpreter, /bin/sh, ldconfig's cache, and a venv of made-up wheels."""
+    tool("ldd")
+    root = tmp_path_factory.mktemp("root")
+    executable = os.path.realpath(sys.executable)
+    library = Path(sysconfig.get_path("stdlib"))
+    shutil.copytree(
+        library, root / str(library)[1:], ignore=shutil.ignore_patterns(*OUTSIDE, "config-*"), symlinks=True
+    )
+    modules = [str(path) for path in (library / "lib-dynload").glob("*.so")]
+    for path in {executable, "/bin/sh"}.union(*map(libraries, [executable, "/bin/sh", *modules])):
+        copy_in(root, path)
+    (root / "usr/bin").mkdir(parents=True, exist_ok=True)
+    (root / "usr/bin/python3").symlink_to(executable)
+    (root / "etc").mkdir()
+    shutil.copytree("/etc/ld.so.conf.d", root / "etc/ld.so.conf.d")
+    (root / "etc/ld.so.conf").write_text("include /etc/ld.so.conf.d/*.conf\n")
+    subprocess.run([tool("ldconfig"), "-r", str(root)], check=True, capture_output=True)
+    shutil.rmtree(root / "var/cache/ldconfig", ignore_errors=True)
+    status = root / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text("Package: libc6\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.41-12\n")
+    machine = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
+    wheel(
+        root,
+        "nvidia-nccl-cu13",
+        {
+            "nvidia/nccl/lib/libnccl.so.2": make_elf(
+                soname="libnccl.so.2",
+                machine=machine,
+                needed=["libc.so.6"],
+                sections={".nv_fatbin": make_fatbin([("sm", 80, ""), ("sm", 90, ""), ("compute", 120, "")])},
+            ),
+        },
+    )
+    wheel(
+        root,
+        "deepspeed",
+        {
+            "deepspeed/ops/adam/fused_adam_op.so": make_elf(
+                machine=machine,
+                needed=["libnccl.so.2", "libcuda.so.1"],
+                sections={".nv_fatbin": make_fatbin([("sm", 90, "")])},
+            ),
+        },
+    )
+    yield root
+
+
+def wheel(root: Path, name: str, files: dict[str, bytes]) -> None:
+    """Install a distribution of these files into the venv."""
+    site = root / SITE[1:]
+    info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+    (info / "RECORD").write_text("".join(f"{path},sha256=x,1\n" for path in files))
+    for path, data in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_bytes(data)
+
+
+EXPECTED = Expectations(
+    debian={"libc6": "2.41-12"},
+    python={"nvidia-nccl-cu13": "1.0", "deepspeed": "1.0"},
+    sm="90",
+    arch_files=("dist:deepspeed",),
+    modules=("deepspeed.ops.adam.fused_adam_op",),
+)
+
+
+def failures(seen: dict[str, Any]) -> dict[str, str]:
+    return {result.name: result.detail for result in audit(seen, EXPECTED) if result.status == Status.FAIL}
+
+
+def test_an_image_as_declared(root: Path) -> None:
+    seen = look(runner_in(root))
+    assert failures(seen) == {}
+    assert seen["cuda"] == {
+        f"{SITE}/nvidia/nccl/lib/libnccl.so.2": {"sm_80": 1, "sm_90": 1, "compute_120": 1},
+        f"{SITE}/deepspeed/ops/adam/fused_adam_op.so": {"sm_90": 1},
+    }
+    adam = seen["elves"][f"{SITE}/deepspeed/ops/adam/fused_adam_op.so"]
+    assert adam["preload"] == {"libnccl.so.2": f"{SITE}/nvidia/nccl/lib/libnccl.so.2"}
+    assert (adam["missing"], adam["dist"]) == (["libcuda.so.1"], "deepspeed")
+    assert seen["shell"]
+    assert seen["cuobjdump"] is None
+
+
+def test_looking_changes_nothing_and_sees_the_same_twice(root: Path) -> None:
+    def state() -> list[tuple[str, int]]:
+        return sorted((str(path), path.lstat().st_mtime_ns) for path in root.rglob("*"))
+
+    before = state()
+    first, second = look(runner_in(root)), look(runner_in(root))
+    first.pop("cpu_seconds"), second.pop("cpu_seconds")
+    assert first == second
+    assert state() == before
+
+
+def test_every_need_resolves_as_the_loader_itself_does(root: Path) -> None:
+    """Compared with ``ld.so --list`` of the root for each of its programs and modules."""
+    run = runner_in(root)
+    elves = {path: elf for path, elf in look(run)["elves"].items() if not path.startswith(SITE)}
+    interpreter = next(
+        line for line in libraries(sys.executable) | libraries("/bin/sh") if re.search(r"/ld-[^/]*\.so", line)
+    )
+    compared = 0
+    for path, elf in elves.items():
+        if not elf.get("needed") or path == os.path.realpath(interpreter):
+            continue
+        code, output = run([interpreter, "--list", path])
+        assert code == 0, output
+        listed = dict(re.findall(r"(\S+) => (\S+)", output))
+        for name, target in elf["needed"].items():
+            place = listed.get(name)
+            if place:  # the interpreter itself stands without an arrow
+                code, real = run(["/usr/bin/python3", "-I", "-c", f"import os; print(os.path.realpath({place!r}))"])
+                assert (code, real.strip()) == (0, target)
+                compared += 1
+    assert compared > 10
+
+
+def test_what_must_not_be_there(root: Path, tmp_path: Path) -> None:
+    """One fault of each kind, planted in a copy."""
+    bad = tmp_path / "bad"
+    shutil.copytree(root, bad, symlinks=True)
+    machine = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
+    wheel(
+        bad,
+        "nvidia-nccl-cu12",
+        {
+            "nvidia/other/libnccl.so.2": make_elf(soname="libnccl.so.2", machine=machine),
+            "x/_C.abi3.so": make_elf(machine=machine, needed=["libcudart.so.12"]),
+            "x/old.so": make_elf(machine=machine, sections={".nv_fatbin": make_fatbin([("sm", 75, "")])}),
+            "x/torn.so": make_elf(machine=machine)[:100],
+            "nvidia/nccl/lib/libnccl.so.2": (bad / SITE[1:] / "nvidia/nccl/lib/libnccl.so.2").read_bytes(),
+        },
+    )
+    record = next(bad.glob(f"{SITE[1:]}/nvidia_nccl_cu12*/RECORD"))
+    record.write_text(record.read_text().replace("lib/libnccl.so.2,sha256=x", "lib/libnccl.so.2,sha256=y"))
+    cache = bad / SITE[1:] / "__pycache__"
+    cache.mkdir()
+    (bad / SITE[1:] / "a.py").write_text("x = 1\n")
+    (cache / "a.cpython-313.pyc").write_bytes(bytes(16))
+    for path in ("etc/ssh/ssh_host_rsa_key", "etc/passwd-", "var/log/dpkg.log", "usr/bin/raised"):
+        (bad / path).parent.mkdir(parents=True, exist_ok=True)
+        (bad / path).write_text("x")
+    (bad / "usr/bin/raised").chmod(0o4755)
+    (bad / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    (bad / "opt/open").mkdir()
+    (bad / "opt/open").chmod(0o777)
+    triplet = f"{os.uname().machine}-linux-gnu"
+    (bad / "usr/lib" / triplet).mkdir(parents=True, exist_ok=True)
+    (bad / "usr/lib" / triplet / "libcuda.so.1").write_bytes(make_elf(soname="libcuda.so.1", machine=machine))
+    seen = look(runner_in(bad))
+    found = failures(seen)
+    assert "nvidia-nccl-cu12 1.0 was not declared" in found["Python packages are those of the lock"]
+    assert f"{SITE}/nvidia/nccl/lib/libnccl.so.2" in found["no file belongs to two Python packages"]
+    assert f"{SITE}/x/_C.abi3.so needs libcudart.so.12" in found["libraries are found"]
+    assert f"{SITE}/x/torn.so" in found["files can be read"]
+    assert "2 are there" in found["at most 1 libnccl"]
+    assert f"libcuda.so.1 is /usr/lib/{triplet}/libcuda.so.1" in found["the driver is the host's"]
+    assert f"{SITE}/x/old.so holds sm_75" in found["CUDA code for sm_90"]
+    assert "a.cpython-313.pyc" in found["compiled Python files fit their sources"]
+    assert "ssh_host_rsa_key" in found["no host keys of ssh"]
+    assert found["nothing is left over"].startswith("/etc/machine-id; /etc/passwd-; /var/log/dpkg.log (")
+    assert seen["setuid"] == ["/usr/bin/raised 4755"]
+    assert "/opt/open 0777" in seen["open_folders"]
+
+
+def test_two_names_of_one_file_are_one_and_two_copies_are_two(root: Path, tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    shutil.copytree(root, several, symlinks=True)
+    library = several / SITE[1:] / "nvidia/nccl/lib/libnccl.so.2"
+    os.link(library, library.with_name("libnccl.so.2.30.7"))
+    library.with_name("libnccl.so").symlink_to("libnccl.so.2")
+    assert look(runner_in(several))["singles"]["libnccl"]["files"] == [f"{SITE}/nvidia/nccl/lib/libnccl.so.2"]
+    shutil.copy(library, library.with_name("libnccl-0a1b2c3d.so.2.30.7"))  # as auditwheel names it
+    assert len(look(runner_in(several))["singles"]["libnccl"]["files"]) == 2
+
+
+def test_a_device_node_is_seen(root: Path, tmp_path: Path) -> None:
+    seen = look(runner_in(root))
+    if os.geteuid():
+        pytest.skip("mknod needs root")
+    node = root / "opt/null"
+    os.mknod(node, 0o20666, os.makedev(1, 3))
+    try:
+        with_node = look(runner_in(root))
+    finally:
+        node.unlink()
+    assert (seen["devices"], with_node["devices"]) == ([], ["/opt/null"])
+    changed = copy.deepcopy(seen) | {"devices": with_node["devices"]}
+    assert "no device nodes" in failures(changed)

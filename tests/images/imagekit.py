@@ -1,0 +1,37 @@
+"""The envbuild command as a person types it, and stores with inputs alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Cli:
+    """The envbuild command in one project and store."""
+
+    def __init__(self, project: Path, store: Path, prefix: tuple[str, ...] = ()) -> None:
+        self.project, self.store, self.prefix = project, store, prefix
+
+    def run(self, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [*self.prefix, sys.executable, "-m", "envbuild", *arguments]
+        environ = {**os.environ, "ENVBUILD_STORE": str(self.store), **env}
+        done = subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, check=False)
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(arguments)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def json(self, *arguments: str, **env: str) -> Any:
+        return json.loads(self.run(*arguments, "--json", **env).stdout)
+
+
+def with_inputs(source: Path, target: Path) -> Path:
+    """A store that holds the inputs of another and nothing else."""
+    shutil.rmtree(target, ignore_errors=True)
+    (target / "blobs").mkdir(parents=True)
+    shutil.copytree(source / "blobs" / "sha256", target / "blobs" / "sha256", copy_function=os.link)
+    return target

@@ -1,0 +1,161 @@
+"""The quickstart image for real: made, made again, made elsewhere, changed, run."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from imagekit import Cli, with_inputs
+
+pytestmark = pytest.mark.images
+
+IMAGE = "cpu-ucx"
+
+
+@pytest.fixture(scope="module")
+def cli(refreshed: Callable[[str], Cli]) -> Cli:
+    return refreshed(IMAGE)
+
+
+@pytest.fixture(scope="module")
+def made(cli: Cli) -> dict[str, object]:
+    return dict(cli.json("make", IMAGE))
+
+
+def test_a_verified_squashfs_comes_out(made: dict[str, object], cli: Cli) -> None:
+    path = Path(str(made["artifact"]))
+    assert path.name == f"{IMAGE}-{str(made['lock'])[7:19]}.sqsh"
+    assert (path.parent / f"{IMAGE}.sqsh").resolve() == path
+    assert path.stat().st_mode & 0o777 == 0o644
+    evidence = yaml.safe_load(Path(str(made["evidence"])).read_text())
+    assert evidence["tiers"]["audit"] == "passed"
+    assert evidence["tiers"]["run"] == "passed"
+    assert evidence["tiers"]["gpu"].startswith("not run")
+
+
+def test_the_second_run_does_no_work_and_says_so(made: dict[str, object], cli: Cli) -> None:
+    again = cli.run("make", IMAGE)
+    assert "up to date, nothing to do" in again.stdout
+    assert again.stderr == ""
+    assert cli.json("make", IMAGE)["sha256"] == made["sha256"]
+
+
+def test_two_ranks_reduce_over_ucx_inside_the_finished_file(made: dict[str, object], cli: Cli) -> None:
+    program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1))"
+    over_ucx = "--mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any"
+    command = f'UCX_TLS=self,sm,tcp mpirun --oversubscribe {over_ucx} -n 2 /opt/venv/bin/python -c "{program}"'
+    done = cli.run("run", str(made["artifact"]), "--", "sh", "-c", command)
+    assert done.stdout.count("sum 3") == 2
+
+
+def test_run_gives_the_commands_exit_code_and_throws_away_what_it_writes(made: dict[str, object], cli: Cli) -> None:
+    assert cli.run("run", IMAGE, "--", "sh", "-c", "touch /opt/venv/new; exit 7", check=False).returncode == 7
+    assert cli.run("run", IMAGE, "--", "ls", "/opt/venv/new", check=False).returncode == 2
+
+
+def test_bytes_are_equal_in_another_store_with_one_worker(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
+    other = Cli(cli.project, with_inputs(cli.store, tmp_path / "store"))
+    second = other.json("make", IMAGE, "--workers", "1", "--jobs", "1", "--no-verify")
+    assert second["layers"] == made["layers"]
+    assert second["sha256"] == made["sha256"]
+    assert second["reused"] == []
+
+
+@pytest.fixture
+def plain_user() -> Iterator[str]:
+    """An unprivileged user with subordinate ids."""
+    missing = [tool for tool in ("useradd", "newuidmap", "setpriv") if not shutil.which(tool)]
+    if missing or os.geteuid():
+        pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'}")
+    name = "envbuild-plain"
+    subprocess.run(["userdel", "--remove", name], capture_output=True, check=False)
+    subprocess.run(["useradd", "--create-home", name], check=True)
+    yield name
+    subprocess.run(["userdel", "--remove", name], capture_output=True, check=False)
+
+
+def test_bytes_are_equal_for_an_unprivileged_user(made: dict[str, object], cli: Cli, plain_user: str) -> None:
+    home = Path(pwd.getpwnam(plain_user).pw_dir)
+    shutil.copytree(cli.project, home / "project")
+    shutil.copytree(cli.store / "blobs", home / "store" / "blobs")
+    subprocess.run(["chown", "-R", f"{plain_user}:", str(home)], check=True)
+    entry = pwd.getpwnam(plain_user)
+    prefix = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups", "env", f"HOME={home}")
+    plain = Cli(home / "project", home / "store", prefix)
+    try:
+        second = plain.json("make", IMAGE, "--no-verify")
+        assert second["layers"] == made["layers"]
+        assert second["sha256"] == made["sha256"]
+    finally:
+        plain.run("store", "gc", "--all", check=False)
+
+
+def test_a_changed_python_package_builds_only_what_holds_it(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
+    """New packages come into the venv; everything below stays."""
+    changed = tmp_path / "images"
+    shutil.copytree(cli.project / "images", changed)
+    spec = changed / f"{IMAGE}.yaml"
+    spec.write_text(spec.read_text().replace("[numpy]", "[numpy, six]"))
+    other = Cli(tmp_path, cli.store)
+    refused = other.run("make", IMAGE, check=False)
+    assert refused.returncode == 4
+    assert f"hint: envbuild lock {IMAGE}" in refused.stderr
+    locked = other.run("lock", IMAGE)
+    assert "+ six" in locked.stderr
+    result = other.json("make", IMAGE, "--no-verify")
+    assert sorted(result["built"]) == ["glue", "venv"]
+
+
+def test_a_package_that_the_archive_no_longer_has_is_named(cli: Cli, made: dict[str, object], tmp_path: Path) -> None:
+    shutil.copytree(cli.project / "images", tmp_path / "images")
+    path = tmp_path / "images" / f"{IMAGE}.lock"
+    lock = yaml.safe_load(path.read_text())
+    file = next(name for name in lock["debian"] if name.startswith("openmpi-bin_"))
+    gone = lock["debian"].pop(file)
+    gone["sha256"] = "0" * 64
+    text = path.read_text().replace(_block(path.read_text(), file)["sha256"], gone["sha256"])
+    path.write_text(text.replace(gone["path"], gone["path"].replace("openmpi-bin_", "openmpi-bin_0.1-")))
+    other = Cli(tmp_path, tmp_path / "store")
+    done = other.run("make", IMAGE, check=False)
+    assert done.returncode == 10
+    assert "openmpi-bin" in done.stderr
+    assert "0" * 64 in done.stderr
+    assert f"envbuild lock {IMAGE} --upgrade openmpi-bin" in done.stderr
+
+
+def _block(text: str, file: str) -> dict[str, str]:
+    return dict(yaml.safe_load(text)["debian"][file])
+
+
+def test_show_and_list_tell_what_is_there(made: dict[str, object], cli: Cli) -> None:
+    shown = cli.json("show", IMAGE)
+    assert [unit["unit"] for unit in shown["units"]] == [
+        "base",
+        "debian",
+        "root-build-mpi4py",
+        "mpi4py",
+        "venv",
+        "glue",
+    ]
+    row = next(row for row in cli.json("list") if row["name"] == IMAGE)
+    assert (row["lock"], row["made"]) == ("current", made["artifact"])
+    assert cli.json("show", str(made["artifact"]))["compression"] == "zstd"
+
+
+def test_gc_keeps_what_a_made_image_needs(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
+    other = Cli(cli.project, with_inputs(cli.store, tmp_path / "store"))
+    first = other.json("make", IMAGE, "--no-verify")
+    (other.store / "blobs" / "sha256" / ("f" * 64)).write_bytes(b"nobody needs this")
+    removed = other.json("store", "gc", "--all")["removed"]
+    assert f"blobs/sha256/{'f' * 64}" in removed
+    assert other.run("make", IMAGE, "--no-verify").stdout.startswith(f"{IMAGE}: up to date")
+    Path(first["artifact"]).unlink()
+    again = other.json("make", IMAGE, "--no-verify")
+    assert again["built"] == []
+    assert again["sha256"] == first["sha256"]

@@ -1,0 +1,155 @@
+"""The command line: a mistake is told without a traceback, with its exit code and something to type."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+
+
+def envbuild(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "COLUMNS": "120", **env}
+    command = [sys.executable, "-m", "envbuild", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
+    return tmp_path / "project"
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int, *texts: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    for text in texts:
+        assert text in done.stderr
+
+
+def test_help_teaches_and_names_the_exit_codes() -> None:
+    done = envbuild("--help")
+    assert done.returncode == 0
+    for word in (
+        "make",
+        "lock",
+        "compile",
+        "export",
+        "verify",
+        "run",
+        "list",
+        "show",
+        "store",
+        "10 input unobtainable",
+    ):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("command", ["make", "lock", "compile", "export", "verify", "run", "list", "show", "store"])
+def test_every_command_has_help(command: str) -> None:
+    done = envbuild(command, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+
+
+def test_a_misspelt_image_is_answered_with_the_right_one(tmp_path: Path) -> None:
+    refused(envbuild("make", "cpu-ucs", ENVBUILD_STORE=str(tmp_path)), 2, "no image is called 'cpu-ucs'", "cpu-ucx")
+
+
+@pytest.mark.parametrize("name", ["../cpu-ucx", "images/../x", "a/b", "CPU", "-x"])
+def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    refused(envbuild("show", "--", name, ENVBUILD_STORE=str(tmp_path)), 2)
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused(envbuild("list", ENVBUILD_STORE=str(tmp_path / "file")), 5, "cannot be written", "set ENVBUILD_STORE")
+
+
+def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:
+    from envbuild.console import Quiet
+    from envbuild.engines.choose import choose
+    from envbuild.errors import EngineError
+    from envbuild.store import Store
+
+    with pytest.raises(EngineError, match="no engine is called 'dokcer'") as error:
+        choose("dokcer", Store.open(tmp_path / "store"), Quiet())
+    assert error.value.hint == "the engines are: auto, embedded, buildah"
+
+
+def test_a_changed_spec_makes_the_lock_outdated(project: Path, tmp_path: Path) -> None:
+    spec = project / "images" / "cpu-ucx.yaml"
+    spec.write_text(spec.read_text().replace("[numpy]", "[numpy, six]"))
+    done = envbuild("make", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 4, "outdated", "hint: envbuild lock cpu-ucx")
+
+
+def test_a_damaged_lock(project: Path, tmp_path: Path) -> None:
+    lock = project / "images" / "cpu-ucx.lock"
+    lock.write_text(lock.read_text()[: lock.stat().st_size // 2])
+    refused(envbuild("make", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store")), 4, "cpu-ucx.lock")
+
+
+def test_what_is_not_made_says_how_to_make_it(project: Path, tmp_path: Path) -> None:
+    done = envbuild("run", "cpu-ucx", "--", "true", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 1, "hint: envbuild make cpu-ucx")
+
+
+def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
+    done = envbuild("export", "cpu-ucx", "--to", "sif", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "the outputs are: squashfs, oci, docker")
+
+
+def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
+    """The Containerfile and nothing else; the talk goes to stderr."""
+    done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# cpu-ucx")
+    assert "FROM scratch AS base" in done.stdout
+
+
+def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
+    from envbuild.lock.lockfile import read_lock
+    from envbuild.project import Project
+    from envbuild.resolve import lock_request, resolve_in
+    from envbuild.spec import load
+
+    project = Project.find(ROOT)
+    for name in ("cpu-ucx", "h100-nccl", "a100-nccl"):
+        path = ROOT / "images" / f"{name}.lock"
+        assert "://" not in path.read_text()
+        assert read_lock(path).inputs == lock_request(resolve_in(load(name, project), project)).digest()
+
+
+def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:
+    """A wheel holds the shipped specs, locks and recipes; from any folder they are found."""
+    pytest.importorskip("hatchling", reason="hatchling is not installed")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    import zipfile
+
+    wheel = next(tmp_path.glob("*.whl"))
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {
+        "envbuild/shipped/images/cpu-ucx.yaml",
+        "envbuild/shipped/images/cpu-ucx.lock",
+        "envbuild/shipped/recipes/ucx.py",
+    } <= names
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    done = envbuild(
+        "list", "--json", cwd=tmp_path, ENVBUILD_STORE=str(tmp_path / "store"), PYTHONPATH=str(tmp_path / "site")
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"name": "cpu-ucx"' in done.stdout
