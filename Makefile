@@ -40,7 +40,7 @@ $(ENVBUILD): pyproject.toml
 	@rm -f .missing; $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv - holds envbuild; installing python3-venv"; echo python3-venv > .missing; }
 	$(install)
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install -q -e . || { echo "pip could not install envbuild's dependencies; look at: $(VENV)/bin/pip install -e ."; exit 1; }
+	@$(VENV)/bin/pip install -qq -e . || { echo "pip could not install envbuild's dependencies; look at: $(VENV)/bin/pip install -e ."; exit 1; }
 	@touch $(ENVBUILD)
 	@echo "envbuild is in $(VENV); type: $(ENVBUILD) list"
 
@@ -75,10 +75,10 @@ test-tools: setup tools
 	$(call need,setcap,libcap2-bin,file capabilities)
 	$(call need,gcc,gcc,a C program in a test image)
 	$(install)
-	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -q -e '.[test]'
+	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -qq -e '.[test]'
 
 check: setup
-	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -q -e '.[test]'
+	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -qq -e '.[test]'
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(PYTEST) -q -m 'unit or golden'

@@ -5,11 +5,27 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+from envbuild.errors import BuildError
+from envbuild.plan.units import Plan
 from envbuild.store import LayerRecord, Store, UnitRecord
 
 FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
+
+
+def compare(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) -> None:
+    """Compare what the store has of each unit with the records of an earlier build. Raises BuildError with the first
+    file that differs, in the first unit that does: those above only inherit it."""
+    for unit, key in plan.keys().items():
+        before, after = first[unit], store.unit(key)
+        if before and after and (before.layer, before.wheels) != (after.layer, after.wheels):
+            raise BuildError(
+                f"unit {unit} is not reproducible: {first_difference(before, after, store)}",
+                hint="mend its build: a path, a time or a process id gets into the file",
+                where=str(store.log(unit, key)),
+            )
 
 
 def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import envbuild
 from envbuild.engines.base import BuildOptions, Built
-from envbuild.errors import BuildError, LockError
+from envbuild.errors import LockError
 from envbuild.lock.lockfile import Lock, lock_digest, read_lock
 from envbuild.plan.units import MODEL, Plan
 from envbuild.recipefile import file_of
@@ -162,21 +162,14 @@ def build(plan: Plan, workspace: Workspace, options: Options) -> Built:
 
 def check(name: str, workspace: Workspace, options: Options) -> Made:
     """Make, then build every unit a second time, and compare. Raises BuildError naming the first difference."""
+    from envbuild.compare import compare
+
     made = make(name, workspace, options)
     resolution = resolved(name, workspace)
     plan = planned(resolution, locked(resolution, workspace))
     first = {unit: workspace.store.unit(key) for unit, key in plan.keys().items()}
     build(plan, workspace, replace(options, build=replace(options.build, rebuild=True)))
-    for unit, key in plan.keys().items():
-        before, after = first[unit], workspace.store.unit(key)
-        if before and after and (before.layer, before.wheels) != (after.layer, after.wheels):
-            from envbuild.compare import first_difference
-
-            raise BuildError(
-                f"unit {unit} is not reproducible: {first_difference(before, after, workspace.store)}",
-                hint="fix its build: a path, a time or a process id gets into the file",
-                where=str(workspace.store.log(unit, key)),
-            )
+    compare(plan, first, workspace.store)
     workspace.talk.say(f"{name}: {len(first)} units built twice, all equal")
     return made
 

@@ -95,6 +95,7 @@ class Recipe:
     shorthand: ClassVar[str] = "version"
     after: ClassVar[tuple[str, ...]] = ()  # recipes that stand below this one when the image has them
     requires: ClassVar[tuple[str, ...]] = ()  # recipes that the image must have
+    package: ClassVar[str] = ""  # the locked package whose version is the component's, for people
     prefix: ClassVar[str] = ""  # /opt/NAME when build() installs into a prefix
     wheel: ClassVar[bool] = False  # build() leaves wheels in /run/envbuild/out
     arch_specific: ClassVar[bool] = False  # build() depends on the target's GPU architecture

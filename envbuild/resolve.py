@@ -107,6 +107,7 @@ def lock_request(resolution: Resolution) -> LockRequest:
         spec={
             "target": {"name": target.name, "sm": target.sm, "cpu": target.cpu},
             "layers": {name: options(spec.recipes[name]) for name in resolution.order},
+            "components": {recipe.name: recipe.package for recipe in resolution.recipes if recipe.package},
             "env": dict(runtime.env),
             "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],
         },

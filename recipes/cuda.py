@@ -30,6 +30,7 @@ class Cuda(Recipe):
     `version` is CUDA major.minor and must be given: an unpinned nvcc resolves to a newer toolkit than torch's own CUDA.
     """
 
+    package: ClassVar[str] = "cuda-toolkit"
     prefix: ClassVar[str] = "/opt/cuda"
     on_venv: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("torch",)

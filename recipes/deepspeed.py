@@ -29,6 +29,7 @@ class Deepspeed(Recipe):
     compiled at the first use in a job.
     """
 
+    package: ClassVar[str] = "deepspeed"
     wheel: ClassVar[bool] = True
     on_venv: ClassVar[bool] = True
     arch_specific: ClassVar[bool] = True

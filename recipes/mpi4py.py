@@ -15,6 +15,7 @@ class Mpi4py(Recipe):
     """Compiled from its source distribution against the image's own MPI (the wheels on the index bind to whatever MPI
     they find)."""
 
+    package: ClassVar[str] = "mpi4py"
     after: ClassVar[tuple[str, ...]] = ("openmpi",)
     requires: ClassVar[tuple[str, ...]] = ("openmpi",)
     wheel: ClassVar[bool] = True

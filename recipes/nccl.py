@@ -13,6 +13,7 @@ class Nccl(Recipe):
     Without a version the one that torch asks for. CUDA 13 only: the wheel for CUDA 12 writes the same file.
     """
 
+    package: ClassVar[str] = "nvidia-nccl-cu13"
     requires: ClassVar[tuple[str, ...]] = ("torch",)
 
     def runtime(self, env: RecipeEnv) -> Runtime:

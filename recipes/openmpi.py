@@ -10,6 +10,7 @@ from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
 class Openmpi(Recipe):
     """Open MPI from Debian, with its UCX point-to-point layer."""
 
+    package: ClassVar[str] = "openmpi-bin"
     after: ClassVar[tuple[str, ...]] = ("ucx", "rdma-core")
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -1,6 +1,7 @@
 """rdma-core: the user space of InfiniBand and RoCE."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
 
@@ -12,6 +13,8 @@ class RdmaCore(Recipe):
     The kernel half, udev rules and services belong to the host: Debian's package rdma-core, which holds those and pulls
     in systemd, stays out. One copy only: two rdma-core in one image break plugins (their private symbols differ).
     """
+
+    package: ClassVar[str] = "libibverbs1"
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(debian=("ibverbs-providers", "ibverbs-utils", "libibverbs1", "librdmacm1t64", "rdmacm-utils"))

@@ -10,6 +10,7 @@ from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime
 class Torch(Recipe):
     """The index's own wheel with the CUDA libraries that it pins. `version`: ``2.15`` takes the newest patch of it."""
 
+    package: ClassVar[str] = "torch"
     version: str = "2.15"
 
     shorthand: ClassVar[str] = "version"

@@ -10,6 +10,7 @@ from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
 class Ucx(Recipe):
     """UCX from Debian: verbs and mlx5, shared memory, TCP; no CUDA support."""
 
+    package: ClassVar[str] = "libucx0"
     after: ClassVar[tuple[str, ...]] = ("rdma-core",)
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from packaging.utils import canonicalize_name
@@ -110,7 +111,7 @@ def make_lock(
         python=request.python,
         epoch=packages.released,
         tools={"envbuild": __version__, "hpccm": installed("hpccm"), "uv": uv_version},
-        versions=component_versions(request.spec),
+        versions={},
         debian=by_name(file for files in packages.units.values() for file in files),
         python_files={**python_lock.files, tool.file: tool},
         sources=sources,
@@ -118,7 +119,7 @@ def make_lock(
         waivers=given,
     )
     check_upgrades(lock, upgrade)
-    return lock
+    return replace(lock, versions=component_versions(request.spec.get("components"), lock))
 
 
 def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
@@ -149,10 +150,12 @@ def by_name(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
     return dict(sorted(found.items()))
 
 
-def component_versions(spec: Mapping[str, object]) -> dict[str, str]:
-    """The resolution's versions, which a request carries under ``versions``."""
-    versions = spec.get("versions")
-    return {str(name): str(value) for name, value in versions.items()} if isinstance(versions, Mapping) else {}
+def component_versions(components: object, lock: Lock) -> dict[str, str]:
+    """Component → version of the package that stands for it (`Recipe.package`), as it was locked."""
+    found = {file.name: file.version for file in lock.debian.values()}
+    found |= {file.name: file.version for file in lock.python_files.values()}
+    named = components.items() if isinstance(components, Mapping) else ()
+    return {str(name): found[package] for name, package in named if package in found}
 
 
 def installed(package: str) -> str:

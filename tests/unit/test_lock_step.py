@@ -38,7 +38,7 @@ REQUEST = LockRequest(
         "venv": UnitRequest(python=("demo",)),
         "build-x": UnitRequest(archives=(Archive("x", "file:x.tar.gz", "x.tar.gz"),)),
     },
-    {"versions": {"x": "1.0"}},
+    {"components": {"ssl": "openssl", "demo": "demo", "gone": "nowhere"}},
 )
 
 
@@ -89,7 +89,7 @@ def test_everything_is_named(site: Site) -> None:
     assert lock.units["build-x"].sources == ("x.tar.gz",)
     assert lock.units["tools"].python == (f"uv-{uv_version()}-py3-none-manylinux_2_28_x86_64.whl",)
     assert set(lock.tools) == {"envbuild", "hpccm", "uv"}
-    assert lock.versions == {"x": "1.0"}
+    assert lock.versions == {"demo": "1.0"}
     assert lock.inputs == REQUEST.digest()
     assert lock.epoch == RELEASED
     text = dump_lock(lock)

@@ -1,0 +1,51 @@
+"""`make --check`: units built twice, and the first file that differs is named."""
+
+from __future__ import annotations
+
+import embeddedkit as kit
+import pytest
+
+from envbuild.compare import compare
+from envbuild.errors import BuildError
+from envbuild.plan.units import Product, Unit
+from envbuild.store import Store, UnitRecord
+
+pytestmark = pytest.mark.engine
+
+
+def twice(store: Store, *units: Unit) -> None:
+    """Build, build again, compare."""
+    plan = kit.plan(store, *units)
+    kit.build(store, *units)
+    first: dict[str, UnitRecord | None] = {unit: store.unit(key) for unit, key in plan.keys().items()}
+    kit.build(store, *units, rebuild=True)
+    compare(plan, first, store)
+
+
+def test_equal_builds_say_nothing(store: Store) -> None:
+    twice(store, kit.unit("same", "mkdir /opt/x; echo $SOURCE_DATE_EPOCH > /opt/x/file"))
+
+
+@pytest.mark.parametrize(
+    ("command", "difference"),
+    [
+        ("mkdir /opt/x; cat /proc/sys/kernel/random/uuid > /opt/x/file", "opt/x/file differs in content"),
+        ("mkdir /opt/x; touch /opt/x/$(cat /proc/sys/kernel/random/uuid)", "is only in the"),
+    ],
+)
+def test_the_first_file_that_differs_is_named(store: Store, command: str, difference: str) -> None:
+    with pytest.raises(BuildError, match="unit bad is not reproducible") as error:
+        twice(
+            store,
+            kit.unit("good", "mkdir /opt/a"),
+            kit.unit("bad", command),
+            kit.unit("above", "true", lowers=("base", "bad")),
+        )
+    assert difference in error.value.message
+
+
+def test_a_wheel_that_differs_is_named(store: Store) -> None:
+    command = "read name < /proc/sys/kernel/random/uuid; touch /run/envbuild/out/p-$name.whl"
+    unit = kit.unit("wheel", command, product=Product.WHEEL, in_image=False)
+    with pytest.raises(BuildError, match=r"the wheel is called p-.*\.whl once and p-"):
+        twice(store, unit)
