@@ -89,7 +89,7 @@ def test_everything_is_named(site: Site) -> None:
     assert lock.units["build-x"].sources == ("x.tar.gz",)
     assert lock.units["tools"].python == (f"uv-{uv_version()}-py3-none-manylinux_2_28_x86_64.whl",)
     assert set(lock.tools) == {"envbuild", "hpccm", "uv"}
-    assert lock.versions == {"demo": "1.0"}
+    assert lock.versions == {"ssl": "3.0-1", "demo": "1.0"}
     assert lock.inputs == REQUEST.digest()
     assert lock.epoch == RELEASED
     text = dump_lock(lock)
