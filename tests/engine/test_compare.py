@@ -7,7 +7,7 @@ import pytest
 
 from envbuild.compare import compare
 from envbuild.errors import BuildError
-from envbuild.plan.units import Product, Unit
+from envbuild.plan.units import Input, Product, Unit
 from envbuild.store import Store, UnitRecord
 
 pytestmark = pytest.mark.engine
@@ -48,4 +48,4 @@ def test_a_wheel_that_differs_is_named(store: Store) -> None:
     command = "cat /proc/sys/kernel/random/uuid > /opt/n; read name < /opt/n; touch /run/envbuild/out/p-$name.whl"
     unit = kit.unit("wheel", command, product=Product.WHEEL, in_image=False)
     with pytest.raises(BuildError, match=r"the wheel is called p-.*\.whl once and p-"):
-        twice(store, unit)
+        twice(store, unit, kit.unit("user", "true", inputs=(Input("kernels", units=("wheel",)),)))
