@@ -94,8 +94,6 @@ def cold(work: Path) -> None:
         "build",
         "--isolation",
         "chroot",
-        "--network",
-        "none",
         "--layers",
         "-t",
         IMAGE,

@@ -180,7 +180,7 @@ def compile_(
         fetch(lock, workspace.store, workspace.site, workspace.talk)
         write_context(plan, workspace.store, context)
         workspace.talk.say(
-            "next: buildah build --isolation chroot --network none "
+            "next: buildah build --isolation chroot "
             f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
         )
     typer.echo(text, nl=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envbuild.errors import BuildError
@@ -28,10 +28,22 @@ def compare(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) ->
             )
 
 
+def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: Store) -> None:
+    """Compare the layers of an image (diff ids, bottom first) with those of a second build, for engines that keep no
+    records of single units. Raises BuildError with the first file that differs."""
+    for before, after in zip(first, second, strict=True):
+        if before != after.diff_id:
+            found = difference(entries(before, store), entries(after.diff_id, store), "layer")
+            raise BuildError(
+                f"the layer of {after.unit or 'the image'} is not reproducible: {found}",
+                hint="mend its build: a path, a time or a process id gets into the file",
+            )
+
+
 def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str:
     """One line: a path and what differs there (its content, its mode, …), or which path only one of the two has."""
     if before.layer and after.layer:
-        return difference(entries(before.layer, store), entries(after.layer, store), "layer")
+        return difference(entries(before.layer.diff_id, store), entries(after.layer.diff_id, store), "layer")
     for (name, old), (other, new) in zip(before.wheels, after.wheels, strict=False):
         if name != other:
             return f"the wheel is called {name} once and {other} the other time"
@@ -54,13 +66,13 @@ def difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, 
     return "the order of entries differs"
 
 
-def entries(layer: LayerRecord, store: Store) -> dict[str, tuple[object, ...]]:
+def entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
     """Path → fields and content digest of a layer of the store."""
     from envbuild.oci.layer import write_layer_tar
 
     found: dict[str, tuple[object, ...]] = {}
     with tempfile.TemporaryFile(dir=store.root / "tmp") as file:
-        write_layer_tar(store, layer, file)
+        write_layer_tar(store, store.layer(diff_id), file)
         file.seek(0)
         with tarfile.open(fileobj=file) as archive:
             for member in archive:

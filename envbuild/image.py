@@ -11,7 +11,7 @@ from envbuild.errors import EnvbuildError, LockError
 from envbuild.lock.lockfile import Lock
 from envbuild.plan.units import Plan
 from envbuild.resolve import Resolution
-from envbuild.store import LayerRecord, read_json
+from envbuild.store import LayerRecord
 from envbuild.workspace import Workspace
 
 
@@ -54,5 +54,5 @@ def made_image(name: str, workspace: Workspace) -> Image:
         raise EnvbuildError(
             f"{resolution.spec.name} is not made, or something changed since", hint=f"envbuild make {name}"
         )
-    layers = tuple(LayerRecord(**read_json(workspace.store.layer_path(layer) / "layer.json")) for layer in made.layers)
+    layers = tuple(workspace.store.layer(layer) for layer in made.layers)
     return Image(resolution, lock, steps.planned(resolution, lock), made, layers)

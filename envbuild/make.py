@@ -162,14 +162,15 @@ def build(plan: Plan, workspace: Workspace, options: Options) -> Built:
 
 def check(name: str, workspace: Workspace, options: Options) -> Made:
     """Make, then build every unit a second time, and compare. Raises BuildError naming the first difference."""
-    from envbuild.compare import compare
+    from envbuild.compare import compare, compare_layers
 
     made = make(name, workspace, options)
     resolution = resolved(name, workspace)
     plan = planned(resolution, locked(resolution, workspace))
     first = {unit: workspace.store.unit(key) for unit, key in plan.keys().items()}
-    build(plan, workspace, replace(options, build=replace(options.build, rebuild=True)))
+    second = build(plan, workspace, replace(options, build=replace(options.build, rebuild=True)))
     compare(plan, first, workspace.store)
+    compare_layers(made.layers, second.layers, workspace.store)
     workspace.talk.say(f"{name}: {len(first)} units built twice, all equal")
     return made
 

@@ -129,6 +129,13 @@ class Store:
     def record_unit(self, record: UnitRecord) -> None:
         write_json(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
 
+    def layer(self, diff_id: str) -> LayerRecord:
+        """The record of a layer that the store has. Raises EngineError when it does not."""
+        value = read_json(self.layer_path(diff_id) / "layer.json")
+        if value is None:
+            raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
+        return LayerRecord(**value)
+
     def layer_path(self, diff_id: str) -> Path:
         """Folder of a layer: tree/ and layer.json."""
         return self.root / "layers" / diff_id.removeprefix("sha256:")

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from envbuild.resolve import Resolution
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# uv writes the time at which the file of a wheel came into its folder (its ctime) into each package: uv_cache.json
+FORGET_TIMES = (
+    f"for file in $(find {VENV} -path '*.dist-info/uv_cache.json'); do "
+    'sed -i \'/\\.dist-info\\/uv_cache\\.json,/d\' "${file%/*}/RECORD" && rm "$file" || exit 1; done'
+)
 UV_CACHE = "/opt/.uv-cache"  # beside the venv on the same file system, so that uv links instead of copying
 
 
@@ -161,13 +166,12 @@ class Planner:
             commands.append(self.install())
         if wheels:
             inputs.append(Input("kernels", "files", units=wheels))
-            # by name and version from a folder: installed by path, they would carry the time of the copy
-            # (uv_cache.json)
+            # by name and version from a folder: installed by path, they would carry the path (direct_url.json)
             commands.append(
                 f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/kernels --no-deps '
                 f"$(cd {INPUTS}/kernels && ls *.whl | sed 's/^\\([^-]*\\)-\\([^-]*\\)-.*/\\1==\\2/')"
             )
-        commands.append(f"rm -rf {UV_CACHE}")
+        commands += [FORGET_TIMES, f"rm -rf {UV_CACHE}"]
         return Unit(
             name=name,
             title=title,

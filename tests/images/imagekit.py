@@ -14,11 +14,11 @@ from typing import Any
 class Cli:
     """The envbuild command in one project and store."""
 
-    def __init__(self, project: Path, store: Path, prefix: tuple[str, ...] = ()) -> None:
-        self.project, self.store, self.prefix = project, store, prefix
+    def __init__(self, project: Path, store: Path, prefix: tuple[str, ...] = (), python: str = sys.executable) -> None:
+        self.project, self.store, self.prefix, self.python = project, store, prefix, python
 
     def run(self, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [*self.prefix, sys.executable, "-m", "envbuild", *arguments]
+        command = [*self.prefix, self.python, "-m", "envbuild", *arguments]
         environ = {**os.environ, "ENVBUILD_STORE": str(self.store), **env}
         done = subprocess.run(command, cwd=self.project, env=environ, capture_output=True, text=True, check=False)
         if check and done.returncode:

@@ -8,10 +8,11 @@ from pathlib import Path
 from envbuild.engines.embedded.failure import last_lines, step_failed, tail
 from envbuild.errors import BuildError
 from envbuild.plan import bridge
-from envbuild.plan.containerfile import instructions
+from envbuild.plan.containerfile import Instruction, instructions
 from envbuild.plan.units import Plan
 
 FAILED = re.compile(rb'building at STEP "(.*)": (.*)')  # buildah 1.28 and later; earlier with "error" before it
+STARTED = re.compile(rb"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")  # [stage/of] STEP instruction/of: text
 CODE = re.compile(r"exit status (\d+)")
 
 
@@ -22,14 +23,29 @@ def error(plan: Plan, code: int, log: Path, store: Path) -> BuildError:
     if found:
         text, reason = (part.decode(errors="replace") for part in found.groups())
         status = CODE.search(reason)
-        with bridge.hpccm_target(plan.config.architecture):
-            same = [item for item in instructions(plan) if item.step >= 0 and normal(str(item.item)) == normal(text)]
-        if same:
-            unit = plan.unit(same[0].stage)
-            told = step_failed(unit, plan.image, same[0].step, int(status[1]) if status else code, log, store)
+        instruction = started(plan, normal(text), log)
+        if instruction and instruction.step >= 0:
+            unit = plan.unit(instruction.stage)
+            told = step_failed(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
             return BuildError(told.message, hint=hint, where=told.where)
     lines = [f"buildah failed with exit code {code}", f"the last lines of {log}:", last_lines(log)]
     return BuildError("\n".join(lines), hint=hint, where=str(log))
+
+
+def started(plan: Plan, text: str, log: Path) -> Instruction | None:
+    """The instruction with this text that was started last: stages run side by side, and texts may be equal."""
+    found = None
+    with log.open("rb") as file:
+        for line in file:
+            match = STARTED.match(line)
+            if match and normal(match[3].decode(errors="replace")) == text:
+                found = int(match[1] or 1), int(match[2])
+    if found is None:
+        return None
+    name = plan.units[found[0] - 1].name
+    with bridge.hpccm_target(plan.config.architecture):
+        stage = [item for item in instructions(plan) if item.stage == name and not str(item.item).startswith("#")]
+        return stage[found[1] - 1]
 
 
 def normal(text: str) -> str:

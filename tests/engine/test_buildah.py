@@ -1,0 +1,312 @@
+"""The buildah engine: the same files as the embedded engine's, failures told alike, nothing left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import embeddedkit as kit
+import pytest
+
+from envbuild.console import Quiet
+from envbuild.engines.base import BuildOptions, Built
+from envbuild.engines.buildah import Buildah
+from envbuild.engines.context import write_context
+from envbuild.engines.embedded import remove_tree
+from envbuild.errors import BuildError, EngineError
+from envbuild.oci import member as m
+from envbuild.oci.layer import stored_members
+from envbuild.plan.units import ImageConfig, Input, Plan, Product
+from envbuild.store import Store
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="reading layers with their owners needs root"),
+]
+
+
+@pytest.fixture
+def buildah_store(store: Store) -> Iterator[Store]:
+    """A store in which both engines work."""
+    probe = Buildah().probe(store)
+    if not probe.ok:
+        pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")
+    yield store
+
+
+def buildah(plan: Plan, store: Store, **options: Any) -> Built:
+    return Buildah().build(plan, store, Quiet(), BuildOptions(**options))
+
+
+def merged(store: Store, built: Built) -> dict[bytes, tuple[Any, ...]]:
+    """The files of all layers together: path → everything but the time."""
+    tree: dict[bytes, tuple[Any, ...]] = {}
+    for layer in built.layers:
+        new: dict[bytes, tuple[Any, ...]] = {}
+        hidden: list[bytes] = []
+        for entry, source in stored_members(store, layer.diff_id):
+            parent, slash, name = entry.path.rpartition(b"/")
+            if name == m.OPAQUE:
+                hidden += [path for path in tree if path.startswith(parent + b"/")]
+            elif name.startswith(m.WHITEOUT):
+                gone = parent + slash + name[len(m.WHITEOUT) :]
+                hidden += [path for path in tree if path == gone or path.startswith(gone + b"/")]
+            else:
+                content = hashlib.sha256(source.read_bytes()).hexdigest() if source else ""
+                facts = (entry.kind, oct(entry.mode), entry.uid, entry.gid, entry.link, dict(entry.xattrs), content)
+                new[entry.path] = facts
+        for path in hidden:
+            tree.pop(path, None)
+        tree |= new
+    return tree
+
+
+def wide(store: Store) -> Plan:
+    """A plan with one unit of every kind: prefixes, a folder in two parts, wheels of two units, texts, a script."""
+    texts = Input("texts", "text", texts=(("etc/made/by", "text\n"), ("opt/x", "x\n")))
+    archive = kit.tar_bytes([(kit.entry("top/src/main", mode=0o755), b"int\n")], "w:gz")
+    wheels = tuple(
+        kit.unit(
+            name,
+            f"echo {name} > /run/envbuild/out/{name}-1-py3-none-any.whl; mkdir -p /opt/scratch; touch /opt/scratch/x",
+            lowers=("base", "root", "one"),
+            product=Product.WHEEL,
+            in_image=False,
+        )
+        for name in ("apex", "flash")
+    )
+    return kit.plan(
+        store,
+        kit.unit("debs", "echo 1 > /var/packages; rm /etc/other; rm -r /data; mkdir /data; echo 2 > /data/three"),
+        kit.unit("root", "echo gcc > /usr/bin/gcc; chmod 755 /usr/bin/gcc", in_image=False),
+        kit.unit(
+            "one",
+            "test -x /usr/bin/gcc && mkdir -p /opt/one/bin && cp /run/envbuild/archive/src/main /opt/one/bin/",
+            "env > /opt/one/env",
+            "# the third\ncat > /opt/one/text <<'END'\nlines $HOME \"quoted\"\nEND\nln -s bin /opt/one/sbin; "
+            "cp -p /opt/one/bin/main /opt/one/bin/hard; ln /opt/one/bin/hard /opt/one/bin/hard2; touch /etc/not-kept",
+            lowers=("base", "root"),
+            inputs=(Input("archive", "tree", (kit.add(store, "src.tar.gz", archive),)),),
+            env={"QUOTED": 'a "b" $c \\d'},
+            keep=("/opt/one",),
+        ),
+        *wheels,
+        kit.unit("core", "mkdir /opt/venv; echo big > /opt/venv/torch; echo old > /opt/venv/old", keep=("/opt/venv",)),
+        kit.unit(
+            "venv",
+            "rm /opt/venv/old; cat /run/envbuild/kernels/*.whl > /opt/venv/kernels; chown 7:8 /opt/venv/kernels",
+            lowers=("base", "core"),
+            inputs=(Input("kernels", "files", units=("apex", "flash")),),
+            keep=("/opt/venv",),
+        ),
+        kit.unit(
+            "glue",
+            "cp -r /run/envbuild/texts/. / && cat /opt/one/text /opt/venv/kernels /var/packages > /etc/all",
+            lowers=("base", "debs", "one", "core", "venv"),
+            inputs=(texts,),
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", ["everything", "wide"])
+def test_both_engines_make_the_same_files(name: str, buildah_store: Store) -> None:
+    plan = wide(buildah_store) if name == "wide" else kit.plans("everything", buildah_store)
+    one = merged(buildah_store, buildah(plan, buildah_store, jobs=2))
+    two = merged(buildah_store, kit.Embedded(packs=()).build(plan, buildah_store, Quiet(), BuildOptions(jobs=2)))
+    # what a program sees of its environment differs by the words that buildah needs
+    for tree in (one, two):
+        tree.pop(b"opt/one/env", None)
+    assert one == two
+    assert len(one) > 50
+
+
+def test_a_step_sees_the_environment_of_its_unit(buildah_store: Store) -> None:
+    plan = wide(buildah_store)
+    layers = {layer.unit: layer for layer in buildah(plan, buildah_store, jobs=3).layers}
+    assert list(layers) == ["base", "debs", "one", "venv", "glue"]
+    text = (buildah_store.layer_tree(layers["one"].diff_id) / "opt/one/env").read_text()
+    env = dict(line.split("=", 1) for line in text.splitlines())
+    assert env["QUOTED"] == 'a "b" $c \\d'
+    assert (env["HOSTNAME"], env["TMPDIR"], env["ENVBUILD_JOBS"]) == ("envbuild", "/run/envbuild/work", "3")
+    assert set(env) <= {
+        "QUOTED", "HOSTNAME", "TMPDIR", "ENVBUILD_JOBS", "ENVBUILD_UNIT", "PATH", "HOME", "LC_ALL", "TZ", "PWD", "_",
+        "SHLVL", "OLDPWD", "SOURCE_DATE_EPOCH", "DEBIAN_FRONTEND", "PYTHONDONTWRITEBYTECODE", "NVCC_APPEND_FLAGS",
+    }  # fmt: skip
+
+
+def test_again_it_is_taken_from_the_store_and_rebuilt_it_is_equal(buildah_store: Store) -> None:
+    plan = kit.plans("everything", buildah_store)
+    first = buildah(plan, buildah_store)
+    again = buildah(plan, buildah_store)
+    rebuilt = buildah(plan, buildah_store, rebuild=True)
+    assert (first.built, first.reused) == (("base", "everything", "upon"), ())
+    assert (again.built, again.reused) == ((), ("base", "everything", "upon"))
+    assert rebuilt.built == first.built
+    assert first.layers == again.layers == rebuilt.layers
+
+
+def test_what_a_mount_holds_is_not_taken_from_the_cache(buildah_store: Store) -> None:
+    def content(text: str) -> str:
+        item = Input("texts", "text", texts=(("file", text),))
+        unit = kit.unit("copy", "cat /run/envbuild/texts/file > /copied", inputs=(item,))
+        layers = buildah(kit.plan(buildah_store, unit), buildah_store).layers
+        return (buildah_store.layer_tree(layers[-1].diff_id) / "copied").read_text()
+
+    assert [content("one"), content("two"), content("one")] == ["one", "two", "one"]
+
+
+def mounts() -> list[str]:
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if "/buildah/" in line]
+
+
+def test_a_failing_step_is_named_and_nothing_stays(buildah_store: Store) -> None:
+    quiet = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 31337\" & "
+    unit = kit.unit("bad", "echo fine", f"{quiet} echo some words; exit 3", "echo never")
+    with pytest.raises(BuildError) as caught:
+        buildah(kit.plan(buildah_store, unit), buildah_store)
+    message = caught.value.message
+    assert "unit bad failed in step 2 of 3" in message
+    assert "exit code: 3" in message
+    assert "some words" in message
+    assert "--engine embedded --shell-on-fail" in caught.value.hint
+    assert Path(caught.value.where).is_file()
+    assert mounts() == []
+    time.sleep(0.2)
+    assert b"31337" not in b"".join(path.read_bytes() for path in processes())
+    assert list((buildah_store.root / "tmp").iterdir()) == []
+
+
+def processes() -> Iterator[Path]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        if path.exists():
+            yield path
+
+
+def test_of_two_equal_commands_the_failing_one_is_named(buildah_store: Store) -> None:
+    plan = kit.plan(
+        buildah_store,
+        kit.unit("one", "test ! -e /marked"),
+        kit.unit("two", "touch /marked", lowers=("base", "one")),
+        kit.unit("three", "test ! -e /marked", lowers=("base", "one", "two")),
+    )
+    with pytest.raises(BuildError, match="unit three failed in step 1 of 1"):
+        buildah(plan, buildah_store)
+
+
+def test_a_step_has_no_network(buildah_store: Store) -> None:
+    built = buildah(kit.plan(buildah_store, kit.unit("net", "cat /proc/net/dev > /dev-list")), buildah_store)
+    text = (buildah_store.layer_tree(built.layers[-1].diff_id) / "dev-list").read_text()
+    assert [line.split(":")[0].strip() for line in text.splitlines()[2:]] == ["lo"]
+
+
+AWKWARD = {
+    "SPACES": "a  b ",
+    "QUOTES": "\"double\" 'single' `back`",
+    "DOLLAR": "$HOME ${X:-y} $",
+    "SLASH": "\\ \\\\n \\",
+}
+
+
+def test_the_printed_text_builds_as_printed(buildah_store: Store, tmp_path: Path) -> None:
+    """Also: every awkward value of ENV and LABEL arrives."""
+    plan = wide(buildah_store)
+    config = ImageConfig(env={"PATH": "/usr/bin", **AWKWARD}, cmd=("/bin/sh", "-c", 'echo "$X"'), labels=AWKWARD)
+    plan = Plan(plan.image, plan.units, config, plan.epoch)
+    context = tmp_path / "context"
+    path = write_context(plan, buildah_store, context)
+    storage = ["--root", str(tmp_path / "root"), "--runroot", str(tmp_path / "run")]
+    build = ["buildah", *storage, "build", "--isolation", "chroot", "-t", "printed", "-f", str(path), str(context)]
+    done = subprocess.run(["unshare", "--net", "--mount", *build], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    inspect = ["buildah", *storage, "inspect", "--type", "image", "printed"]
+    found = json.loads(subprocess.run(inspect, capture_output=True, text=True, check=True).stdout)["OCIv1"]["config"]
+    assert dict(line.split("=", 1) for line in found["Env"]) == config.env
+    assert {name: value for name, value in found["Labels"].items() if name != "io.buildah.version"} == AWKWARD
+    assert found["Cmd"] == list(config.cmd)
+
+
+def test_the_context_is_linked_whole_and_replaced(buildah_store: Store, tmp_path: Path) -> None:
+    plan = wide(buildah_store)
+    folder = buildah_store.root / "context"
+    write_context(plan, buildah_store, folder)
+    first = content(folder)
+    (folder / "old").write_text("")
+    write_context(plan, buildah_store, folder)
+    assert content(folder) == first
+    assert {"base/seed.tar", "base/apt.conf", "base/debs/Packages", "one/step-3.sh", "glue/texts/etc/made/by"} <= set(
+        first
+    )
+    assert (folder / "base/debs" / kit.DEB).stat().st_nlink > 1
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "Containerfile").write_text("FROM debian\n")
+    with pytest.raises(EngineError, match="something else"):
+        write_context(plan, buildah_store, foreign)
+    assert (foreign / "Containerfile").read_text() == "FROM debian\n"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_probe_names_the_missing_program(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    probe = Buildah().probe(store)
+    assert (probe.ok, probe.step) == (False, "find the program")
+    assert "buildah" in probe.reason
+    assert probe.fix
+
+
+def test_probe_refuses_an_old_buildah(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "buildah").write_text("#!/bin/sh\necho buildah version 1.19.6 '(image-spec 1.0.1)'\n")
+    (tmp_path / "buildah").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    probe = Buildah().probe(store)
+    assert (probe.ok, probe.step) == (False, "version")
+    assert "1.19.6" in probe.reason
+
+
+DRIVER = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from pathlib import Path
+import embeddedkit as kit
+from envbuild.engines.buildah import Buildah
+store = kit.Store.open(Path(sys.argv[2]))
+probe = Buildah().probe(store)
+layers = []
+if probe.ok:
+    layers = Buildah().build(kit.plans("everything", store), store, kit.Quiet(), kit.BuildOptions(jobs=2)).layers
+print(json.dumps([probe.detail or probe.reason, [layer.diff_id for layer in layers]]))
+"""
+
+
+def test_another_user_makes_the_same_layers(
+    buildah_store: Store, scratch: Path, other_user: tuple[str, str], tmp_path: Path
+) -> None:
+    name, python = other_user
+    own = scratch / "of-another-user"
+    own.mkdir()
+    shutil.chown(own, name, name)
+    path = json.dumps(
+        [str(kit.ROOT), str(Path(__file__).parent), *(item for item in sys.path if "site-packages" in item)]
+    )
+    command = ["runuser", "-u", name, "--", "env", f"HOME=/home/{name}", python, "-c", DRIVER, path, str(own)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
+        assert done.returncode == 0, done.stderr
+        detail, layers = json.loads(done.stdout)
+        assert detail.endswith("inside buildah unshare")
+        built = buildah(kit.plans("everything", buildah_store), buildah_store, jobs=2)
+        assert layers == [layer.diff_id for layer in built.layers]
+    finally:
+        remove_tree(own)

@@ -1,0 +1,33 @@
+"""Layers of a store, made of small trees, for tests of what reads layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from envbuild.oci.layer import make_layer
+from envbuild.store import LayerRecord, Store
+
+EPOCH = 1_700_000_000
+
+
+def layer(
+    store: Store, unit: str, fill: Callable[[Path], object], lowers: Sequence[LayerRecord] = (), epoch: int = EPOCH
+) -> LayerRecord:
+    """The layer that `fill` (which gets an empty folder) makes over `lowers`."""
+    with store.workdir() as work:
+        folder = work / "layer"
+        (folder / "tree").mkdir(parents=True)
+        fill(folder / "tree")
+        trees = [store.layer_tree(lower.diff_id) for lower in lowers]
+        return make_layer(folder, trees, store, epoch=epoch, unit=unit)
+
+
+def files(**contents: str) -> Callable[[Path], None]:
+    """A `fill` that writes files, named by keywords."""
+
+    def fill(tree: Path) -> None:
+        for name, content in contents.items():
+            (tree / name).write_text(content)
+
+    return fill
