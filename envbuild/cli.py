@@ -7,8 +7,10 @@ imported inside the commands: `--help` costs only typer.
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +18,13 @@ from typing import Annotated, Any
 import typer
 
 from envbuild import __version__
-from envbuild.errors import EnvbuildError
+from envbuild.errors import EnvbuildError, SpecError
 
 app = typer.Typer(
     name="envbuild",
     help="Reproducible training environments: from an image spec to a squashfs that `srun --container-image=…` starts.",
-    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 2 usage or spec, 3 conflict, 4 lock, "
-    "5 engine, 6 build, 7 verify, 8 publish, 9 unknown combination, 10 input unobtainable.",
+    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not made yet, 2 usage or spec, "
+    "3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 publish, 9 unknown combination, 10 input unobtainable.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -94,21 +96,25 @@ def make(
     from dataclasses import asdict
 
     from envbuild.engines.base import BuildOptions
-    from envbuild.make import Options
+    from envbuild.make import Options, resolved
     from envbuild.make import check as check_image
     from envbuild.make import make as make_image
     from envbuild.workspace import open_workspace
 
     workspace = open_workspace()
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
-    results = []
-    for name in names:
-        made = (check_image if check else make_image)(name, workspace, options)
-        results.append(asdict(made))
-        if not as_json:
-            typer.echo(summary(made))
-    if as_json:
-        typer.echo(json.dumps(results if len(results) > 1 else results[0], indent=1, sort_keys=True))
+    for name in names:  # a mistake in the last one is told before the first one takes minutes
+        resolved(name, workspace)
+    results: list[dict[str, Any]] = []
+    try:
+        for name in names:
+            made = (check_image if check else make_image)(name, workspace, options)
+            results.append(asdict(made))
+            if not as_json:
+                typer.echo(summary(made))
+    finally:
+        if as_json:
+            typer.echo(json.dumps(results[0] if len(names) == 1 == len(results) else results, indent=1, sort_keys=True))
 
 
 def summary(made: Any) -> str:
@@ -136,6 +142,7 @@ def lock(
     ] = [],  # noqa: B006
     refresh: Annotated[bool, typer.Option("--refresh", help="Replace only what can no longer be had.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the old lock: the newest of everything.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Lock every input of an image by digest into images/NAME.lock.
 
@@ -144,15 +151,21 @@ def lock(
     from envbuild import make as steps
     from envbuild.workspace import open_workspace
 
+    if fresh and (upgrade or refresh):
+        raise SpecError("--fresh takes the newest of everything", hint="leave out --upgrade and --refresh")
     workspace = open_workspace()
+    results = []
     for name in names:
         resolution = steps.resolved(name, workspace)
         lock = steps.relock(resolution, workspace, upgrade=frozenset(upgrade), refresh=refresh, fresh=fresh)
-        typer.echo(
-            f"{name}: {len(lock.debian)} Debian packages, {len(lock.python_files)} Python files, "
-            f"{len(lock.sources)} sources locked"
-        )
-        typer.echo(f"  next:     envbuild make {name}")
+        debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
+        path = str(workspace.project.lock_path(resolution.spec.path))
+        results.append({"image": name, "path": path, "debian": debian, "python": python, "sources": sources})
+        if not as_json:
+            counts = f"{debian} Debian packages, {python} Python files, {sources} sources"
+            typer.echo(f"{name}: {counts} in {path}\n  next:     envbuild make {name}")
+    if as_json:
+        typer.echo(json.dumps(results, indent=1, sort_keys=True))
 
 
 @app.command("compile")
@@ -161,6 +174,7 @@ def compile_(
     context: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write the build context (all inputs) into this folder.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Print the Containerfile of an image; with --context, everything that `buildah build` or `docker build` needs,
     without network."""
@@ -170,7 +184,7 @@ def compile_(
 
     workspace = open_workspace()
     resolution = steps.resolved(name, workspace)
-    lock = steps.locked(resolution, workspace)
+    lock = steps.existing_lock(resolution, workspace)
     plan = steps.planned(resolution, lock)
     text = containerfile(plan)
     if context is not None:
@@ -183,7 +197,10 @@ def compile_(
             "next: buildah build --isolation chroot "
             f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
         )
-    typer.echo(text, nl=False)
+    if as_json:
+        show({"image": lock.image, "containerfile": text, "context": str(context or "")}, True, "")
+    else:
+        typer.echo(text, nl=False)
 
 
 @app.command()
@@ -285,16 +302,38 @@ def store_gc(
     show(result.data, as_json, result.text)
 
 
+class Interrupted(BaseException):
+    """Ctrl-C. Not KeyboardInterrupt, which typer ends with a word of its own."""
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
 def main() -> None:
     """Entry point: a user's mistake is told without a traceback; the exit code says its kind."""
+    signal.signal(signal.SIGINT, interrupt)
     try:
         app()
     except EnvbuildError as error:
         for finding in error.findings:
             print(f"error: {finding}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except Interrupted:
         print("interrupted; the next run goes on where this one stopped", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"error: {place}{error.strerror or error}\nhint: {ADVICE.get(error.errno or 0, REPORT)}", file=sys.stderr)
+        sys.exit(5)
+
+
+REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
+ADVICE = {
+    errno.ENOSPC: "free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk",
+    errno.EACCES: "look at the owner and mode of that file and of the folders above it",
+    errno.EPERM: "look at the owner and mode of that file and of the folders above it",
+    errno.EROFS: "that file system is read-only: set ENVBUILD_STORE, or work in a copy of the project",
+}

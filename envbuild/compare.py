@@ -31,6 +31,8 @@ def compare(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) ->
 def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: Store) -> None:
     """Compare the layers of an image (diff ids, bottom first) with those of a second build, for engines that keep no
     records of single units. Raises BuildError with the first file that differs."""
+    if len(first) != len(second):
+        raise BuildError(f"the image has {len(first)} layers once and {len(second)} the other time")
     for before, after in zip(first, second, strict=True):
         if before != after.diff_id:
             found = difference(entries(before, store), entries(after.diff_id, store), "layer")

@@ -1,4 +1,4 @@
-"""Export: layers of the store → a squashfs file, an OCI layout, an image in a Docker Engine."""
+"""Export: layers of the store → the squashfs file of an image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envbuild.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A finished file (or folder): `messages` are the repairs made for enroot, one line each."""
+    """A finished file: `messages` are the repairs made for enroot, one line each."""
 
     path: Path
     sha256: str
@@ -25,7 +25,7 @@ class Artifact:
 
 
 def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
-    """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers, and point ``NAME.sqsh`` at it."""
+    """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.oci.layer import PackFormat, pack_layer
     from envbuild.squashfs import export_squashfs
 
@@ -37,13 +37,13 @@ def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> 
     with out.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     talk.finish("squashfs", f"squashfs {name}: {amount(written.size)}, {written.inodes} inodes")
-    point(store.root / "artifacts" / f"{plan.image}.sqsh", name)
     return Artifact(out, sha256, written.size, tuple(written.messages))
 
 
-def point(link: Path, target: str) -> None:
-    """Make `link` a symlink to `target`, atomically."""
+def point(artifact: Artifact, plan: Plan) -> None:
+    """Let ``NAME.sqsh`` beside the artifact be a link to it: done last, so it never names a file that failed verify."""
+    link = artifact.path.with_name(f"{plan.image}.sqsh")
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
+    temporary.symlink_to(artifact.path.name)
     temporary.replace(link)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from envbuild import make as steps
-from envbuild.errors import EnvbuildError, LockError
+from envbuild.errors import EnvbuildError, SpecError
 from envbuild.lock.lockfile import Lock
 from envbuild.plan.units import Plan
+from envbuild.record import Made, finished
 from envbuild.resolve import Resolution
 from envbuild.store import LayerRecord
 from envbuild.workspace import Workspace
@@ -23,13 +24,35 @@ class Result:
     text: str
 
 
-def is_squashfs(name: str) -> bool:
-    """Whether NAME is a finished file, not a spec."""
-    path = Path(name)
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(4) == b"hsqs"
+def squashfs_file(name: str) -> Path | None:
+    """The file that NAME is when it is a path of one (it holds a slash or ends in .sqsh), else None: a spec's name.
+
+    Raises SpecError for a path where no squashfs file is.
+    """
+    if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
+        return None
+    path = Path(name).expanduser().absolute()
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise SpecError(f"{name} cannot be read: {error.strerror}", hint="envbuild list shows what is made") from error
+    if magic != b"hsqs":
+        raise SpecError(f"{name} is not a squashfs file", hint="a spec's path ends in .yaml, an image's in .sqsh")
+    return path
+
+
+def inside(path: Path, workspace: Workspace, *names: str) -> dict[str, str]:
+    """Texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold."""
+    from envbuild.engines.embedded import run_in
+
+    found = {}
+    for name in names:
+        argv = ["/bin/cat", f"/etc/envbuild/{name}"]
+        code, output = run_in(path, argv, env=None, store=workspace.store, interactive=False, capture=True)
+        if code == 0:
+            found[name] = output.decode(errors="replace")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +62,15 @@ class Image:
     resolution: Resolution
     lock: Lock
     plan: Plan
-    made: steps.Made
+    made: Made
     layers: tuple[LayerRecord, ...]
 
 
 def made_image(name: str, workspace: Workspace) -> Image:
     """The image `name` as it was made. Raises LockError or EnvbuildError with the command that makes it."""
     resolution = steps.resolved(name, workspace)
-    if not workspace.project.lock_path(resolution.spec.path).is_file():
-        raise LockError(f"{resolution.spec.name} has no lock", hint=f"envbuild make {name}")
-    lock = steps.locked(resolution, workspace)
-    made = steps.finished(steps.record_path(resolution, lock, workspace), steps.Options(verify=False))
+    lock = steps.existing_lock(resolution, workspace)
+    made = finished(resolution, workspace)
     if made is None:
         raise EnvbuildError(
             f"{resolution.spec.name} is not made, or something changed since", hint=f"envbuild make {name}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from envbuild import make as steps
 from envbuild.console import amount
-from envbuild.errors import EnvbuildError
-from envbuild.image import Result, is_squashfs
+from envbuild.errors import EnvbuildError, LockError
+from envbuild.image import Result, inside, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
-from envbuild.resolve import lock_request
+from envbuild.record import finished
+from envbuild.resolve import Resolution, lock_request
 from envbuild.workspace import Workspace
 
 
@@ -24,13 +26,9 @@ def list_images(workspace: Workspace) -> Result:
         except EnvbuildError as error:
             rows.append({"name": name, "target": "", "lock": "", "made": "", "description": str(error.findings[0])})
             continue
-        path = workspace.project.lock_path(resolution.spec.path)
-        state, made = "none", ""
-        if path.is_file():
-            lock = read_lock(path)
-            state = "current" if lock.inputs == lock_request(resolution).digest() else "outdated"
-            done = steps.finished(steps.record_path(resolution, lock, workspace), steps.Options(verify=False))
-            made = done.artifact if done else ""
+        state = lock_state(resolution, workspace)
+        done = finished(resolution, workspace) if state == "current" else None
+        made = done.artifact if done else ""
         rows.append(
             {
                 "name": name,
@@ -48,23 +46,32 @@ def list_images(workspace: Workspace) -> Result:
     )
 
 
+def lock_state(resolution: Resolution, workspace: Workspace) -> str:
+    """none, current, outdated or damaged."""
+    path = workspace.project.lock_path(resolution.spec.path)
+    if not path.is_file():
+        return "none"
+    try:
+        return "current" if read_lock(path).inputs == lock_request(resolution).digest() else "outdated"
+    except LockError:
+        return "damaged"
+
+
 def short_made(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{**row, "made": "yes" if row["made"] else "no"} for row in rows]
 
 
 def show_image(name: str, workspace: Workspace) -> Result:
-    """Units of an image with their keys and where they stand, and the versions that its lock holds; or a squashfs
-    file's superblock."""
-    if is_squashfs(name):
-        from envbuild.squashfs import describe
-
-        data = describe(Path(name))
-        return Result(data, "\n".join(f"{key}: {value}" for key, value in data.items()))
+    """Units of an image with their keys and where they stand, and the versions that its lock holds; of a squashfs file
+    its superblock and what it says of its origin."""
+    file = squashfs_file(name)
+    if file:
+        return show_file(file, workspace)
     resolution = steps.resolved(name, workspace)
-    lock = steps.locked(resolution, workspace)
+    lock = steps.existing_lock(resolution, workspace)
     plan = steps.planned(resolution, lock)
     keys = plan.keys()
-    done = steps.finished(steps.record_path(resolution, lock, workspace), steps.Options(verify=False))
+    done = finished(resolution, workspace)
     units: list[dict[str, Any]] = []
     for unit in plan.units:
         record = workspace.store.unit(keys[unit.name])
@@ -115,6 +122,25 @@ def show_image(name: str, workspace: Workspace) -> Result:
     versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
     made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
     return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
+
+
+def show_file(file: Path, workspace: Workspace) -> Result:
+    """Where a squashfs file came from: what /etc/envbuild inside it says, and its superblock."""
+    from envbuild.squashfs import describe
+    from envbuild.squashfs.reader import check_image
+
+    check_image(file)
+    block = describe(file)
+    texts = inside(file, workspace, "resolution.json")
+    origin = json.loads(texts["resolution.json"]) if texts else {}
+    lines = [f"{file}: {amount(block['size'])}, {block['inodes']} inodes, {block['codec']}, block {block['block']}"]
+    if origin:
+        lines.append(f"  image {origin['image']} for target {origin['target']}, made by envbuild from the lock inside")
+        lines += [f"  {name} {version}" for name, version in sorted(origin["versions"].items())]
+        lines.append(f"  lock:     envbuild run {file} -- cat /etc/envbuild/lock.yaml")
+    else:
+        lines.append("  it does not say where it came from: envbuild did not make it")
+    return Result({"squashfs": block, "origin": origin}, "\n".join(lines))
 
 
 def short(digest: str) -> str:

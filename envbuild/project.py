@@ -105,7 +105,7 @@ class Project:
             path.stem
             for folder in self._folders(kind)
             for path in _files(folder)
-            if path.suffix == suffix and valid_name(path.stem)
+            if path.suffix == suffix and valid_name(path.stem) and path.is_file()
         }
         return tuple(sorted(found))
 

@@ -104,6 +104,11 @@ class Recipe:
 
     version: str = ""
 
+    def faults(self) -> dict[str, str]:
+        """Texts among the options that cannot be right → why; told at their place in the spec, before anything is
+        locked. What is wrong with the options as a whole is a ValueError of ``__post_init__``."""
+        return {}
+
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources()
 

@@ -13,17 +13,20 @@ import importlib.util
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.fields import Reader, short
-from envbuild.recipe import Recipe
+from envbuild.recipe import Archive, Check, Recipe, Runtime, Sources
 from envbuild.yamlfile import Node, Scalar, Sequence, Table, shown
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
+# What the items of a list are that a method gives, and what a field of Sources or Runtime may hold.
+ITEMS: dict[str, type] = {"verify": Check, "extensions": str}
+Answer = TypeVar("Answer")
 _loaded: dict[tuple[str, int, int], type[Recipe]] = {}
 
 
@@ -92,6 +95,64 @@ def blame(path: Path) -> Iterator[None]:
         raise SpecError(f"the recipe fails: {type(error).__name__}: {error}", where=place) from error
 
 
+def ask(recipe: Recipe, method: str, kind: type[Answer], *arguments: object) -> Answer:
+    """What ``recipe.method(*arguments)`` gives, which must be a `kind` (Sources, Runtime, list, …).
+
+    Raises SpecError at the line of the recipe's file that fails, or of the method that gives something else.
+    """
+    path = file_of(recipe)
+    with blame(path):
+        function = getattr(recipe, method)
+        answer = function(*arguments)
+        fault = _answer_fault(answer, kind, method)
+        if not fault and isinstance(answer, kind):
+            return answer
+        code = getattr(function, "__code__", None)
+        place = f"{shown(path)}:{code.co_firstlineno}:1" if code and code.co_filename == str(path) else shown(path)
+        raise SpecError(f"{method}() of recipe '{recipe.name}' gives {fault}", _example(kind), place)
+
+
+def _answer_fault(answer: object, kind: type, method: str) -> str:
+    """What is wrong with what a method gives, as the end of a sentence; or ""."""
+    if not isinstance(answer, kind):
+        return f"{_called(answer)}, not {_a(kind)}"
+    if isinstance(answer, (Sources, Runtime)):
+        for field in dataclasses.fields(answer):
+            value, name = getattr(answer, field.name), f"{_a(kind)} whose '{field.name}' is"
+            if str(field.type).startswith("Mapping"):
+                if not isinstance(value, Mapping):
+                    return f"{name} {_called(value)}, not a dict"
+                items = [*value.keys(), *value.values()]
+            elif isinstance(value, (tuple, list)):
+                items = list(value)
+            else:  # a text is a sequence too, of letters
+                return f"{name} {_called(value)}, not a tuple"
+            wanted = Archive if "Archive" in str(field.type) else str
+            for item in items:
+                if not isinstance(item, wanted):
+                    return f"{name} not made of {wanted.__name__}: {_called(item)} is in it"
+    elif method in ITEMS and isinstance(answer, (tuple, list)):
+        for item in answer:
+            if not isinstance(item, ITEMS[method]):
+                return f"{_called(item)} among its {ITEMS[method].__name__}s"
+    return ""
+
+
+def _called(value: object) -> str:
+    return "nothing (None)" if value is None else f"the text '{short(value)}'" if isinstance(value, str) else _a(value)
+
+
+def _a(value: object) -> str:
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _example(kind: type) -> str:
+    if kind in (Sources, Runtime):
+        return f'let it return {kind.__name__}(debian=("NAME",)), or {kind.__name__}() for nothing'
+    return f"let it return {_a(kind)}"
+
+
 def file_of(recipe: Recipe | type[Recipe]) -> Path:
     """The file that a loaded recipe comes from."""
     return Path(sys.modules[recipe.__module__].__file__ or "")
@@ -100,9 +161,12 @@ def file_of(recipe: Recipe | type[Recipe]) -> Path:
 def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
     """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
 
-    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name.
+    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name. `version` is
+    a key of recipes that have a version: those that name their `package`, or that define the field themselves.
     """
     fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
+    if not recipe.package and fields.get("version") is Recipe.__dataclass_fields__["version"]:
+        del fields["version"]
     before = len(reader.findings)
     if isinstance(node, Table):
         given = reader.table(node, fields, recipe.name, f"layer '{recipe.name}'")
@@ -117,9 +181,8 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
     elif recipe.shorthand in fields:
         given = {recipe.shorthand: node}
     else:
-        reader.wrong(
-            node.where, f"layer '{recipe.name}' takes keys with values", f"its keys are: {', '.join(sorted(fields))}"
-        )
+        keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"it has none: write {recipe.name}: {{}}"
+        reader.wrong(node.where, f"layer '{recipe.name}' takes keys with values", keys)
         return None
     with blame(file_of(recipe)):
         hints = get_type_hints(recipe)
@@ -143,10 +206,23 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         if len(reader.findings) > before:
             return None
         try:
-            return recipe(**values)
+            made = recipe(**values)
         except ValueError as error:  # a recipe's own check, in its __post_init__
             reader.wrong(node.where, f"layer '{recipe.name}': {error}")
             return None
+        faults = ask(made, "faults", dict)
+        for text, reason in faults.items():
+            for place in places(node, str(text)) or (node.where,):
+                reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {reason}")
+        return None if faults else made
+
+
+def places(node: Node, text: str) -> tuple[str, ...]:
+    """Where, in `node`, the scalar `text` stands."""
+    if isinstance(node, Scalar):
+        return (node.where,) if node.value == text else ()
+    inner = node.items if isinstance(node, Sequence) else [value for _, value in node.entries.values()]
+    return tuple(place for item in inner for place in places(item, text))
 
 
 def shell_guard(text: str) -> str:

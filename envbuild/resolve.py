@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 from envbuild import target as targets
 from envbuild.errors import ConflictError, Finding, SpecError
+from envbuild.fields import short
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.ordering import ordered
 from envbuild.project import Project
 from envbuild.recipe import Recipe, RecipeEnv, Runtime, Sources
-from envbuild.recipefile import blame, file_of
+from envbuild.recipefile import ask, file_of
+from envbuild.site import SOURCE_KINDS
 from envbuild.spec import ImageSpec, Waiver
 from envbuild.target import Target
+from envbuild.yamlfile import shown
 
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
 # installs with uv.
@@ -68,9 +71,9 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     sources: dict[str, Sources] = {}
     for name in order:
         recipe = spec.recipes[name]
-        with blame(file_of(recipe)):
-            runtimes[name] = recipe.runtime(env)
-            sources[name] = recipe.sources(env)
+        runtimes[name] = ask(recipe, "runtime", Runtime, env)
+        sources[name] = ask(recipe, "sources", Sources, env)
+    _check_origins(spec, sources)
     runtime = _merge(spec, target, runtimes)
     return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
 
@@ -126,6 +129,22 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
+    """A site can only say where an origin lies whose kind it knows."""
+    findings = [
+        Finding(
+            f"the recipe '{name}' takes {archive.file} from '{short(archive.origin)}', which is no kind of origin",
+            shown(file_of(spec.recipes[name])),
+            f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}",
+        )
+        for name, source in sources.items()
+        for archive in source.archives
+        if archive.origin.partition(":")[0] not in SOURCE_KINDS or ":" not in archive.origin
+    ]
+    if findings:
+        raise SpecError.of(findings)
 
 
 def _check_gpu(spec: ImageSpec, target: Target) -> None:

@@ -18,16 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.errors import InputError
-from envbuild.fields import Reader
-from envbuild.yamlfile import Scalar
+from envbuild.fields import Reader, did_you_mean, short
+from envbuild.yamlfile import Node, Scalar
 
 KEYS = (
     "schema", "engine", "store", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring", "apt",
     "registry", "images", "partition", "mounts",
 )  # fmt: skip
-ENGINES = ("auto", "embedded", "docker", "buildah")
+SOURCE_KINDS = ("github", "gitlab", "file", "mirror")  # of origins that a recipe may name
+KINDS = ("debian", "debian-security", "python", *SOURCE_KINDS)
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = "a prefix is a kind of origin, or the beginning of one: debian, python, github:openucx/"
+SCHEMES = ("https", "http", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +140,16 @@ def read_site(path: Path) -> Site:
     mirrors: dict[str, tuple[str, ...]] = {}
     if "mirrors" in entries:
         for prefix, (key, node) in reader.entries(entries["mirrors"], "mirrors").items():
-            if not PREFIX.fullmatch(prefix):
-                reader.wrong(key.where, f"'{prefix}' is not a prefix of origins", PREFIX_ADVICE)
+            if fault := _prefix_fault(prefix):
+                reader.wrong(key.where, *fault)
                 continue
-            places = (reader.text(node, prefix) or "",) if isinstance(node, Scalar) else reader.texts(node, prefix)
             # In YAML the colon of ``debian: [...]`` ends the key, so it is given back.
             full = prefix if ":" in prefix else f"{prefix}:"
-            mirrors[full] = tuple(place if "://" in place else folder(place) for place in places if place)
-    engine = reader.choice(entries["engine"], "engine", ENGINES) if "engine" in entries else "auto"
+            if full in mirrors:
+                reader.wrong(key.where, f"'{full}' has mirrors already", "put all of them into one list")
+            places = _places(reader, node, prefix)
+            mirrors[full] = tuple(place if "://" in place else folder(place) for place in places)
+    engine = reader.choice(entries["engine"], "engine", ("auto", *engines())) if "engine" in entries else "auto"
     ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
     for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
         if file and not Path(file).exists():
@@ -167,6 +171,42 @@ def read_site(path: Path) -> Site:
     )
     reader.finish()
     return site
+
+
+def engines() -> tuple[str, ...]:
+    """Names of the engines, by their modules: importing those would take longer than reading a site."""
+    import pkgutil
+
+    from envbuild import engines as package
+    from envbuild.engines.choose import NOT_ENGINES
+
+    return tuple(info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in NOT_ENGINES)
+
+
+def _prefix_fault(prefix: str) -> tuple[str, str] | None:
+    """What is wrong with a key of `mirrors`, and the hint."""
+    kind, _, rest = prefix.partition(":")
+    if not PREFIX.fullmatch(prefix):
+        return f"'{short(prefix)}' is not a prefix of origins", PREFIX_ADVICE
+    if kind not in KINDS:
+        return f"'{short(prefix)}' begins no origin", did_you_mean(kind, KINDS, "origins begin with one of")
+    if kind == "python" and rest:
+        return f"'{short(prefix)}': the indexes of Python packages are the same for all", "write python: [ADDRESS, …]"
+    return None
+
+
+def _places(reader: Reader, node: Node, prefix: str) -> list[str]:
+    """Addresses and folders of one prefix, as they are written."""
+    found = []
+    for item in (node,) if isinstance(node, Scalar) else reader.items(node, prefix):
+        place = reader.text(item, prefix)
+        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", place or "")
+        if scheme and (scheme[1] not in SCHEMES or "://" not in (place or "")):
+            hint = f"write {', '.join(f'{known}://…' for known in SCHEMES)} or a folder"
+            reader.wrong(item.where, f"'{prefix}': '{short(place or '')}' is not an address that can be read", hint)
+        elif place:
+            found.append(place)
+    return found
 
 
 def store_folder(configured: str | None) -> Path:

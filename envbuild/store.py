@@ -148,15 +148,17 @@ class Store:
 
     # concurrency
     @contextlib.contextmanager
-    def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold the lock `name` of this store; `waiting` is called once when somebody else holds it."""
+    def lock(self, name: str, waiting: Callable[[], None] | None = None, *, shared: bool = False) -> Iterator[None]:
+        """Hold the lock `name` of this store, alone or `shared` with others that share it. `waiting` is called once
+        when somebody else holds it; what it raises ends the waiting."""
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         with (self.root / "locks" / name).open("w") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 if waiting:
                     waiting()
-                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(file, kind)
             yield
 
     @contextlib.contextmanager

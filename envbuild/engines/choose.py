@@ -9,7 +9,7 @@ import pkgutil
 from envbuild import engines
 from envbuild.console import Talk
 from envbuild.engines.base import Engine, Probe
-from envbuild.errors import EngineError, Finding
+from envbuild.errors import EngineError, Finding, SpecError
 from envbuild.store import Store
 
 NOT_ENGINES = ("asroot", "base", "choose", "context")
@@ -26,11 +26,11 @@ def available() -> dict[str, Engine]:
 
 
 def choose(name: str, store: Store, talk: Talk) -> Engine:
-    """The engine called `name`, or with ``auto`` the first whose probe passes, saying why. Raises EngineError with
-    every probe's result."""
+    """The engine called `name`, or with ``auto`` the first whose probe passes, saying why. Raises SpecError for
+    an unknown name, EngineError with every probe's result."""
     known = available()
     if name not in known and name != "auto":
-        raise EngineError(f"no engine is called {name!r}", hint=f"the engines are: auto, {', '.join(known)}")
+        raise SpecError(f"no engine is called {name!r}", hint=f"the engines are: auto, {', '.join(known)}")
     failed: list[Probe] = []
     for candidate in known.values() if name == "auto" else [known[name]]:
         probe = candidate.probe(store)

@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from envbuild.console import Talk
-from envbuild.errors import EnvbuildError, InputError
+from envbuild.errors import EngineError, EnvbuildError, InputError
 from envbuild.site import Site
 from envbuild.store import Store
 
@@ -226,6 +226,9 @@ def _told(stderr: str, stdout: str) -> str:
 
 def _unreachable(failures: list[str]) -> EnvbuildError:
     text = "\n".join(dict.fromkeys(failures)) or "no place is known for it"
+    if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
+        hint = "free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk"
+        return EngineError(f"the lists of the Debian archive cannot be written:\n{text}", hint)
     hint = "name one in site.yaml:  mirrors: {debian: [ADDRESS], debian-security: [ADDRESS]}"
     if "is expired" in text or "not valid yet" in text:
         hint = 'if the mirror is frozen on purpose, write into site.yaml:  apt: {"Acquire::Check-Valid-Until": "false"}'

@@ -8,15 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild import __version__
 from envbuild.console import Talk
-from envbuild.errors import LockError, SpecError
+from envbuild.errors import ConflictError, Finding, LockError, SpecError
 from envbuild.lock import debian, python, uv
 from envbuild.lock.index import Index
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
-from envbuild.lock.request import LockRequest
+from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.sources import lock_source
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
@@ -45,8 +46,12 @@ def make_lock(
     look again for what can no longer be had. Raises SpecError, ConflictError, InputError, EngineError (the store).
     """
     given = tuple(dict(waiver) for waiver in waivers)
-    if previous and previous.inputs == request.digest() and not upgrade and not refresh and previous.waivers == given:
-        return previous
+    components = request.spec.get("components")
+    if previous and previous.inputs == request.digest():
+        check_upgrades(previous, upgrade, components)  # at once, where the packages are known already
+        if not upgrade and not refresh and previous.waivers == given:
+            check_versions(request, previous)
+            return previous
     upgraded = frozenset(str(canonicalize_name(name)) for name in upgrade)
     kept = None if EVERYTHING in upgrade else previous
     transport = Transport(site)
@@ -118,8 +123,9 @@ def make_lock(
         units={**units, TOOLS: UnitLock(python=(tool.file,))},
         waivers=given,
     )
-    check_upgrades(lock, upgrade)
-    return replace(lock, versions=component_versions(request.spec.get("components"), lock))
+    check_upgrades(lock, upgrade, components)
+    check_versions(request, lock)
+    return replace(lock, versions=component_versions(components, lock))
 
 
 def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
@@ -158,6 +164,48 @@ def component_versions(components: object, lock: Lock) -> dict[str, str]:
     return {str(name): found[package] for name, package in named if package in found}
 
 
+def check_versions(request: LockRequest, lock: Lock) -> None:
+    """Raises ConflictError for every component that was locked in another version than its layer asks for.
+
+    A recipe may take its package from where there is one version only (Debian), and so cannot follow its option.
+    """
+    components, layers = request.spec.get("components"), request.spec.get("layers")
+    if not isinstance(components, Mapping) or not isinstance(layers, Mapping):
+        return
+    found = component_versions(components, lock)
+    origins = {file.name: file.archive for file in lock.debian.values()}
+    origins |= {file.name: "the package index" for file in lock.python_files.values()}
+    findings = []
+    for name, package in components.items():
+        asked, has = str(layers.get(name, {}).get("version") or ""), found.get(name, "")
+        if not asked or answers(asked, has, python=origins.get(package) == "the package index"):
+            continue
+        if has:
+            because = f"{origins[package]} has {has} and the recipe takes it from there"
+            short = re.match(r"(?:\d+:)?(\d+(?:\.\d+)?)", has)
+            hint = f'leave the version of {name} out, or write version: "{short[1] if short else has}"'
+        elif request.units.get(f"build-{name}", UnitRequest()).archives:
+            continue  # compiled from the recipe's own archive, whose version no package tells
+        else:
+            because = f"the recipe installs no package '{package}', whose version that would be"
+            hint = f"leave the version of {name} out, or correct 'package' in the recipe"
+        findings.append(Finding(f"{name} {asked} cannot be had, because {because}", hint=hint))
+    if findings:
+        raise ConflictError.of(findings)
+
+
+def answers(asked: str, locked: str, *, python: bool = False) -> bool:
+    """Whether `locked` is the version `asked` or one of its line: ``1.18`` is answered by ``1.18.1+ds-2``, by
+    ``1:1.18-1`` and not by ``1.180``; a `python` version also by its other spellings (``4.1.0`` by ``4.1``, PEP 440).
+    """
+    if re.match(rf"(\d+:)?{re.escape(asked)}(?!\d)", locked):
+        return True
+    try:
+        return python and SpecifierSet(f"=={asked}").contains(locked, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
 def installed(package: str) -> str:
     """The installed version of a Python package, or ``none``."""
     try:
@@ -166,19 +214,40 @@ def installed(package: str) -> str:
         return "none"
 
 
-def check_upgrades(lock: Lock, upgrade: Iterable[str]) -> None:
-    """Raises SpecError for a name to upgrade that the image does not have."""
-    from envbuild.fields import did_you_mean
-
+def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None) -> None:
+    """Raises SpecError with every name to upgrade that the image does not have. `components`: component → its package,
+    so that the name of a layer is answered with that."""
     debian_names = {file.name for file in lock.debian.values()}
     known = debian_names | {file.name for file in lock.python_files.values()} | set(lock.sources)
-    for name in upgrade:
-        if name != EVERYTHING and name not in known and str(canonicalize_name(name)) not in known:
-            hint = did_you_mean(name, known, "")
-            raise SpecError(
-                f"the image has no package '{name}' to upgrade",
-                hint if hint.startswith("did you") else f"see the lock for its names: envbuild show {lock.image}",
-            )
+    packages = (
+        {str(name): str(package) for name, package in dict(components).items()}
+        if isinstance(components, Mapping)
+        else {}
+    )
+    findings = [
+        Finding(f"the image has no package '{name}' to upgrade", hint=upgrade_hint(name, known, packages))
+        for name in sorted(upgrade)
+        if name != EVERYTHING and name not in known and str(canonicalize_name(name)) not in known
+    ]
+    if findings:
+        raise SpecError.of(findings)
+
+
+def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -> str:
+    """Names of `known` that `name` may have meant: the package of that component, the closest ones, or the components'
+    packages."""
+    import difflib
+
+    names = sorted(known)
+    if packages.get(name) in names:
+        return f"the package of {name} is {packages[name]}: --upgrade {packages[name]}"
+    close = difflib.get_close_matches(name.lower()[:100], names, n=3)
+    close += [other for other in names if len(name) > 2 and name.lower() in other and other not in close]
+    if close:
+        first, *more = (f"'{other}'" for other in close[:5])
+        return f"did you mean {', '.join([first, *more[:-1]])}{f' or {more[-1]}' if more else ''}?"
+    examples = sorted(set(packages.values()) & set(names)) or names
+    return f"its packages are {', '.join(examples[:8])}{' and others' if len(names) > len(examples[:8]) else ''}"
 
 
 def changes(old: Lock, new: Lock) -> list[str]:

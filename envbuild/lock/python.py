@@ -23,7 +23,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from envbuild.errors import InputError, SpecError
+from envbuild.errors import ConflictError, InputError, SpecError
 from envbuild.lock.index import Index, IndexFile, belongs
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.request import UnitRequest
@@ -31,6 +31,7 @@ from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.uv import Pin, Resolver
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+NAMED = 5  # versions that a message lists
 NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
 # Programs of a build that leave no trace of their own version in what they make: their version may differ from the
 # shipped one.
@@ -168,9 +169,13 @@ class PythonWork:
         return self.record(max(fitting)[-1], pin.version)
 
     def sdist(self, text: str, unit: str) -> PythonFile:
-        """The sdist that ``name`` or ``name==version`` names: the earlier lock's version if it fits, else the last."""
+        """The sdist that ``name`` or ``name==version`` names: the earlier lock's version if it fits, else the last.
+
+        Raises ConflictError when there are sdists but none that fits, InputError when there is none at all.
+        """
         wanted = Requirement(text)
         fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
+        others: dict[Version, bool] = {}  # version → whether it runs on this Python
         earlier = self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(wanted.name)))
         for place, file in enumerate(self.index.files(wanted.name)):
             if file.name.endswith(".whl") or file.yanked or not belongs(file.name, str(canonicalize_name(wanted.name))):
@@ -185,6 +190,9 @@ class PythonWork:
                 # A pre-release is taken when it is asked for, or when there is nothing else (PEP 440).
                 final = not version.is_prerelease or bool(wanted.specifier.prereleases)
                 fitting.append((kept, final, version, file.name.endswith(".tar.gz"), -place, file))
+            others[version] = runs or others.get(version, False)
+        if not fitting and others:
+            raise no_such_sdist(wanted, others, self.resolver.python)
         if not fitting:
             raise InputError(
                 f"no package index has an sdist for '{text}'",
@@ -207,6 +215,24 @@ class PythonWork:
         from envbuild.lock.index import split_name
 
         return PythonFile(file.name, str(canonicalize_name(split_name(file.name)[0])), version, size, sha256)
+
+
+def no_such_sdist(wanted: Requirement, versions: Mapping[Version, bool], python: str) -> ConflictError:
+    """The error for a version that does not exist: `versions` are those that do, and whether they run on `python`."""
+    running = sorted((version for version, runs in versions.items() if runs), reverse=True)
+    running = [version for version in running if not version.is_prerelease] or running
+    elsewhere = sorted(version for version in versions if wanted.specifier.contains(version, prereleases=True))
+    because = f"the package index has no such sdist of {wanted.name}"
+    if elsewhere:
+        because = f"the sdist of {wanted.name} {elsewhere[-1]} does not run on Python {python}"
+    if not running:
+        hint = f"no sdist of {wanted.name} runs on Python {python}: leave the layer out"
+        return ConflictError(f"'{wanted}' cannot be had, because {because}", hint)
+    newest = ", ".join(str(version) for version in running[:NAMED])
+    return ConflictError(
+        f"'{wanted}' cannot be had, because {because}; the newest are {newest}",
+        f'write a version that there is, for example version: "{running[0]}", or leave it out',
+    )
 
 
 def check_requirements(unit: str, requirements: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.site import Site
 
 KEPT = (
@@ -213,6 +213,10 @@ def _failure(what: str, stderr: str) -> EnvbuildError:
     text = "\n".join(line for line in stderr.strip().splitlines() if not line.startswith("warning:")).strip()
     text = text.removeprefix("error: ") or "uv failed without a message"
     message = f"the Python packages of '{what}' cannot be resolved: {text}"
+    if "(os error 28)" in text or "(os error 122)" in text:  # ENOSPC, EDQUOT
+        return EngineError(
+            message, "free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk"
+        )
     if "building from source is disabled" in text:
         return SpecError(
             message, "a package without a wheel is compiled by a recipe with wheel=True: add it under layers:"

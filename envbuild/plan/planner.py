@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from envbuild.plan import bridge, evidence
 from envbuild.plan.units import INPUTS, Blob, ImageConfig, Input, Plan, Product, Step, Unit
 from envbuild.recipe import VENV, Recipe, RecipeEnv, Runtime
+from envbuild.recipefile import ask, blame, file_of
 from envbuild.squashfs.enroot import PATH_FILE, path_script
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ class Planner:
         self.lock = lock
         self.env = recipe_env(resolution, lock)
         self.recipes: dict[str, Recipe] = {name: resolution.spec.recipes[name] for name in resolution.order}
-        self.runtimes: dict[str, Runtime] = {name: recipe.runtime(self.env) for name, recipe in self.recipes.items()}
+        self.runtimes: dict[str, Runtime] = {
+            name: ask(recipe, "runtime", Runtime, self.env) for name, recipe in self.recipes.items()
+        }
 
     def units(self) -> Iterator[Unit]:
         image_units = ["base"]
@@ -219,7 +222,7 @@ class Planner:
             title=f"{name} {recipe.version}".strip(),
             lowers=tuple(lowers),
             inputs=tuple(inputs),
-            steps=(*steps, *bridge.steps(recipe.build(self.env))),
+            steps=(*steps, *self.commands(recipe)),
             env=env,
             keep=() if recipe.wheel else (recipe.prefix,),
             product=Product.WHEEL if recipe.wheel else Product.LAYER,
@@ -227,6 +230,11 @@ class Planner:
             memory_gb=recipe.memory_gb,
             epoch=self.lock.epoch,
         )
+
+    def commands(self, recipe: Recipe) -> tuple[Step, ...]:
+        """The recipe's own steps; a fault in it is told with its file and line."""
+        with blame(file_of(recipe)):
+            return bridge.steps(ask(recipe, "build", list, self.env))
 
     def below(self, name: str) -> list[str]:
         """Recipes of the image that `name` builds on, directly or not, in order."""
@@ -276,7 +284,7 @@ def image_config(resolution: Resolution, lock: Lock) -> ImageConfig:
     for recipe in recipes:  # now with locked versions
         values |= {
             name: value
-            for name, value in recipe.runtime(env).env.items()
+            for name, value in ask(recipe, "runtime", Runtime, env).env.items()
             if name not in resolution.spec.env and name != "PATH"
         }
     path = [f"{VENV}/bin", *bins, *filter(None, [values.get("PATH", "")]), SYSTEM_PATH]

@@ -54,19 +54,33 @@ def describe(file: Path) -> dict[str, Any]:
     }
 
 
-def check_image(file: Path) -> None:
+def check_image(file: Path, *, padded: bool = True) -> None:
     """Check what a kernel checks at mount: the order of the tables, that each ends where the next begins, the length
-    and order of their position lists, counts, and the padding. Raises VerifyError; reads a few kilobytes.
+    and order of their position lists, counts, and the padding (a file of others may go without: `padded`). Raises
+    VerifyError; reads a few kilobytes.
     """
+    try:
+        _check(file, padded)
+    except struct.error as error:
+        raise _damaged(file, f"a table is cut short ({error})") from error
+
+
+def _damaged(file: Path, what: str) -> VerifyError:
+    hint = "make it again: envbuild make NAME; or copy it again"
+    return VerifyError(f"the squashfs file is damaged: {what}", hint=hint, where=str(file))
+
+
+def _check(file: Path, padded: bool) -> None:
     with file.open("rb") as stream:
         block = read_superblock(stream, str(file))
         size = os.fstat(stream.fileno()).st_size
 
         def require(condition: bool, what: str) -> None:
             if not condition:
-                raise VerifyError(f"the squashfs file is damaged: {what}", where=str(file))
+                raise _damaged(file, what)
 
-        require(block.used <= size and size % 4096 == 0, "it is cut short or not padded")
+        require(block.used <= size, f"it is cut short: {size} bytes of {block.used}")
+        require(not padded or size % 4096 == 0, "it is not padded to 4096 bytes")
         require(0 < block.ids <= min(2 * block.inodes, 0xFFFF), "it has a wrong number of ids")
         require(block.fragments <= block.inodes, "it has more fragment blocks than files")
         require(
@@ -83,6 +97,7 @@ def check_image(file: Path) -> None:
             if at == sq.MISSING:
                 require(not count or name == "export", f"it has no {name} table")
                 continue
+            require(at <= end, f"its {name} table lies outside")  # equal: an empty one
             stream.seek(at)
             first = None
             if name == "xattr":

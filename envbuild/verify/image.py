@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbuild.lock.lockfile import Lock, lock_digest
-from envbuild.plan.units import Plan, Product
+from envbuild.errors import VerifyError
+from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
+from envbuild.plan.units import Plan
+from envbuild.recipe import Check
+from envbuild.recipefile import ask
 from envbuild.resolve import Resolution
 from envbuild.verify.audit import Expectations, audit
 from envbuild.verify.evidence import Evidence, document, raise_for, summary, write
-from envbuild.verify.look import look
+from envbuild.verify.look import Runner, look
 from envbuild.verify.run import run_checks
 
 if TYPE_CHECKING:
@@ -31,6 +36,8 @@ def verify(
     layers = tuple(layer.diff_id for layer in built.layers)
     evidence = examine(artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace)
     path = write(evidence, artifact.path.parent)
+    for line in summary(evidence):
+        workspace.talk.say(f"verify {line}")
     raise_for(evidence)
     return path
 
@@ -55,22 +62,51 @@ def examine(
     workspace: Workspace,
 ) -> Evidence:
     """All tiers that can run here, on the file itself."""
-    from envbuild.engines.embedded import run_in
-
-    def run(argv: Sequence[str]) -> tuple[int, str]:
-        code, output = run_in(
-            path, argv, env=plan.config.env, store=workspace.store, interactive=False, capture=True, timeout=900
-        )
-        return code, output.decode(errors="replace")
-
+    run = runner(path, plan.config.env, workspace)
     workspace.talk.start("verify", f"verify {plan.image}")
     results = audit(look(run), expectations(plan, resolution, lock))
     env = planned_env(resolution, lock)
-    checks = [check for name in resolution.order for check in resolution.spec.recipes[name].verify(env)]
-    results += run_checks(checks, run)
+    checks: list[Check] = []
+    for recipe in resolution.recipes:
+        checks += ask(recipe, "verify", list, env)
+    results += run_checks(checks, run, look=f"envbuild run {path} -- /bin/sh")
     evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
-    workspace.talk.finish("verify", "\n".join(f"verify {line}" for line in summary(evidence)))
+    workspace.talk.finish("verify")
     return evidence
+
+
+def verify_file(path: Path, workspace: Workspace) -> Evidence:
+    """Audit any squashfs file against the lock inside it; recipes' checks are not known, so the run tier does not run.
+
+    Raises VerifyError when it holds no lock, because envbuild did not make it.
+    """
+    from envbuild.image import inside
+
+    texts = inside(path, workspace, "lock.yaml", "resolution.json")
+    if len(texts) < 2:
+        raise VerifyError(
+            "there is no lock inside to compare with: envbuild did not make this file",
+            hint=f"envbuild show {path}",
+            where=str(path),
+        )
+    lock = parse_lock(texts["lock.yaml"], path)
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    workspace.talk.start("verify", f"verify {path.name}")
+    results = audit(look(runner(path, {}, workspace)), locked_expectations(lock))
+    workspace.talk.finish("verify")
+    return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results))
+
+
+def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
+    """Runs commands in a squashfs file."""
+    from envbuild.engines.embedded import run_in
+
+    def run(argv: Sequence[str]) -> tuple[int, str]:
+        code, output = run_in(path, argv, env=env, store=workspace.store, interactive=False, capture=True, timeout=900)
+        return code, output.decode(errors="replace")
+
+    return run
 
 
 def planned_env(resolution: Resolution, lock: Lock) -> Any:
@@ -81,18 +117,22 @@ def planned_env(resolution: Resolution, lock: Lock) -> Any:
 
 def expectations(plan: Plan, resolution: Resolution, lock: Lock) -> Expectations:
     """What the lock and the recipes promise to be inside."""
-    in_image = {"base", "debian", "venv", "venv-core"}
-    units = [unit for name, unit in lock.units.items() if name in in_image]
-    wheels = {
-        file for unit in plan.units if unit.product is Product.WHEEL for file in lock.units[f"build-{unit.name}"].sdists
-    }
-    debs = [lock.debian[file] for unit in units for file in unit.debian]
-    packages = [lock.python_files[file] for file in {*(file for unit in units for file in unit.python), *wheels}]
     recipes = resolution.recipes
+    return replace(
+        locked_expectations(lock),
+        sm=resolution.target.sm_arch,
+        arch_files=tuple(f"dist:{recipe.name}" for recipe in recipes if recipe.arch_specific and recipe.wheel),
+        modules=tuple(module for recipe in recipes for module in ask(recipe, "extensions", tuple)),
+    )
+
+
+def locked_expectations(lock: Lock) -> Expectations:
+    """What the lock alone promises: the packages of the image's units, and the wheels compiled from sdists."""
+    units = [unit for name, unit in lock.units.items() if name in ("base", "debian", "venv", "venv-core")]
+    debs = [lock.debian[file] for unit in units for file in unit.debian]
+    files = {file for unit in units for file in unit.python} | {f for unit in lock.units.values() for f in unit.sdists}
+    packages = [lock.python_files[file] for file in files]
     return Expectations(
         debian={deb.name: deb.version for deb in debs},
         python={package.name: package.version for package in packages},
-        sm=resolution.target.sm_arch,
-        arch_files=tuple(f"dist:{recipe.name}" for recipe in recipes if recipe.arch_specific and recipe.wheel),
-        modules=tuple(module for recipe in recipes for module in recipe.extensions()),
     )

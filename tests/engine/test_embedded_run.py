@@ -7,13 +7,18 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import embeddedkit as kit
 import pytest
 
-from envbuild.engines.embedded import run_in
+from envbuild.engines.embedded import images, run_in
+from envbuild.errors import SpecError, VerifyError
+from envbuild.recipe import Check
 from envbuild.store import Store
+from envbuild.verify.results import Status
+from envbuild.verify.run import run_checks
 
 pytestmark = pytest.mark.engine
 
@@ -58,6 +63,15 @@ def test_binds(trees: list[Path], store: Store, scratch: Path) -> None:
     assert "refused" in text and (folder / "in").read_text() == "inside\n"
 
 
+def test_a_bind_that_fails_is_named(trees: list[Path], store: Store, scratch: Path) -> None:
+    folder, file = str(scratch), str(scratch / "tiny.deb")
+    for source, target in ((file, "/data"), (folder, "/data/one"), (folder, "/data/one/below")):
+        with pytest.raises(SpecError, match=f"--bind {source}:{target}") as caught:
+            run(trees, store, "true", binds=[(source, target)])
+        assert "/proc" not in str(caught.value)
+    assert list((store.root / "tmp").iterdir()) == []
+
+
 def test_a_bind_target_behind_a_link_stays_inside(trees: list[Path], store: Store, scratch: Path) -> None:
     outside = scratch / "outside"
     outside.mkdir(exist_ok=True)
@@ -82,6 +96,19 @@ def test_network_only_when_asked(trees: list[Path], store: Store) -> None:
     socket.create_connection(("127.0.0.1", port)).close()
     thread.join(5)
     server.close()
+
+
+def test_a_failed_check_says_where_to_look(trees: list[Path], store: Store) -> None:
+    """The hint is a command that can be typed: the caller knows the image, the check does not."""
+
+    def runner(argv: Sequence[str]) -> tuple[int, str]:
+        code, output = run_in(trees, argv, env={}, store=store, capture=True)
+        return code, output.decode()
+
+    checks = [Check("good", "cat /opt/a", "from-a"), Check("bad", "cat /opt/a", "from-b"), Check("code", "exit 3")]
+    good, *bad = run_checks(checks, runner, look="envbuild run /x/a.sqsh -- /bin/sh")
+    assert good.status == Status.PASS and good.hint == ""
+    assert [item.hint for item in bad] == ["look for yourself: envbuild run /x/a.sqsh -- /bin/sh"] * 2
 
 
 @pytest.fixture
@@ -120,6 +147,49 @@ def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.Monke
     assert any(expected in line for line in talk.lines), talk.lines
     assert list((store.root / "tmp").iterdir()) == []
     assert "image.sqsh" not in Path("/proc/self/mounts").read_text()
+
+
+def test_an_unpacked_file_says_why_it_was_not_mounted(
+    image: Path, store: Store, monkeypatch: pytest.MonkeyPatch, scratch: Path
+) -> None:
+    """Each way that was not taken says why: a program, the device, or squashfuse itself."""
+    if shutil.which("unsquashfs") is None:
+        pytest.skip("unsquashfs is not installed")
+    monkeypatch.setattr(images, "FUSE", str(scratch / "no-fuse"))
+    programs = scratch / "programs-why"
+    programs.mkdir(exist_ok=True)
+    (programs / "unsquashfs").symlink_to(str(shutil.which("unsquashfs")))
+    monkeypatch.setenv("PATH", str(programs))
+    (work := scratch / "why").mkdir()
+    assert images.mount_image(image, work)[1].endswith("(mount is not installed; squashfuse is not installed)")
+    shutil.rmtree(work)
+    work.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (programs / "squashfuse").symlink_to("/bin/false")
+    assert "; squashfuse: " in images.mount_image(image, work)[1]
+    shutil.rmtree(work)
+    work.mkdir()
+    (scratch / "no-fuse").touch()
+    assert "; squashfuse ended with exit code 1)" in images.mount_image(image, work)[1]
+    shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("damage", ["cut", "table", "far"])
+def test_a_damaged_squashfs_file(image: Path, store: Store, damage: str) -> None:
+    whole = bytearray(image.read_bytes())
+    if damage != "cut":
+        whole[48:56] = (1 << (62 if damage == "table" else 63)).to_bytes(8, "little")  # the place of the id table
+    image.write_bytes(whole[: len(whole) // 2] if damage == "cut" else whole)
+    with pytest.raises(VerifyError, match="is damaged: ") as caught:
+        run(image, store, "true")
+    assert caught.value.where == str(image) and caught.value.hint
+
+
+def test_a_file_without_padding_runs(trees: list[Path], store: Store, image: Path) -> None:
+    """Made by others; a kernel that mounts it in user space or not needs none."""
+    used = int.from_bytes(image.read_bytes()[40:48], "little")
+    os.truncate(image, used + -used % 512 + 512)
+    assert run(image, store, "cat /data/two") == (0, "two\n")
 
 
 def test_no_loop_device_stays(image: Path, store: Store) -> None:

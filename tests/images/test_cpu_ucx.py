@@ -168,3 +168,32 @@ def test_gc_keeps_what_a_made_image_needs(made: dict[str, object], cli: Cli, tmp
     again = other.json("make", IMAGE, "--no-verify")
     assert again["built"] == []
     assert again["sha256"] == first["sha256"]
+
+
+def test_a_full_disk_while_locking_is_told(cli: Cli, tmp_path: Path) -> None:
+    """A real one: the store on a file system of 64 kB."""
+    if os.geteuid() or not shutil.which("unshare"):
+        pytest.skip("needs root and unshare")
+    store = tmp_path / "small"
+    store.mkdir()
+    script = 'mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"'
+    command = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        str(store),
+        sys.executable,
+        "-m",
+        "envbuild",
+        "lock",
+        "cpu-ucx",
+    ]
+    environ = {**os.environ, "ENVBUILD_STORE": str(store)}
+    command.append("--fresh")
+    done = subprocess.run(command, cwd=cli.project, env=environ, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 5, done.stderr
+    assert "No space left" in done.stderr

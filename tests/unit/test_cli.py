@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -77,10 +78,10 @@ def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
 def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:
     from envbuild.console import Quiet
     from envbuild.engines.choose import choose
-    from envbuild.errors import EngineError
+    from envbuild.errors import SpecError
     from envbuild.store import Store
 
-    with pytest.raises(EngineError, match="no engine is called 'dokcer'") as error:
+    with pytest.raises(SpecError, match="no engine is called 'dokcer'") as error:
         choose("dokcer", Store.open(tmp_path / "store"), Quiet())
     assert error.value.hint == "the engines are: auto, embedded, buildah"
 
@@ -106,6 +107,51 @@ def test_what_is_not_made_says_how_to_make_it(project: Path, tmp_path: Path) -> 
 def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
     done = envbuild("export", "cpu-ucx", "--to", "sif", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     refused(done, 2, "the outputs are: squashfs, oci, docker")
+
+
+@pytest.mark.parametrize("command", ["show", "compile", "run", "verify"])
+def test_nothing_but_make_and_lock_makes_a_lock(command: str, project: Path, tmp_path: Path) -> None:
+    (project / "images" / "cpu-ucx.lock").unlink()
+    done = envbuild(command, "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
+    assert not (project / "images" / "cpu-ucx.lock").exists()
+
+
+def test_one_damaged_lock_does_not_hide_the_other_images(project: Path, tmp_path: Path) -> None:
+    (project / "images" / "cpu-ucx.lock").write_text("<<<<<<< ours\n")
+    done = envbuild("list", "--json", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    states = {row["name"]: row["lock"] for row in json.loads(done.stdout)}
+    assert states == {"a100-nccl": "current", "cpu-ucx": "damaged", "h100-nccl": "current"}
+
+
+def test_all_names_are_looked_up_before_the_first_is_made(project: Path, tmp_path: Path) -> None:
+    done = envbuild("make", "cpu-ucx", "nosuch", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "no image is called 'nosuch'")
+
+
+def test_an_engine_is_chosen_before_anything_is_fetched(project: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    done = envbuild("make", "cpu-ucx", "--engine", "bogus", cwd=project, ENVBUILD_STORE=str(store))
+    refused(done, 2, "no engine is called 'bogus'")
+    assert not list((store / "blobs" / "sha256").iterdir())
+
+
+@pytest.mark.parametrize("command", ["run", "show", "verify"])
+@pytest.mark.parametrize(("name", "text"), [("nosuch.sqsh", "cannot be read"), ("text.sqsh", "is not a squashfs file")])
+def test_a_path_that_is_no_image_file(command: str, name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "text.sqsh").write_text("text")
+    refused(envbuild(command, str(tmp_path / name), ENVBUILD_STORE=str(tmp_path / "store")), 2, text)
+
+
+def test_options_of_lock_that_contradict_each_other(project: Path, tmp_path: Path) -> None:
+    done = envbuild("lock", "cpu-ucx", "--fresh", "--refresh", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "--fresh takes the newest of everything")
+
+
+def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Path) -> None:
+    arguments = ("export", "cpu-ucx", "--to", "docker", "--tag", "Bad Tag")
+    done = envbuild(*arguments, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "is no image reference")
 
 
 def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lockserver import sdist, serve, sha256, simple_index, wheel
 from packaging.tags import Tag
 
-from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock import uv
 from envbuild.lock.index import Index
 from envbuild.lock.python import PythonLock, PythonWork, platform, wheel_tags
@@ -157,8 +159,29 @@ def test_package_without_a_wheel(tmp_path: Path) -> None:
 
 
 def test_sdist_that_does_not_exist(tmp_path: Path, wheels: str) -> None:
-    with pytest.raises(InputError, match="no package index has an sdist for 'mpi4py==9'"):
-        work(tmp_path, wheels).lock({"build-x": UnitRequest(sdists=("mpi4py==9",))})
+    with pytest.raises(InputError, match="no package index has an sdist for 'mpi5py==4'"):
+        work(tmp_path, wheels).lock({"build-x": UnitRequest(sdists=("mpi5py==4",))})
+
+
+def test_version_of_an_sdist_that_does_not_exist(tmp_path: Path, wheels: str) -> None:
+    """The name is right, so it is not the name that is to be checked."""
+    with pytest.raises(ConflictError) as caught:
+        work(tmp_path, wheels).lock({"build-x": UnitRequest(sdists=("mpi4py==4.99",))})
+    because = "because the package index has no such sdist of mpi4py; the newest are 4.1, 4.0"
+    assert caught.value.message == f"'mpi4py==4.99' cannot be had, {because}"
+    assert caught.value.hint == 'write a version that there is, for example version: "4.1", or leave it out'
+
+
+def test_sdist_for_another_python(tmp_path: Path) -> None:
+    files = [sdist(tmp_path / "files", "demo", number) for number in ("1.0", "2.0")]
+    page = Path(simple_index(tmp_path / "simple", files).removeprefix("file://")) / "demo/index.html"
+    text = page.read_text()
+    assert text.count("<a ") == 2
+    new = next(line for line in text.replace("<a ", "\n<a ").splitlines() if "demo-2.0" in line)
+    page.write_text(text.replace(new, new.replace("<a ", '<a data-requires-python="&gt;=3.14" ')))
+    with pytest.raises(ConflictError) as caught:
+        work(tmp_path, page.parent.parent.as_uri()).lock({"build-x": UnitRequest(sdists=("demo==2.0",))})
+    assert "because the sdist of demo 2.0 does not run on Python 3.13; the newest are 1.0" in caught.value.message
 
 
 def test_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,3 +242,22 @@ def test_compiled_package_that_has_no_wheel_anywhere(tmp_path: Path) -> None:
     wheel(folder, "user", "1.1", requires=("flash-attn>=3",))
     with pytest.raises(ConflictError, match="flash-attn>=3"):
         work(tmp_path, str(folder)).lock({**units, "venv": UnitRequest(python=("user>1",))})
+
+
+def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
+    """uv itself fails on a file system that is full: nothing is said about names, indexes or the network."""
+    subject = work(tmp_path, wheels)
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(full)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        (full / "rest").write_bytes(bytes(4096))
+        with pytest.raises(EngineError, match=r"os error 28") as caught:
+            replace(subject.resolver, cache=full / "cache").resolve("venv", ["sympy"])
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+    assert "ENVBUILD_STORE" in caught.value.hint

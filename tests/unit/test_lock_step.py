@@ -12,9 +12,9 @@ from debianarchive import RELEASED, Signer, publish, signer, stanza
 from lockserver import wheel
 
 from envbuild.console import Quiet
-from envbuild.errors import SpecError
+from envbuild.errors import ConflictError, SpecError
 from envbuild.fetch import missing
-from envbuild.lock.lock import changes, make_lock
+from envbuild.lock.lock import answers, changes, make_lock
 from envbuild.lock.lockfile import Lock, dump_lock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.uv import uv_version
@@ -122,3 +122,76 @@ def test_misspelt_upgrade(site: Site) -> None:
     with pytest.raises(SpecError) as caught:
         make(site, REQUEST, make(site), "opnssl")
     assert caught.value.hint == "did you mean 'openssl'?"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("nosuch", "its packages are demo, openssl and others"),
+        ("ssl", "the package of ssl is openssl: --upgrade openssl"),
+        ("python", "did you mean 'python3.13'?"),
+    ],
+)
+def test_unknown_upgrade_is_answered_with_packages(site: Site, name: str, hint: str) -> None:
+    first = make(site)
+    with pytest.raises(SpecError) as caught:
+        make(site, REQUEST, first, name)
+    assert caught.value.message == f"the image has no package '{name}' to upgrade"
+    assert caught.value.hint == hint
+
+
+def asking(**versions: str) -> LockRequest:
+    return replace(
+        REQUEST, spec={**REQUEST.spec, "layers": {name: {"version": text} for name, text in versions.items()}}
+    )
+
+
+def test_versions_that_the_recipes_do_not_take(site: Site) -> None:
+    """Nothing in this request says to take them: the packages are named without a version."""
+    with pytest.raises(ConflictError) as caught:
+        make(site, asking(ssl="9.9", demo="1.1", gone="1"))
+    assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
+        (
+            "ssl 9.9 cannot be had, because debian:trixie/main has 3.0-1 and the recipe takes it from there",
+            'leave the version of ssl out, or write version: "3.0"',
+        ),
+        (
+            "demo 1.1 cannot be had, because the package index has 1.0 and the recipe takes it from there",
+            'leave the version of demo out, or write version: "1.0"',
+        ),
+        (
+            "gone 1 cannot be had, because the recipe installs no package 'nowhere', whose version that would be",
+            "leave the version of gone out, or correct 'package' in the recipe",
+        ),
+    ]
+
+
+def test_versions_that_are_there(site: Site) -> None:
+    assert make(site, asking(ssl="3", demo="1.0.0")).versions == {"ssl": "3.0-1", "demo": "1.0"}
+
+
+def test_a_lock_that_answers_its_request_is_checked_too(site: Site) -> None:
+    asked = asking(ssl="9.9")
+    with pytest.raises(ConflictError):
+        make(site, asked, replace(make(site), inputs=asked.digest()))
+
+
+@pytest.mark.parametrize(
+    ("asked", "locked", "python", "right"),
+    [
+        ("1.18", "1.18.1+ds-2+b1", False, True),
+        ("1.18.1+ds-2+b1", "1.18.1+ds-2+b1", False, True),
+        ("1.18", "1:1.18-1", False, True),
+        ("1.1", "1.18.1+ds-2+b1", False, False),
+        ("1.18.2", "1.18.1", False, False),
+        ("18", "1.18.1", False, False),
+        ("1x18", "1.18", False, False),
+        ("1.18.0", "1.18", False, False),
+        ("4.1.0", "4.1", True, True),
+        ("2.15.0", "2.15.0+cu132", True, True),
+        ("4.1.1", "4.1", True, False),
+        ("abc", "4.1", True, False),
+    ],
+)
+def test_a_version_is_answered_at_its_own_boundary(asked: str, locked: str, python: bool, right: bool) -> None:
+    assert answers(asked, locked, python=python) is right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from envbuild.errors import SpecError
 from envbuild.lock import host
-from envbuild.site import Site, load_site, read_site, store_folder
+from envbuild.site import KINDS, Site, engines, load_site, read_site, store_folder
 
 pytestmark = pytest.mark.unit
 
@@ -76,7 +77,7 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
         (finding.where.rsplit("site.yaml:", 1)[-1], finding.message, finding.hint) for finding in caught.value.findings
     ]
     assert told[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
-    assert told[1] == ("3:9", "'engine' cannot be 'dokcer'", "did you mean 'docker'?")
+    assert told[1] == ("3:9", "'engine' cannot be 'dokcer'", "it is one of: auto, buildah, embedded")
     assert told[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
     assert told[3][0] == "6:12" and "there is no" in told[3][1]
     assert len(told) == 4
@@ -89,11 +90,70 @@ def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.Mon
     for folder in (project, user):
         folder.mkdir(parents=True)
     assert load_site(project) == Site(store=tmp_path / "store")
-    write(user, "schema: 1\nengine: docker\n")
-    assert load_site(project).engine == "docker"
+    write(user, "schema: 1\nengine: embedded\n")
+    assert load_site(project).engine == "embedded"
     write(project, "schema: 1\nengine: buildah\n")
     assert load_site(project).engine == "buildah"
-    assert load_site(None).engine == "docker"
+    assert load_site(None).engine == "embedded"
+
+
+def test_the_engines_are_those_that_there_are() -> None:
+    from envbuild.engines.choose import available
+
+    assert set(engines()) == set(available())
+    program = (
+        "import sys; from envbuild.site import engines; engines(); print('envbuild.engines.buildah' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "place", "message", "hint"),
+    [
+        ('{"debain:": [/x]}', "2:11", "'debain:' begins no origin", "did you mean 'debian'?"),
+        ("{pyton: [/x]}", "2:11", "'pyton' begins no origin", "did you mean 'python'?"),
+        (
+            '{"https://git.example/": [/x]}',
+            "2:11",
+            "'https://git.example/' begins no origin",
+            "origins begin with one of: debian, debian-security, file, github, gitlab, mirror, python",
+        ),
+        (
+            '{"python:torch": [/x]}',
+            "2:11",
+            "'python:torch': the indexes of Python packages are the same for all",
+            "write python: [ADDRESS, …]",
+        ),
+        (
+            '{debian: [/x, "ftp://a.example/debian"]}',
+            "2:24",
+            "'debian': 'ftp://a.example/debian' is not an address that can be read",
+            "write https://…, http://…, file://… or a folder",
+        ),
+        (
+            '{debian: "http:/a.example/debian"}',
+            "2:19",
+            "'debian': 'http:/a.example/debian' is not an address that can be read",
+            "write https://…, http://…, file://… or a folder",
+        ),
+        ('{debian: [/x], "debian:": [/y]}', "2:25", "'debian:' has mirrors already", "put all of them into one list"),
+    ],
+)
+def test_mirrors_that_would_never_be_asked(tmp_path: Path, mirrors: str, place: str, message: str, hint: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_site(write(tmp_path, f"schema: 1\nmirrors: {mirrors}\n"))
+    found = [(item.where.rsplit("site.yaml:", 1)[1], item.message, item.hint) for item in caught.value.findings]
+    assert found == [(place, message, hint)]
+
+
+def test_every_kind_of_origin_may_have_mirrors(tmp_path: Path) -> None:
+    lines = "".join(f"  {kind}: [/x]\n" for kind in KINDS)
+    site = read_site(
+        write(tmp_path, f"schema: 1\nmirrors:\n{lines}  gitlab:group/: ['file:///y', 'http://z.example']\n")
+    )
+    assert set(site.mirrors) == {*(f"{kind}:" for kind in KINDS), "gitlab:group/"}
+    assert site.mirrors["gitlab:group/"] == ("file:///y", "http://z.example")
 
 
 def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:

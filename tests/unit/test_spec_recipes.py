@@ -10,7 +10,8 @@ import pytest
 from envbuild import spec
 from envbuild.errors import SpecError
 from envbuild.project import Project
-from envbuild.recipefile import load_recipe
+from envbuild.recipefile import ask, load_recipe
+from envbuild.resolve import resolve_in
 
 pytestmark = pytest.mark.unit
 
@@ -107,3 +108,144 @@ def test_fields_that_do_not_fit(field: str, layer: str, message: str, tmp_path: 
     with pytest.raises(SpecError) as caught:
         spec.load("x", Project(tmp_path))
     assert message in caught.value.message
+
+
+def project(folder: Path, layers: str, recipe: str = "") -> Project:
+    """A project with the image x and the recipe thing; what ships with envbuild is beside it."""
+    for name in ("recipes", "images"):
+        (folder / name).mkdir()
+    (folder / "recipes" / "thing.py").write_text("from envbuild.recipe import *\n" + GOOD + recipe)
+    (folder / "images" / "x.yaml").write_text(f"schema: 1\ntarget: cpu\nbase: debian:13\nlayers: {layers}\n")
+    return Project(folder)
+
+
+@pytest.mark.parametrize("field", ["    package = 'libthing1'\n", "    version: str = '2'\n"])
+def test_a_recipe_with_a_version_takes_one(field: str, tmp_path: Path) -> None:
+    assert spec.load("x", project(tmp_path, '{thing: "3"}', field)).recipes["thing"].version == "3"
+
+
+@pytest.mark.parametrize("field", ["", "    size: int = 1\n"])
+def test_a_recipe_without_a_version_takes_none(field: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="unknown key 'version' for layer 'thing'"):
+        spec.load("x", project(tmp_path, '{thing: {version: "3"}}', field))
+
+
+DEBIAN = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', where needed with =VERSION after it"
+
+
+@pytest.mark.parametrize(
+    ("layers", "found"),
+    [
+        (
+            "{debian-packages: [git, Git, 'a;b', vim-, --download-only]}",
+            [
+                (33, f"'Git' {DEBIAN}"),
+                (38, f"'a;b' {DEBIAN}"),
+                (45, f"'vim-' {DEBIAN}"),
+                (51, f"'--download-only' {DEBIAN}"),
+            ],
+        ),
+        ("{debian-packages: {packages: [git=]}}", [(39, f"'git=' {DEBIAN}")]),
+        (
+            "{python-packages: [numpy, 'numpy >== 1', '-r x.txt', demo @ https://files.example/demo.whl]}",
+            [
+                (35, "'numpy >== 1' is not a Python requirement: "),
+                (50, "'-r x.txt' is not a Python requirement: "),
+                (62, "'demo @ https://files.example/demo.whl' names an address, and a lock holds packages of an index"),
+            ],
+        ),
+        ('{debian-packages: {version: "1"}}', [(28, "unknown key 'version'")]),
+        ('{python-packages: {version: "1"}}', [(28, "unknown key 'version'")]),
+    ],
+)
+def test_packages_are_checked_when_the_spec_is_read(layers: str, found: list[tuple[int, str]], tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec.load("x", project(tmp_path, layers))
+    assert len(caught.value.findings) == len(found)
+    for finding, (column, text) in zip(caught.value.findings, found, strict=True):
+        assert finding.where == f"{tmp_path}/images/x.yaml:4:{column}"
+        assert text in finding.message
+
+
+def test_packages_as_people_write_them(tmp_path: Path) -> None:
+    layers = """
+  debian-packages: [g++, libstdc++6, python3.13, libc6-dev, "git=1:2.47.3-0+deb13u1", 7zip]
+  python-packages: [numpy, "numpy>=2,<3", "torch[opt]~=2.15 ; python_version > '3'", zope.interface, "a==1.*"]"""
+    assert len(spec.load("x", project(tmp_path, layers)).recipes) == 2
+
+
+LINE = 10  # of the first line below GOOD in the file that `project` writes
+
+
+@pytest.mark.parametrize(
+    ("method", "line", "message"),
+    [
+        ("runtime(self, env): return 1 / 0", LINE, "the recipe fails: ZeroDivisionError: division by zero"),
+        ("sources(self, env):\n        raise OSError('no')", LINE + 1, "the recipe fails: OSError: no"),
+        ("runtime(self, env): pass", LINE, "runtime() of recipe 'thing' gives nothing (None), not a Runtime"),
+        ("sources(self, env): return Runtime()", LINE, "sources() of recipe 'thing' gives a Runtime, not a Sources"),
+        (
+            "runtime(self, env): return Runtime(debian='git')",
+            LINE,
+            "runtime() of recipe 'thing' gives a Runtime whose 'debian' is the text 'git', not a tuple",
+        ),
+        (
+            "runtime(self, env): return Runtime(python=('a', None))",
+            LINE,
+            "runtime() of recipe 'thing' gives a Runtime whose 'python' is not made of str: nothing (None) is in it",
+        ),
+        (
+            "runtime(self, env): return Runtime(env={'A': 1})",
+            LINE,
+            "runtime() of recipe 'thing' gives a Runtime whose 'env' is not made of str: an int is in it",
+        ),
+        (
+            "sources(self, env): return Sources(archives=('x.tar.gz',))",
+            LINE,
+            "gives a Sources whose 'archives' is not made of Archive: the text 'x.tar.gz' is in it",
+        ),
+        ("faults(self): return ['bad']", LINE, "faults() of recipe 'thing' gives a list, not a dict"),
+        ("runtime(env): return Runtime()", 0, "the recipe fails: TypeError: "),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_told_with_its_line(method: str, line: int, message: str, tmp_path: Path) -> None:
+    place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
+    with pytest.raises(SpecError) as caught:
+        resolve_in(spec.load("x", place), place)
+    assert message in caught.value.message
+    assert caught.value.where == f"{tmp_path}/recipes/thing.py" + (f":{line}:1" if line else "")
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "message"),
+    [
+        ("verify(self, env): return None", list, "verify() of recipe 'thing' gives nothing (None), not a list"),
+        (
+            "verify(self, env): return ['true']",
+            list,
+            "verify() of recipe 'thing' gives the text 'true' among its Checks",
+        ),
+        ("build(self, env): return 'make'", list, "build() of recipe 'thing' gives the text 'make', not a list"),
+        ("build(self, env): return [env.target.nothing]", list, "the recipe fails: AttributeError"),
+    ],
+)
+def test_what_a_recipe_is_asked_later(method: str, kind: type, message: str, tmp_path: Path) -> None:
+    place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
+    resolution = resolve_in(spec.load("x", place), place)
+    with pytest.raises(SpecError) as caught:
+        ask(resolution.recipes[0], method.partition("(")[0], kind, resolution.env)
+    assert message in caught.value.message
+    assert caught.value.where == f"{tmp_path}/recipes/thing.py:{LINE}:1"
+
+
+@pytest.mark.parametrize("origin", ["https://files.example/x.tar.gz", "x.tar.gz", "debian:x"])
+def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
+    place = project(
+        tmp_path,
+        "{thing: {}}",
+        f"\n    def sources(self, env): return Sources(archives=(Archive('x', '{origin}', 'x.tar.gz'),))\n",
+    )
+    with pytest.raises(SpecError) as caught:
+        resolve_in(spec.load("x", place), place)
+    assert caught.value.message == f"the recipe 'thing' takes x.tar.gz from '{origin}', which is no kind of origin"
+    assert caught.value.hint == "begin it with one of: github:, gitlab:, file:, mirror:"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.console import amount
-from envbuild.errors import BuildError
+from envbuild.errors import BuildError, EngineError
 from envbuild.plan.units import Unit
 
 LINES = 30
@@ -18,6 +18,7 @@ FULL = re.compile(
     rb"No space left on device|Disk quota exceeded|ENOSPC|you don't have enough free space", re.IGNORECASE
 )
 FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to another disk"
+IN_MEMORY = "/tmp and /run of a unit are in memory"
 LITTLE = 64 << 20  # bytes left on a disk that is full for every purpose
 
 
@@ -35,8 +36,12 @@ def tail(log: Path, size: int = 1 << 16) -> bytes:
         return b""
 
 
-def step_failed(unit: Unit, image: str, step: int, code: int, log: Path, store: Path) -> BuildError:
-    """The error for a command that exited with `code`."""
+def step_failed(
+    unit: Unit, image: str, step: int, code: int, log: Path, store: Path, free: int | None = None
+) -> BuildError | EngineError:
+    """The error for a command that exited with `code`: an EngineError when the store's disk was full.
+
+    `free`: bytes that the disk had left then, before the unit's files were removed (None: look now)."""
     command = unit.steps[step]
     lines = [
         f"unit {unit.name} failed in step {step + 1} of {len(unit.steps)}"
@@ -46,9 +51,15 @@ def step_failed(unit: Unit, image: str, step: int, code: int, log: Path, store: 
     ]
     if code == 137:
         lines.append("signal 9 is often the kernel's out-of-memory killer: fewer --jobs need less memory")
-    if FULL.search(tail(log)):
-        lines.append(full_disk(store))
+    full = ""
+    if found := FULL.search(tail(log)):
+        free = free_bytes(store) if free is None else free
+        # no file system in memory has a quota
+        full = store_full(store) if free < LITTLE or b"quota" in found[0] else ""
+        lines.append(full or f"a file system was full, but not the store's ({amount(free)} free): {IN_MEMORY}")
     lines += [f"the last lines of {log}:", last_lines(log)]
+    if full:
+        return EngineError("\n".join(lines), hint=FREE_SOME, where=str(log))
     return BuildError(
         "\n".join(lines),
         hint=f"envbuild make {image} --shell-on-fail  (opens a shell in the failed unit)",
@@ -56,26 +67,19 @@ def step_failed(unit: Unit, image: str, step: int, code: int, log: Path, store: 
     )
 
 
-def full_disk(store: Path) -> str:
-    """A line on what is full: the store's disk, or a file system in memory."""
-    free = free_bytes(store)
-    if free < LITTLE:
-        return f"the disk of the store {store} is full ({amount(free)} free): {FREE_SOME}"
-    return f"a file system was full; the store's disk has {amount(free)} free, /tmp and /run of a unit are in memory"
+def store_full(store: Path) -> str:
+    return f"the disk of the store {store} is full"
 
 
 @contextlib.contextmanager
 def told(store: Path) -> Iterator[None]:
-    """A store that fills up under the engine itself (logs, records) is a BuildError, not a traceback."""
+    """A store that fills up under the engine itself (logs, records) is an EngineError, not a traceback."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        free = amount(free_bytes(store))
-        raise BuildError(
-            f"{error.strerror}: the disk of the store {store} is full ({free} free)", hint=FREE_SOME, where=str(store)
-        ) from error
+        raise EngineError(f"{error.strerror}: {store_full(store)}", hint=FREE_SOME, where=str(store)) from error
 
 
 def free_bytes(path: Path) -> int:
@@ -83,11 +87,9 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def system_failed(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError:
+def system_failed(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError | EngineError:
     """The error for a system call that failed outside of a command (inputs, packing): most often the disk is full."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        full = f"the disk of the store {store} is full ({amount(free_bytes(store))} free)"
-        return BuildError(
-            f"unit {unit.name} failed: {os.strerror(error.errno)}: {full}", hint=FREE_SOME, where=str(log)
-        )
-    return BuildError(f"unit {unit.name} failed: {error.strerror or error}", hint="envbuild doctor", where=str(log))
+        full = f"{os.strerror(error.errno)}: {store_full(store)}"
+        return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))
+    return BuildError(f"unit {unit.name} failed: {error.strerror or error}", hint=f"cat {log}", where=str(log))

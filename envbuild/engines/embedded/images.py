@@ -4,6 +4,7 @@ allows."""
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from envbuild.engines.embedded.namespaces import SetupError
 
+FUSE = "/dev/fuse"
 WAIT = 5.0  # seconds until squashfuse must have mounted
 
 
@@ -23,29 +25,50 @@ def mount_image(image: Path, work: Path) -> tuple[Path, str]:
     target = work / "image"
     target.mkdir()
     tried = []
-    if shutil.which("mount"):
+    if not shutil.which("mount"):
+        tried.append("mount is not installed")
+    else:
         done = command("mount", "-t", "squashfs", "-o", "loop,ro,nodev", str(image), str(target))
         if done.returncode == 0:
             return target, f"{image.name} is mounted by the kernel"
-        tried.append("mount: " + done.stderr.strip())
-    if shutil.which("squashfuse") and Path("/dev/fuse").exists():
-        if squashfuse(image, target):
-            return target, f"{image.name} is mounted by squashfuse"
-        tried.append("squashfuse did not mount it")
-    if shutil.which("unsquashfs"):
+        tried.append(last_line(done.stderr, "mount failed"))
+    why = no_squashfuse() or squashfuse(image, target)
+    if not why:
+        return target, f"{image.name} is mounted by squashfuse"
+    tried.append(why)
+    if not shutil.which("unsquashfs"):
+        tried.append("unsquashfs is not installed")
+    else:
         done = command("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
         if done.returncode == 0:
-            return target, f"{image.name} was unpacked to {work} (no kernel mount and no squashfuse here)"
-        tried.append("unsquashfs: " + done.stderr.strip())
-    raise SetupError("mount squashfs", "; ".join(tried) or "neither mount, squashfuse nor unsquashfs is installed")
+            return target, f"{image.name} was unpacked to {work} ({'; '.join(tried)})"
+        tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
+    raise SetupError("mount squashfs", "; ".join(tried))
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
-def squashfuse(image: Path, target: Path) -> bool:
-    """Start squashfuse; it lives in the unit's pid namespace and ends with it."""
+def last_line(text: str, otherwise: str) -> str:
+    """The line in which mount and unsquashfs say what was wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "dmesg" not in line]
+    return lines[-1].removesuffix(".") if lines else otherwise
+
+
+def no_squashfuse() -> str:
+    """Why squashfuse cannot be tried here, "" when it can."""
+    if not shutil.which("squashfuse"):
+        return "squashfuse is not installed"
+    try:
+        os.close(os.open(FUSE, os.O_RDWR))
+    except OSError as error:
+        return f"squashfuse: {FUSE} cannot be opened: {error.strerror}"
+    return ""
+
+
+def squashfuse(image: Path, target: Path) -> str:
+    """Start squashfuse; it lives in the unit's pid namespace and ends with it. Returns why it did not mount, or ""."""
     before = target.stat().st_dev
     child = subprocess.Popen(
         ["squashfuse", "-f", "-o", "allow_other,ro", str(image), str(target)],
@@ -57,8 +80,9 @@ def squashfuse(image: Path, target: Path) -> bool:
     while time.monotonic() < end and child.poll() is None:
         with contextlib.suppress(OSError):
             if target.stat().st_dev != before:
-                return True
+                return ""
         time.sleep(0.01)
+    ended = child.poll()
     child.kill()
     child.wait()
-    return False
+    return f"squashfuse ended with exit code {ended}" if ended is not None else f"squashfuse did not mount in {WAIT} s"

@@ -59,6 +59,15 @@ def umount(target: str | os.PathLike[str], flags: int = MNT_DETACH) -> None:
     _check(_libc.umount2(os.fsencode(target), flags), os.fsdecode(target))
 
 
+def sync(path: str | os.PathLike[str]) -> None:
+    """Write everything of the file system that holds the folder `path` to its disk (syncfs(2)). Raises OSError."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check(_libc.syncfs(folder), os.fspath(path))
+    finally:
+        os.close(folder)
+
+
 def pivot_root(root: str | os.PathLike[str]) -> None:
     """Make `root` (a mount) the root of this mount namespace and detach the old one."""
     os.chdir(root)

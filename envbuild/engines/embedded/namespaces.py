@@ -22,10 +22,11 @@ from envbuild.engines.embedded import libc
 
 HOST_NAME = "envbuild"
 NEEDED_IDS = 65535  # 1..65535 beside the caller's own: Debian uses ids to 65534
+BIND = "--bind"  # the step of a SetupError for what a person asked for, and not this machine refused
 
 
 class SetupError(Exception):
-    """A step of setting up failed: `step` (a word of `envbuild.engines.embedded.probe.FIXES`) and why."""
+    """A step of setting up failed: `step` (a word that `envbuild.engines.embedded.probe.fix_for` knows) and why."""
 
     def __init__(self, step: str, reason: str) -> None:
         super().__init__(f"{step}: {reason}")

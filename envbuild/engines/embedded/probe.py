@@ -23,7 +23,7 @@ LOCAL_DISK = (
     "overlayfs cannot write on NFS, Lustre, GPFS or another overlay"
 )
 UNMASK = "the machine hides parts of /proc: docker run --privileged, or --security-opt systempaths=unconfined"
-UNSHARE = "or run envbuild inside: buildah unshare"
+UNSHARE = "or: buildah unshare envbuild make NAME"
 # VFS_CAP_REVISION_2 with cap_net_raw permitted and effective (linux/capability.h)
 NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
@@ -33,9 +33,7 @@ def probe(store: Store) -> Probe:
     from envbuild.engines.embedded.spawn import spawn
 
     if not hasattr(os, "memfd_create") or os.uname().sysname != "Linux":
-        return Probe(
-            "embedded", False, "kernel", f"{os.uname().sysname} is not Linux", "use a Linux machine, or --engine docker"
-        )
+        return Probe("embedded", False, "kernel", f"{os.uname().sysname} is not Linux", "use a Linux machine")
     detail = describe()
     try:
         with store.workdir() as work:
@@ -154,7 +152,11 @@ def fix_for(step: str, reason: str) -> str:
         return LOCAL_DISK
     if step == "pivot_root":
         return f"--engine buildah, {UNSHARE}"
-    return "envbuild doctor"
+    if step == "mount squashfs":
+        return "sudo apt-get install squashfs-tools squashfuse"
+    if step == "mount tmpfs":
+        return _namespace_fix(step, reason)
+    return f"--engine buildah, {UNSHARE}"
 
 
 def _namespace_fix(step: str, reason: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.engines.embedded import inputs, libc, mounts
-from envbuild.engines.embedded.namespaces import SetupError, fork_init, fork_keeper, isolate, private_mounts
+from envbuild.engines.embedded.namespaces import BIND, SetupError, fork_init, fork_keeper, isolate, private_mounts
 from envbuild.plan.units import INPUTS
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -169,10 +169,18 @@ def _mount(box: Box, notes: list[str]) -> Path:
     if box.network and Path("/etc/resolv.conf").is_file():
         mounts.bind(Path("/etc/resolv.conf").resolve(), mounts.inside(root, "/etc/resolv.conf"))
     for source_name, name, read_only in box.binds:
-        mounts.bind(
-            Path(source_name).resolve(), mounts.inside(root, name), read_only=read_only, recursive=not read_only
-        )
+        _bind(Path(source_name).resolve(), root, name, read_only)
     return root
+
+
+def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
+    """A bind that a person asked for. Raises SetupError that names it: it says nothing about the machine."""
+    try:
+        mounts.bind(source, mounts.inside(root, name), read_only=read_only, recursive=not read_only)
+    except SetupError as error:
+        raise SetupError(BIND, f"{source}:{name} cannot be mounted: {error.reason.rpartition(': ')[2]}") from error
+    except OSError as error:  # its place could not be made
+        raise SetupError(BIND, f"{source}:{name}: {error.strerror}: {error.filename}") from error
 
 
 @contextlib.contextmanager

@@ -83,8 +83,11 @@ class Schedule:
             for item in self.running:
                 item.child.kill()
                 self._release(item)
-        if self.failed and self.options.shell_on_fail and sys.stdin.isatty():
-            self._shell(*self.failed)
+        if self.failed and self.options.shell_on_fail:
+            if sys.stdin.isatty():
+                self._shell(*self.failed)
+            else:
+                self.talk.warn("no terminal: no shell was opened")
         if self.error:
             raise self.error
 
@@ -205,7 +208,7 @@ class Schedule:
                 self.checked |= set(item.blobs)
                 return
             step, code = answer["failed"]
-            error = failure.step_failed(unit, self.plan.image, step, code, log, self.store.root)
+            error = failure.step_failed(unit, self.plan.image, step, code, log, self.store.root, answer["free"])
             if not self.failed:
                 self.failed = item, step
         self.talk.finish(unit.name)

@@ -12,6 +12,7 @@ from typing import Any
 from envbuild.console import Talk
 from envbuild.engines.embedded.sandbox import PATH
 from envbuild.engines.embedded.spawn import Child, spawn
+from envbuild.squashfs.reader import check_image
 from envbuild.store import Store
 
 TIMED_OUT = 124  # as timeout(1)
@@ -36,7 +37,7 @@ def run_in(
     `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
     or (source, target, read-only). `capture`: return stdout and stderr together instead of passing them on. `timeout`
     in seconds; the exit code is then 124. Returns (exit code, output); 128 + signal for a killed command. Raises
-    EngineError."""
+    EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
     whole = {
         "PATH": PATH,
         "HOME": "/root",
@@ -44,6 +45,8 @@ def run_in(
         **(env or {}),
     }
     image = root if isinstance(root, Path) else None
+    if image:
+        check_image(image, padded=False)  # before a mount program says something else about a damaged file
     trees = [] if isinstance(root, Path) else [str(path.resolve()) for path in root]
     with store.workdir() as work:
         job = job_of(work / "run", trees, argv, whole, interactive=interactive and not capture)

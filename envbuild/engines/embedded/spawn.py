@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from envbuild import errors
-from envbuild.errors import EngineError, EnvbuildError
+from envbuild.engines.embedded.namespaces import BIND
+from envbuild.errors import EngineError, EnvbuildError, SpecError
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -61,6 +62,8 @@ def raise_for(value: dict[str, Any]) -> None:
         from envbuild.engines.embedded.probe import fix_for
 
         step, reason = value["setup"]
+        if step == BIND:
+            raise SpecError(f"--bind {reason}", hint="--bind SRC:DST: both a folder, or both a file")
         raise EngineError(f"the embedded engine cannot run here: {step}: {reason}", hint=fix_for(step, reason))
     if "errno" in value:
         raise OSError(value["errno"], value["message"])

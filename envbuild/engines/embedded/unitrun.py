@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from envbuild.engines.embedded import inputs, namespaces
+from envbuild.engines.embedded import inputs, libc, namespaces
+from envbuild.engines.embedded.failure import free_bytes
 from envbuild.engines.embedded.namespaces import SetupError
 from envbuild.engines.embedded.sandbox import Box, Outcome, boxed
 from envbuild.errors import EnvbuildError
@@ -78,6 +79,7 @@ def build(job: Job) -> Job:
         if outcome.code:
             return failed(job, outcome)
         answer = product(job, store, work)
+        libc.sync(store.root)  # a record must not outlive its layer in a power cut
     except OSError:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -92,9 +94,10 @@ def box_of(job: Job) -> Box:
 
 
 def failed(job: Job, outcome: Outcome) -> Job:
+    free = free_bytes(Path(job["store"]))  # before the unit's files go: whether they filled the disk
     if not job["keep_failed"]:
         shutil.rmtree(job["work"], ignore_errors=True)
-    return {"failed": [outcome.step, outcome.code]}
+    return {"failed": [outcome.step, outcome.code], "free": free}
 
 
 def product(job: Job, store: Store, work: Path) -> Job:

@@ -17,6 +17,7 @@ class Widget(Recipe):
     prefix: ClassVar[str] = "/opt/widget"
     after: ClassVar[tuple[str, ...]] = ("toolkit",)
 
+    version: str = ""
     jobs: int = 1
     ratio: float = 0.5
     shared: bool = True

@@ -1,0 +1,238 @@
+"""`store gc`: what an image needs stays, the rest goes, and never while somebody works in the store."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild import collect as collecting
+from envbuild.collect import collect
+from envbuild.console import Quiet
+from envbuild.errors import EngineError
+from envbuild.store import LayerRecord, Store, UnitRecord, write_json
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+def blob(store: Store, text: str) -> str:
+    path = store.root / "tmp" / "new"
+    path.write_text(text)
+    os.utime(path, (0, 0))  # as fetched blobs have
+    sha256 = store.add_blob(path)
+    (store.root / "control").mkdir(exist_ok=True)
+    (store.root / "control" / sha256).write_text(text)
+    return sha256
+
+
+def unit(store: Store, name: str) -> tuple[str, str]:
+    """A built unit: (key, diff id of its layer)."""
+    key, digest = (hashlib.sha256(f"{kind}{name}".encode()).hexdigest() for kind in ("key", "layer"))
+    layer = LayerRecord(f"sha256:{digest}", 1, 1, name)
+    (store.layer_tree(layer.diff_id) / "etc").mkdir(parents=True)
+    write_json(store.layer_path(layer.diff_id) / "layer.json", {"diff_id": layer.diff_id, "size": 1, "files": 1})
+    (store.root / "packs" / f"{digest}.zstd1-level3-block131072.v1").write_text("pack")
+    wheel = blob(store, f"wheel of {name}")
+    store.record_unit(UnitRecord(key, name, layer, ((f"{name}.whl", wheel),), 1.0))
+    return key, layer.diff_id
+
+
+def image(store: Store, name: str, lock: str, *, link: bool = True) -> dict[str, Any]:
+    """An image as `make` leaves it; returns what of it is named how."""
+    folder = store.root / "artifacts"
+    artifact = folder / f"{name}-{lock}.sqsh"
+    artifact.write_text(f"squashfs {name} {lock}")
+    evidence = folder / f"{name}-{lock}.evidence.json"
+    evidence.write_text("{}")
+    (folder / f"{name}-{lock}.oci" / "blobs").mkdir(parents=True)
+    (folder / f"{name}-{lock}.oci" / "blobs" / "x").write_text("x")
+    key, layer = unit(store, f"{name}{lock}")
+    source = blob(store, f"source of {name} {lock}")
+    stat = artifact.stat()
+    record = {
+        "made": {"artifact": str(artifact), "evidence": str(evidence), "layers": [layer]},
+        "stat": [stat.st_size, stat.st_mtime_ns],
+        "holds": {"units": [key], "blobs": [source]},
+    }
+    path = store.root / "images" / f"{hashlib.sha256(f'{name}{lock}'.encode()).hexdigest()}.json"
+    write_json(path, record)
+    if link:
+        (folder / f"{name}.sqsh").unlink(missing_ok=True)
+        (folder / f"{name}.sqsh").symlink_to(artifact.name)
+    return {"artifact": artifact, "record": path, "key": key, "layer": layer, "source": source, "data": record}
+
+
+def everything_in(store: Store) -> set[str]:
+    """Paths of files and links below the store, but for lock files."""
+    found = (path for path in store.root.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {str(path.relative_to(store.root)) for path in found if path.parent.name != "locks"}
+
+
+def week_later(monkeypatch: pytest.MonkeyPatch, weeks: float = 1.1) -> None:
+    """Nothing can change the time of a file's last change, so the clock goes on instead."""
+    now = time.time() + weeks * collecting.WEEK
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
+def test_a_made_image_stays_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    image(store, "one", "aaaaaaaaaaaa")
+    image(store, "two", "bbbbbbbbbbbb")
+    before = everything_in(store)
+    assert collect(store, Quiet(), dry_run=False, everything=True) == ([], 0)
+    week_later(monkeypatch)
+    assert collect(store, Quiet(), dry_run=False, everything=False) == ([], 0)
+    assert everything_in(store) == before
+
+
+def test_an_older_lock_of_the_image_goes_with_all_that_only_it_held(store: Store) -> None:
+    image(store, "one", "bbbbbbbbbbbb")
+    (store.root / "artifacts" / "one.sqsh").unlink()
+    alone = everything_in(store)
+    old = image(store, "one", "aaaaaaaaaaaa")
+    (store.root / "artifacts" / "one.sqsh").unlink()
+    (store.root / "artifacts" / "one.sqsh").symlink_to("one-bbbbbbbbbbbb.sqsh")
+    before = everything_in(store)
+    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == [], "younger than a week"
+    told, _ = collect(store, Quiet(), dry_run=True, everything=True)
+    assert everything_in(store) == before, "a dry run removes nothing"
+    removed, freed = collect(store, Quiet(), dry_run=False, everything=True)
+    assert removed == told and freed > 0
+    assert everything_in(store) == alone | {"artifacts/one.sqsh"}
+    assert f"images/{old['record'].name}" in removed and f"blobs/sha256/{old['source']}" in removed
+
+
+def test_after_a_week_it_goes_without_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = image(store, "one", "aaaaaaaaaaaa")
+    image(store, "one", "bbbbbbbbbbbb")
+    week_later(monkeypatch)
+    collect(store, Quiet(), dry_run=False, everything=False)
+    assert not old["artifact"].exists() and not old["record"].exists() and store.unit(old["key"]) is None
+    assert (store.root / "artifacts" / "one.sqsh").resolve().is_file()
+
+
+def test_a_unit_that_a_kept_image_shares_stays(store: Store) -> None:
+    old = image(store, "one", "aaaaaaaaaaaa")
+    new = image(store, "one", "bbbbbbbbbbbb")
+    shared = new["data"]
+    shared["holds"] = {"units": [new["key"], old["key"]], "blobs": [old["source"]]}
+    write_json(new["record"], shared)
+    collect(store, Quiet(), dry_run=False, everything=True)
+    assert not old["artifact"].exists() and store.unit(old["key"]) and store.has_blob(old["source"])
+    assert not store.has_blob(new["source"]), "no record holds it any more"
+
+
+def test_records_of_an_artifact_that_was_written_over_hold_nothing(store: Store) -> None:
+    made = image(store, "one", "aaaaaaaaaaaa")
+    stale, layer = unit(store, "of an earlier recipe")
+    record = {**made["data"], "stat": [1, 1], "holds": {"units": [stale], "blobs": []}}
+    path = store.root / "images" / f"{'e' * 64}.json"
+    write_json(path, record)
+    collect(store, Quiet(), dry_run=False, everything=True)
+    assert not path.exists() and store.unit(stale) is None and not store.layer_path(layer).exists()
+    assert made["record"].exists() and store.unit(made["key"])
+
+
+def test_a_touched_artifact_still_holds_what_it_was_made_of(store: Store) -> None:
+    made = image(store, "one", "aaaaaaaaaaaa")
+    os.utime(made["artifact"], (1, 1))
+    collect(store, Quiet(), dry_run=False, everything=True)
+    assert made["record"].exists() and store.unit(made["key"])
+
+
+def test_records_without_an_artifact_and_broken_ones_go_at_once(store: Store) -> None:
+    made = image(store, "one", "aaaaaaaaaaaa")
+    made["artifact"].unlink()
+    for name, text in (("cut", '{"made": {'), ("empty", "{}"), ("list", "[]")):
+        (store.root / "images" / f"{name}.json").write_text(text)
+    collect(store, Quiet(), dry_run=False, everything=False)
+    assert list((store.root / "images").iterdir()) == []
+    assert not (store.root / "artifacts" / "one.sqsh").is_symlink(), "a link to nothing"
+    assert store.unit(made["key"]), "the next build may want it for a week"
+
+
+def test_what_lies_in_tmp(store: Store) -> None:
+    tmp = store.root / "tmp"
+    (tmp / f"damaged-{'a' * 64}").write_text("x")
+    (tmp / "removed-x" / "tree").mkdir(parents=True)
+    (tmp / "1-killed").mkdir()
+    (tmp / "fresh").write_text("x")
+    with store.workdir() as alive:
+        collect(store, Quiet(), dry_run=False, everything=False)
+        assert sorted(tmp.iterdir()) == sorted([alive, tmp / "fresh"])
+
+
+def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("apt/bookworm/state/x", "apt/trixie/state/x", "buildah/overlay/storage.lock", "uv/simple/index/x"):
+        (store.root / name).parent.mkdir(parents=True)
+        (store.root / name).write_text("x")
+    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == []
+    week_later(monkeypatch, 0.9)
+    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == []
+    week_later(monkeypatch)
+    removed = collect(store, Quiet(), dry_run=False, everything=False)[0]
+    assert removed == ["apt/bookworm", "apt/trixie", "buildah/overlay", "uv"]
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_what_a_package_says_goes_with_it(store: Store) -> None:
+    sha256 = blob(store, "deb")
+    (store.root / "control" / ("f" * 64)).write_text("of a package that is gone")
+    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == [f"control/{'f' * 64}"]
+    assert collect(store, Quiet(), dry_run=False, everything=True)[0] == [f"blobs/sha256/{sha256}", f"control/{sha256}"]
+
+
+def test_not_while_somebody_works_in_the_store(store: Store) -> None:
+    sha256 = blob(store, "input of a running build")
+    code = (
+        "import sys; from pathlib import Path; from envbuild.store import Store\n"
+        "with Store(Path(sys.argv[1])).lock('gc', shared=True): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(store.root)]
+    worker = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert worker.stdout is not None and worker.stdout.readline() == "held\n"
+    with store.lock("gc", shared=True):
+        pass  # builds do not stop each other
+    with pytest.raises(EngineError, match="another envbuild works in this store") as caught:
+        collect(store, Quiet(), dry_run=False, everything=True)
+    assert caught.value.exit_code == 5 and store.has_blob(sha256)
+    worker.communicate("")
+    collect(store, Quiet(), dry_run=False, everything=True)
+    assert not store.has_blob(sha256)
+
+
+def test_who_shares_waits_for_who_is_alone(store: Store) -> None:
+    told: list[str] = []
+    done = threading.Event()
+
+    def share() -> None:
+        with store.lock("gc", lambda: told.append("waiting"), shared=True):
+            done.set()
+
+    with (store.root / "locks" / "gc").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        thread = threading.Thread(target=share)
+        thread.start()
+        assert not done.wait(0.3) and told == ["waiting"]
+    thread.join(10)
+    assert done.is_set()
+
+
+def test_usage_names_the_caches(store: Store) -> None:
+    (store.root / "uv").mkdir()
+    (store.root / "uv" / "x").write_bytes(b"x" * 10_000)
+    assert collecting.usage(store)["uv"] >= 10_000
