@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envbuild.plan import bridge
-from envbuild.plan.units import INPUTS
+from envbuild.plan.units import INPUTS, WORK
 from envbuild.recipe import VENV
 
 
@@ -15,7 +15,7 @@ def python_wheel(project: str, *, environment: Mapping[str, str] = {}) -> list[A
 
     The folder is fixed and debug information is off: pip's random build folder would get into the binary otherwise.
     """
-    folder = f"{INPUTS}/work/{project}"
+    folder = f"{WORK}/{project}"
     return [
         bridge.comment(f"{project}: wheel from its source distribution"),
         bridge.environment(variables={"CFLAGS": "-g0", "CXXFLAGS": "-g0", "PATH": f"{VENV}/bin:$PATH", **environment}),

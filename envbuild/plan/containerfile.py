@@ -16,10 +16,9 @@ from typing import Any
 
 from envbuild.errors import SpecError
 from envbuild.plan import bridge
-from envbuild.plan.units import INPUTS, Input, Plan, Unit, environment
+from envbuild.plan.units import INPUTS, WORK, Input, Plan, Unit, environment
 
 OUT = f"{INPUTS}/out"
-WORK = f"{INPUTS}/work"
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 # Where inputs are seen in a unit: /run is a tmpfs there, so that no mount point gets into the layer.
 INPUTS = "/run/envbuild"
+WORK = f"{INPUTS}/work"  # a folder on disk for builds, and TMPDIR: compilers fill a tmpfs
 
 
 class Product(StrEnum):
@@ -139,7 +140,7 @@ FIXED = {
     "PYTHONDONTWRITEBYTECODE": "1",
     # nvcc -jN otherwise puts the process id into a symbol; measured on 13.2
     "NVCC_APPEND_FLAGS": "--objdir-as-tempdir",
-    "TMPDIR": f"{INPUTS}/work",
+    "TMPDIR": WORK,
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -59,6 +61,42 @@ def test_two_ranks_reduce_over_ucx_inside_the_finished_file(made: dict[str, obje
 def test_run_gives_the_commands_exit_code_and_throws_away_what_it_writes(made: dict[str, object], cli: Cli) -> None:
     assert cli.run("run", IMAGE, "--", "sh", "-c", "touch /opt/venv/new; exit 7", check=False).returncode == 7
     assert cli.run("run", IMAGE, "--", "ls", "/opt/venv/new", check=False).returncode == 2
+
+
+WALK = """
+import hashlib, json, os, stat, sys
+seen = {}
+for folder, folders, files in os.walk("/"):
+    if folder == "/":
+        folders[:] = sorted(set(folders) - {"proc", "sys", "dev", "run", "tmp"})
+    for name in folders + files:
+        path = os.path.join(folder, name)
+        status = os.lstat(path)
+        link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+        content = hashlib.sha256(open(path, "rb").read()).hexdigest() if stat.S_ISREG(status.st_mode) else ""
+        seen[path] = [stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode), link, content, int(status.st_mtime)]
+print(json.dumps(seen))
+"""
+ENROOT = {"/etc/rc", "/etc/rc.local", "/etc/environment", "/etc/fstab", "/etc"}  # written by the export
+SANDBOX = {"/etc/hosts", "/etc/resolv.conf"}  # bound by the sandbox
+
+
+def test_the_file_holds_what_was_built(made: dict[str, object], cli: Cli) -> None:
+    """Every path, type, mode, link, content and time of the squashfs file against the stacked layers."""
+    root = json.loads(cli.run("run", IMAGE, "--", "/usr/bin/python3", "-c", WALK).stdout)
+    file = json.loads(cli.run("run", str(made["artifact"]), "--", "/usr/bin/python3", "-c", WALK).stdout)
+    assert len(root) > 8000
+    differing = {path for path in root.keys() | file.keys() if root.get(path) != file.get(path)}
+    repaired = {path for path in differing if path in root and path in file and readable(root[path]) == file[path]}
+    assert differing - repaired - ENROOT - SANDBOX == set()
+    assert file.keys() >= ENROOT
+
+
+def readable(entry: list[object]) -> list[object]:
+    """The entry with what enroot's import changes: files u+r, folders u+rwx."""
+    kind, mode, *rest = entry
+    more = 0o700 if kind == stat.S_IFDIR else 0o400 if kind == stat.S_IFREG else 0
+    return [kind, int(str(mode)) | more, *rest]
 
 
 def test_bytes_are_equal_in_another_store_with_one_worker(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:

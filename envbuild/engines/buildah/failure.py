@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.engines.embedded.failure import last_lines, step_failed, tail
-from envbuild.errors import BuildError
+from envbuild.errors import BuildError, EnvbuildError
 from envbuild.plan import bridge
 from envbuild.plan.containerfile import Instruction, instructions
 from envbuild.plan.units import Plan
@@ -16,8 +16,8 @@ STARTED = re.compile(rb"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")  # [stage/of] 
 CODE = re.compile(r"exit status (\d+)")
 
 
-def error(plan: Plan, code: int, log: Path, store: Path) -> BuildError:
-    """The error for a build that ended with `code` and left `log`."""
+def error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
+    """The error for a build that ended with `code` and left `log`: a BuildError, or an EngineError for a full disk."""
     hint = f"envbuild make {plan.image} --engine embedded --shell-on-fail  (opens a shell in the failed unit)"
     found = FAILED.search(tail(log))
     if found:
@@ -27,7 +27,7 @@ def error(plan: Plan, code: int, log: Path, store: Path) -> BuildError:
         if instruction and instruction.step >= 0:
             unit = plan.unit(instruction.stage)
             told = step_failed(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
-            return BuildError(told.message, hint=hint, where=told.where)
+            return BuildError(told.message, hint=hint, where=told.where) if isinstance(told, BuildError) else told
     lines = [f"buildah failed with exit code {code}", f"the last lines of {log}:", last_lines(log)]
     return BuildError("\n".join(lines), hint=hint, where=str(log))
 
