@@ -192,7 +192,8 @@ def test_show_and_list_tell_what_is_there(made: dict[str, object], cli: Cli) -> 
     ]
     row = next(row for row in cli.json("list") if row["name"] == IMAGE)
     assert (row["lock"], row["made"]) == ("current", made["artifact"])
-    assert cli.json("show", str(made["artifact"]))["codec"] == "zstd"
+    shown = cli.json("show", str(made["artifact"]))
+    assert (shown["squashfs"]["codec"], shown["origin"]["image"]) == ("zstd", IMAGE)
 
 
 def test_gc_keeps_what_a_made_image_needs(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
