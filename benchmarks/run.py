@@ -3,9 +3,8 @@ largest process.
 
     python benchmarks/run.py [--only NAME]
 
-Rows that compare do both ways in this one run, from the same local inputs, so the ratio holds on any machine. The
-cold build of the quickstart
-image is compared with buildah on the Containerfile that envbuild prints.
+Rows that compare do both ways in this one run, from the same local inputs, so the ratio holds on any machine. The cold
+build of the quickstart image is compared with buildah on the Containerfile that envbuild prints.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Every error a user can cause, with its exit code.
 
 Libraries raise; only the command line prints and exits. An error carries a message, a hint that can be typed, and
-where it is
-(``file:line:column``). A file with several mistakes raises one error that holds every finding.
+where it is (``file:line:column``). A file with several mistakes raises one error that holds every finding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Recipes: one component, one file, one class.
 
 A recipe is a frozen dataclass in ``recipes/NAME.py`` whose fields are the keys that a spec may write under ``layers:
-NAME:``. It says what
-it needs (`sources`), how it is built (`build`, HPCCM primitives), what the finished image needs beside that
-(`runtime`) and how one
-sees that it is there (`verify`). Nothing in it touches the world.
+NAME:``. It says what it needs (`sources`), how it is built (`build`, HPCCM primitives), what the finished image needs
+beside that (`runtime`) and how one sees that it is there (`verify`). Nothing in it touches the world.
 """
 
 from __future__ import annotations
@@ -24,9 +22,8 @@ class Archive:
     """A source that is one file: a release tarball, or an sdist given by its origin.
 
     `name` is the folder under /run/envbuild/src in which the build sees it unpacked. `origin` names where it comes
-    from without a host
-    (``github:openucx/ucx@v1.20.1``); a site maps origins to mirrors. `sha256` may be empty: then the lock finds and
-    records it.
+    from without a host (``github:openucx/ucx@v1.20.1``); a site maps origins to mirrors. `sha256` may be empty: then
+    the lock finds and records it.
     """
 
     name: str
@@ -38,8 +35,7 @@ class Archive:
 @dataclass(frozen=True, slots=True)
 class Sources:
     """What a build unit gets: Debian packages, Python requirements of the build (PEP 508), sdists from the package
-    index (``mpi4py==4.1.1``,
-    compiled here: their own wheels are refused), archives."""
+    index (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -50,8 +46,7 @@ class Sources:
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What the finished image needs: Debian packages, Python requirements (`core`: those of the first, large venv
-    unit), environment,
-    folders for the loader (ld.so.conf.d), files (path → content)."""
+    unit), environment, folders for the loader (ld.so.conf.d), files (path → content)."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -74,9 +69,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RecipeEnv:
-    """What a recipe may know of the image it stands in. `recipes` are all recipes of the image by name; `versions`
-    are locked versions by
-    package name, empty until there is a lock (only environment and verify lines may depend on them)."""
+    """What a recipe may know of the image it stands in. `recipes` are all recipes of the image by name; `versions` are
+    locked versions by package name, empty until there is a lock (only environment and verify lines may depend on
+    them)."""
 
     target: Target
     python: str

@@ -10,9 +10,8 @@
     locks/                      flock files, one a unit key
     tmp/                        each process has a folder of its own here, holding a lock as long as it lives
 
-Everything is written under tmp/ and renamed into place; a killed process leaves only folders in tmp/ whose lock
-nobody holds, and the
-next run removes those.
+Everything is written under tmp/ and renamed into place; a killed process leaves only folders in tmp/ whose lock nobody
+holds, and the next run removes those.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ class Workspace:
 
 def open_workspace(talk: Talk | None = None, folder: Path | None = None) -> Workspace:
     """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
-    store that cannot be
-    written."""
+    store that cannot be written."""
     project = Project.find(folder)
     site = load_site(project.root)
     return Workspace(project, site, Store.open(site.store), talk or console.talk())

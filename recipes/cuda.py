@@ -25,9 +25,9 @@ class Cuda(Recipe):
     """The toolkit from the index's wheels, seen as a prefix that builds expect: /opt/cuda with bin, include, nvvm and
     lib64.
 
-    The wheels put everything below site-packages/nvidia/cu13, without lib64 and without unversioned library names;
-    the prefix is links.
-    `version` is CUDA major.minor and must be given: an unpinned nvcc resolves to a newer toolkit than torch's own CUDA.
+    The wheels put everything below site-packages/nvidia/cu13, without lib64 and without unversioned library names; the
+    prefix is links. `version` is CUDA major.minor and always pinned: a floating nvcc resolves to a newer toolkit than
+    torch's own CUDA.
     """
 
     package: ClassVar[str] = "cuda-toolkit"

@@ -25,8 +25,7 @@ class Deepspeed(Recipe):
     """DeepSpeed from its source distribution, with chosen ops compiled for the target's GPU.
 
     `ops` are the names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …); the index has no binary wheel, and
-    ops left out are
-    compiled at the first use in a job.
+    ops left out are compiled at the first use in a job.
     """
 
     package: ClassVar[str] = "deepspeed"

@@ -25,10 +25,9 @@ class LockRequest:
     """All that a lock answers.
 
     `units` are in build order: ``base`` first, then ``debian`` (run-time packages), ``venv`` (all run-time Python
-    requirements, resolved
-    together), ``venv-core`` (the part of them that forms the first venv unit), then one ``build-NAME`` for each
-    compiling recipe.
-    The Debian packages of every unit but the base are resolved on top of the base's; those of build units too.
+    requirements, resolved together), ``venv-core`` (the part of them that forms the first venv unit), then one
+    ``build-NAME`` for each compiling recipe. The Debian packages of every unit but the base are resolved on top of the
+    base's; those of build units too.
     """
 
     image: str

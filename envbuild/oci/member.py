@@ -2,10 +2,8 @@
 
 A layer is a sequence of members in byte order of their paths, as the tar of an OCI layer holds them: deletions are
 empty regular files named ``.wh.NAME``, an opaque directory holds ``.wh..wh..opq`` (OCI image spec, layer.md,
-"Whiteouts").
-The canonical tar (`envbuild.oci.layer`) and the squashfs pack (`envbuild.squashfs.pack`) are both sinks of members,
-so that
-a layer is read once and hashed and compressed in the same pass.
+"Whiteouts"). The canonical tar (`envbuild.oci.layer`) and the squashfs pack (`envbuild.squashfs.pack`) are both sinks
+of members, so that a layer is read once and hashed and compressed in the same pass.
 """
 
 from __future__ import annotations
@@ -36,11 +34,9 @@ class Member:
     """An entry of a layer.
 
     `path` is relative, without a leading or trailing slash; the root directory is ``b""``. `mode` holds permission
-    bits only
-    (0..0o7777). `mtime` is in whole seconds. `size` is the length of the data in bytes (0 for everything but files).
-    `link` is the
-    target of a symlink, or the path (relative, as `path`) of the first name of a hard link. `device` is (major, minor).
-    `xattrs` holds full names (``security.capability``).
+    bits only (0..0o7777). `mtime` is in whole seconds. `size` is the length of the data in bytes (0 for everything but
+    files). `link` is the target of a symlink, or the path (relative, as `path`) of the first name of a hard link.
+    `device` is (major, minor). `xattrs` holds full names (``security.capability``).
     """
 
     path: bytes

@@ -1,11 +1,9 @@
 """HPCCM behind one door.
 
 hpccm keeps its target in module globals, swallows misspelt keywords and changes its callers' lists. Nothing else in
-envbuild imports it:
-`hpccm_target` holds a lock and restores every global, and recipes get blocks and primitives from here, whose keywords
-are checked before
-they reach hpccm and whose arguments are copied. What recipes return is turned into commands by `steps`, and stages
-into text by `render`.
+envbuild imports it: `hpccm_target` holds a lock and restores every global, and recipes get blocks and primitives from
+here, whose keywords are checked before they reach hpccm and whose arguments are copied. What recipes return is turned
+into commands by `steps`, and stages into text by `render`.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ _WILD = ("enable_", "disable_", "with_", "without_")  # turned into configure op
 
 @contextlib.contextmanager
 def hpccm_target(arch: str) -> Iterator[None]:
-    """Hold hpccm for one target (`arch`: amd64 or arm64); build and render inside, some text is fixed at
-    construction, some at rendering.
+    """Hold hpccm for one target (`arch`: amd64 or arm64); build and render inside, some text is fixed at construction,
+    some at rendering.
 
     Debian is unknown to hpccm, which then silently takes Ubuntu 16.04: the nearest Ubuntu is set explicitly.
     """
@@ -58,8 +56,7 @@ def hpccm_target(arch: str) -> Iterator[None]:
 @cache
 def _keywords(block: type) -> tuple[frozenset[str], bool]:
     """Keywords that a block or its bases read, and whether it takes configure-style ones: from hpccm's own source, so
-    a new release needs
-    no list here."""
+    a new release needs no list here."""
     names: set[str] = set()
     wild = False
     for base in block.__mro__[:-1]:
@@ -114,8 +111,8 @@ def steps(items: Sequence[Any]) -> tuple[Step, ...]:
     exported in those after.
 
     A unit has no build context and no network: the archives of a recipe lie in /run/envbuild/archives, and a block
-    that copies its
-    `package` from the context copies it from there. user, label and the like have no place in a recipe: SpecError.
+    that copies its `package` from the context copies it from there. user, label and the like have no place in a
+    recipe: SpecError.
     """
     result: list[Step] = []
     exports: list[str] = []

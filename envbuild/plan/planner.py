@@ -1,10 +1,9 @@
 """Plan: lock + recipes → units.
 
 The units of an image, bottom first: the base; one with the run-time Debian packages; per compiling recipe its build
-packages (a root that is
-not part of the image) and its prefix or wheels; the venv in two parts, the large wheels first; and a glue unit that
-runs last. Prefixes and
-the venv stand on the base alone, so a changed Debian package rebuilds none of them.
+packages (a root that is not part of the image) and its prefix or wheels; the venv in two parts, the large wheels
+first; and a glue unit that runs last. Prefixes and the venv stand on the base alone, so a changed Debian package
+rebuilds none of them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.plan import bridge, evidence
-from envbuild.plan.units import INPUTS, Blob, ImageConfig, Input, Plan, Product, Step, Unit
+from envbuild.plan.units import INPUTS, SYSTEM_PATH, Blob, ImageConfig, Input, Plan, Product, Step, Unit
 from envbuild.recipe import VENV, Recipe, RecipeEnv, Runtime
 from envbuild.recipefile import ask, blame, file_of
 from envbuild.squashfs.enroot import PATH_FILE, path_script
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock, UnitLock
     from envbuild.resolve import Resolution
 
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # uv writes the time at which the file of a wheel came into its folder (its ctime) into each package: uv_cache.json
 FORGET_TIMES = (
     f"for file in $(find {VENV} -path '*.dist-info/uv_cache.json'); do "

@@ -1,8 +1,8 @@
 """Units and plans: what an engine is given.
 
 A unit is one isolated build: a stack of layers below, read-only inputs, commands, and one product, which is either a
-layer or
-wheels. Its key is the hash of exactly that, so an unchanged unit is never built again, in whatever image it stands.
+layer or wheels. Its key is the hash of exactly that, so an unchanged unit is never built again, in whatever image it
+stands.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class Input:
     """A read-only folder of a unit, below /run/envbuild.
 
     `kind`: ``files`` (the blobs under their names, and the wheels of `units`), ``debian`` (the same as a flat apt
-    repository with its
-    ``Packages`` index), ``tree`` (the single blob, an archive, unpacked), ``text`` (small files given as name →
-    content).
+    repository with its ``Packages`` index), ``tree`` (the single blob, an archive, unpacked), ``text`` (small files
+    given as name → content).
     """
 
     name: str
@@ -64,10 +63,9 @@ class Unit:
     """One isolated build.
 
     `lowers` are names of units of the same plan, bottom first. `seed` lists Debian packages (file names in the input
-    ``debs``) that are
-    extracted into the empty tree before the first step: only the base has one. `keep` limits the layer to these
-    absolute paths; empty
-    means everything. `in_image` says whether the layer is part of the image. `memory_gb` is what one compile job takes.
+    ``debs``) that are extracted into the empty tree before the first step: only the base has one. `keep` limits the
+    layer to these absolute paths; empty means everything. `in_image` says whether the layer is part of the image.
+    `memory_gb` is what one compile job takes.
     """
 
     name: str
@@ -131,8 +129,10 @@ class Plan:
 # Raise it when the clean list, the sandbox or the scan changes the bytes of a layer; tests/unit/test_model.py watches.
 MODEL = 2
 
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of units, runs and images alike
+
 FIXED = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PATH": SYSTEM_PATH,
     "HOME": "/root",
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",

@@ -23,7 +23,7 @@ DRIVER_LIBRARIES = (
     "libnvoptix.so.1",
 )
 SINGLES = dict.fromkeys(COUNTED, 1)
-# Their kernels are made at run time from link-time code; the one cubin inside is a placeholder (measured in 12.2).
+# Their kernels are made at run time from link-time code; the one cubin inside is none of them (measured in 12.2).
 WITHOUT_CUBINS = ("*/libcufft.so.*", "*/libcufftw.so.*")
 
 

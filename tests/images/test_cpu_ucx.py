@@ -111,8 +111,10 @@ def test_bytes_are_equal_in_another_store_with_one_worker(made: dict[str, object
 def plain(cli: Cli) -> Iterator[Cli]:
     """The command of an unprivileged user with subordinate ids, with a project and a store of inputs of its own."""
     missing = [tool for tool in ("useradd", "userdel", "newuidmap", "setpriv") if not shutil.which(tool)]
-    if os.geteuid() or missing:
-        pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'}")
+    if os.geteuid():
+        pytest.skip("only root can make a user")
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed")
     name = "envbuild-plain"
     subprocess.run(["userdel", "--remove", name], capture_output=True, check=False)
     subprocess.run(["useradd", "--create-home", name], check=True)

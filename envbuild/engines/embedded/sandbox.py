@@ -23,7 +23,6 @@ from envbuild.engines.embedded import inputs, libc, mounts
 from envbuild.engines.embedded.namespaces import BIND, SetupError, fork_init, fork_keeper, isolate, private_mounts
 from envbuild.plan.units import INPUTS
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d asks it; 101 forbids starting services (policy-rc.d(8))
 OPEN_FILES = 65536
 

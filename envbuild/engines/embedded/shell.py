@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.console import Talk
-from envbuild.engines.embedded.sandbox import PATH
 from envbuild.engines.embedded.spawn import Child, spawn
+from envbuild.plan.units import SYSTEM_PATH
 from envbuild.squashfs.reader import check_image
 from envbuild.store import Store
 
@@ -39,7 +39,7 @@ def run_in(
     in seconds; the exit code is then 124. Returns (exit code, output); 128 + signal for a killed command. Raises
     EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
     whole = {
-        "PATH": PATH,
+        "PATH": SYSTEM_PATH,
         "HOME": "/root",
         "TERM": os.environ.get("TERM", "dumb") if interactive else "dumb",
         **(env or {}),
