@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools check test test-all bench clean
+.PHONY: help setup quickstart tools test-tools check test test-all bench tables clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -88,6 +88,9 @@ test: test-tools
 
 test-all: test-tools
 	$(PYTEST)
+
+tables: setup
+	$(ENVBUILD) matrix show --markdown > docs/tables.md
 
 bench: test-tools
 	$(VENV)/bin/python benchmarks/run.py

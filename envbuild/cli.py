@@ -19,6 +19,8 @@ import typer
 
 from envbuild import __version__
 from envbuild.errors import EnvbuildError, SpecError
+from envbuild.matrix.command import check as check_command
+from envbuild.matrix.command import matrix_app
 
 app = typer.Typer(
     name="envbuild",
@@ -32,6 +34,7 @@ app = typer.Typer(
 )
 store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(store_app, name="store")
+app.add_typer(matrix_app, name="matrix")
 
 
 def complete_image(incomplete: str) -> list[str]:
@@ -103,7 +106,7 @@ def make(
 
     workspace = open_workspace()
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
-    for name in names:  # a mistake in the last one is told before the first one takes minutes
+    for name in names if len(names) > 1 else ():  # a mistake in the last one is told before the first takes minutes
         resolved(name, workspace)
     results: list[dict[str, Any]] = []
     try:
@@ -156,7 +159,7 @@ def lock(
     workspace = open_workspace()
     results = []
     for name in names:
-        resolution = steps.resolved(name, workspace)
+        resolution = steps.resolved(name, workspace, forget=["*"] if fresh else upgrade)
         lock = steps.relock(resolution, workspace, upgrade=frozenset(upgrade), refresh=refresh, fresh=fresh)
         debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
         path = str(workspace.project.lock_path(resolution.spec.path))
@@ -166,6 +169,9 @@ def lock(
             typer.echo(f"{name}: {counts} in {path}\n  next:     envbuild make {name}")
     if as_json:
         typer.echo(json.dumps(results, indent=1, sort_keys=True))
+
+
+app.command("check")(check_command)
 
 
 @app.command("compile")

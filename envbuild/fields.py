@@ -23,6 +23,7 @@ INTEGER = r"[-+]?[0-9]{1,18}"
 REAL = r"[-+]?[0-9]{1,18}(\.[0-9]{1,18})?"
 
 MAX_FINDINGS = 100
+NAMED = 30  # choices that a hint lists
 
 Guard = Callable[[str], str]  # text → what is wrong with it, or ""
 
@@ -175,14 +176,16 @@ class Reader:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A hint that names the closest of `known`, or all of them after the words `otherwise`."""
+    """A hint that names the closest of `known`, or the first of them after the words `otherwise`."""
     import difflib
 
     choices = sorted(known)
     close = difflib.get_close_matches(name.lower()[:100], choices, n=1, cutoff=0.6)
     if close:
         return f"did you mean '{close[0]}'?"
-    return f"{otherwise}: {', '.join(choices)}" if choices else ""
+    more = len(choices) - NAMED
+    listed = ", ".join(choices[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{otherwise}: {listed}" if choices else ""
 
 
 def short(text: str) -> str:

@@ -13,7 +13,8 @@ from envbuild.errors import EnvbuildError, LockError
 from envbuild.image import Result, inside, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.record import finished
-from envbuild.resolve import Resolution, lock_request
+from envbuild.resolve import Resolution, lock_request, remembered
+from envbuild.spec import load
 from envbuild.workspace import Workspace
 
 
@@ -22,7 +23,7 @@ def list_images(workspace: Workspace) -> Result:
     rows = []
     for name in workspace.project.images():
         try:
-            resolution = steps.resolved(name, workspace)
+            resolution = remembered(load(name, workspace.project), workspace.project)
         except EnvbuildError as error:
             rows.append({"name": name, "target": "", "lock": "", "made": "", "description": str(error.findings[0])})
             continue

@@ -6,6 +6,7 @@ Each arrow is one function from one frozen value to the next; only fetch, build,
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from envbuild.engines.base import BuildOptions, Engine
@@ -13,7 +14,7 @@ from envbuild.errors import LockError
 from envbuild.lock.lockfile import Lock, lock_digest, read_lock
 from envbuild.plan.units import Plan
 from envbuild.record import Made, finished, remember
-from envbuild.resolve import Resolution, lock_request, resolve_in
+from envbuild.resolve import Resolution, lock_request, remembered, resolve_in
 from envbuild.spec import load
 from envbuild.workspace import Workspace
 
@@ -31,14 +32,15 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
     """Make the image `name`. Raises what its steps raise; see `envbuild.errors` for the exit codes."""
     began = time.monotonic()
     spec = load(name, workspace.project)
-    resolution = resolve_in(spec, workspace.project)
-    if done := finished(resolution, workspace, engine=options.engine, verified=options.verify):
+    before = remembered(spec, workspace.project)
+    if done := finished(before, workspace, engine=options.engine, verified=options.verify):
         return done
 
     from envbuild.export import point, squashfs
     from envbuild.fetch import fetch
     from envbuild.verify.image import verify  # imported only when there is work: the run that finds none stays short
 
+    resolution = resolve_in(spec, workspace.project)
     with workspace.store.lock("gc", shared=True):
         lock = locked(resolution, workspace)
         engine = chosen(options, workspace)
@@ -65,9 +67,9 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
     return made
 
 
-def resolved(name: str, workspace: Workspace) -> Resolution:
-    """The first two steps: load and resolve."""
-    return resolve_in(load(name, workspace.project), workspace.project)
+def resolved(name: str, workspace: Workspace, forget: Collection[str] = ()) -> Resolution:
+    """The first two steps: load and resolve. `forget`: components whose version is to be picked anew."""
+    return resolve_in(load(name, workspace.project), workspace.project, forget)
 
 
 def locked(resolution: Resolution, workspace: Workspace) -> Lock:
@@ -76,7 +78,11 @@ def locked(resolution: Resolution, workspace: Workspace) -> Lock:
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.talk.say(f"{resolution.spec.name} has no lock; locking its inputs")
         return relock(resolution, workspace)
-    return existing_lock(resolution, workspace)
+    from envbuild.agree import agree
+
+    lock = existing_lock(resolution, workspace)
+    agree(resolution, lock, workspace)
+    return lock
 
 
 def existing_lock(resolution: Resolution, workspace: Workspace) -> Lock:
@@ -104,6 +110,7 @@ def relock(
 ) -> Lock:
     """Lock an image and write the file. An older lock's versions stay where they still fit, unless `fresh`; a damaged
     one is put aside with a warning."""
+    from envbuild.agree import confirmed
     from envbuild.lock.lock import changes, make_lock
     from envbuild.lock.lockfile import write_lock
 
@@ -120,6 +127,7 @@ def relock(
         refresh=refresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
     )
+    lock = confirmed(resolution, lock, workspace)
     for line in changes(previous, lock) if previous else ():
         talk.say(line)
     if previous == lock:

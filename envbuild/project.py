@@ -27,6 +27,8 @@ SHIPPED = (
     PACKAGE / "shipped" if INSTALLED else PACKAGE.parent
 )  # a checkout keeps images/ and recipes/ beside the package
 
+FACTS = PACKAGE / "matrix" / "facts"
+
 NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
 
 
@@ -74,6 +76,12 @@ class Project:
     def find_target(self, name: str) -> Path:
         """The file of hardware target `name`. Raises SpecError."""
         return self._find("targets", name)
+
+    def facts(self) -> tuple[Path, ...]:
+        """Folders of fact files (`envbuild.matrix`): those that ship with envbuild, then the project's own, whose facts
+        replace those of the same id."""
+        own = [] if self.root is None else [self.root / "facts"]
+        return (FACTS, *(folder for folder in own if folder.is_dir()))
 
     def lock_path(self, spec: Path) -> Path:
         """The lock to read for `spec`; the file need not exist."""

@@ -93,6 +93,8 @@ class Recipe:
     package: ClassVar[str] = ""  # the locked package whose version is the component's, for people
     prefix: ClassVar[str] = ""  # /opt/NAME when build() installs into a prefix
     wheel: ClassVar[bool] = False  # build() leaves wheels in /run/envbuild/out
+    component: ClassVar[str] = ""  # whose version `version` is, in the matrix's words; left out, resolve picks it
+    meets: ClassVar[tuple[str, ...]] = ()  # conditions (ids of facts) that build() sees to
     arch_specific: ClassVar[bool] = False  # build() depends on the target's GPU architecture
     on_venv: ClassVar[bool] = False  # build() needs the first venv unit (torch, CUDA wheels) below it
     memory_gb: ClassVar[float] = 0.5  # one compile job at its largest
@@ -103,6 +105,10 @@ class Recipe:
         """Texts among the options that cannot be right → why; told at their place in the spec, before anything is
         locked. What is wrong with the options as a whole is a ValueError of ``__post_init__``."""
         return {}
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        """What this recipe says to the version matrix: component → what it may be (``2.15``, ``>=2.1``, ``*``)."""
+        return {self.component: self.version or "*"} if self.component else {}
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources()

@@ -44,6 +44,9 @@ def record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
     for text in (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target)):
         digest.update(f"{text}\n".encode())
     digest.update(resolution.spec.text.encode() + resolution.spec.description.encode())
+    for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
+        for path in sorted(folder.rglob("*.yaml")):
+            digest.update(path.read_bytes())
     for recipe in resolution.recipes:
         digest.update(Path(file_of(recipe)).read_bytes())
     for path in sorted(Path(__file__).parent.rglob("*.py")):  # a changed envbuild may plan otherwise

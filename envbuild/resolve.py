@@ -1,27 +1,33 @@
 """Resolve: a spec and its target become one consistent whole, and from that what has to be locked.
 
-Only checks that are certain are made here. What the facts say about versions enters through `Resolution.facts`.
+`resolve` makes only checks that are certain; what the version matrix says, and the versions that it picks, come in
+through `resolve_in`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from envbuild import target as targets
 from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fields import short
+from envbuild.lock.lockfile import read_head
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.ordering import ordered
 from envbuild.project import Project
 from envbuild.recipe import Recipe, RecipeEnv, Runtime, Sources
 from envbuild.recipefile import ask, file_of
 from envbuild.site import SOURCE_KINDS
-from envbuild.spec import ImageSpec, Waiver
+from envbuild.spec import ImageSpec, Waiver, filled
 from envbuild.target import Target
 from envbuild.yamlfile import shown
+
+if TYPE_CHECKING:
+    from envbuild.matrix.check import Answer
 
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
 # installs with uv.
@@ -34,7 +40,8 @@ class Resolution:
 
     `order` are the recipes, each after those it stands on. `runtime` is what the finished image needs, of all recipes
     together; its `env` holds the target's variables, over them the recipes' and over those the spec's. `runtimes` and
-    `sources` are each recipe's own. `facts` are the ids of the facts that were used."""
+    `sources` are each recipe's own. `chosen`: component → the version that was picked for a recipe without one;
+    `answer` is what the version matrix says (None: it was not asked)."""
 
     spec: ImageSpec
     target: Target
@@ -44,7 +51,8 @@ class Resolution:
     sources: Mapping[str, Sources]
     runtime: Runtime
     waivers: tuple[Waiver, ...] = ()
-    facts: tuple[str, ...] = ()
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    answer: Answer | None = None
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -78,9 +86,32 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
 
 
-def resolve_in(spec: ImageSpec, project: Project) -> Resolution:
-    """`resolve` with the target that the spec names, as `project` has it."""
-    return resolve(spec, targets.load(spec.target, project))
+def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) -> Resolution:
+    """`resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix picks
+    where the spec has none. What was picked for an existing lock stays while it is consistent, but for the components
+    (or their packages) in `forget`; ``*`` is all.
+
+    Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
+    """
+    from envbuild.matrix.compiled import load_matrix
+    from envbuild.settle import chosen, settled
+
+    target = targets.load(spec.target, project)
+    packages = {recipe.component: recipe.package for recipe in spec.recipes.values()}
+    kept = {
+        name: version
+        for name, version in read_head(project.lock_path(spec.path)).chosen.items()
+        if not {"*", name, packages.get(name, "")} & set(forget)
+    }
+    whole, answer = settled(spec, target, load_matrix(project.facts()), kept)
+    return replace(resolve(whole, target), chosen=chosen(spec, answer), answer=answer)
+
+
+def remembered(spec: ImageSpec, project: Project) -> Resolution:
+    """`resolve` with the versions that the image's lock says were picked, without asking the matrix: enough to see
+    whether anything changed."""
+    chosen = read_head(project.lock_path(spec.path)).chosen
+    return resolve(filled(spec, chosen), targets.load(spec.target, project))
 
 
 def lock_request(resolution: Resolution) -> LockRequest:

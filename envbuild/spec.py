@@ -20,7 +20,7 @@ replaced whole."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -39,10 +39,11 @@ BASES = {"debian:13": "3.13"}  # base → the Python that apt provides there as 
 
 
 class Waiver(NamedTuple):
-    """A fact that this image sets aside, and why."""
+    """A fact that this image sets aside, and why; `where` is its place in the spec."""
 
     fact: str
     reason: str
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,17 @@ class ImageSpec:
     waivers: tuple[Waiver, ...]
     where: Mapping[str, str]
     text: str = ""
+
+
+def filled(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
+    """The spec with these versions (by component) in the recipes that have none."""
+    recipes = {
+        name: replace(recipe, version=versions[recipe.component])
+        if not recipe.version and recipe.component in versions
+        else recipe
+        for name, recipe in spec.recipes.items()
+    }
+    return replace(spec, recipes=recipes)
 
 
 @dataclass
@@ -263,5 +275,5 @@ def _waivers(reader: Reader, node: Node) -> list[Waiver]:
             reader.wrong(item.where, f"a waiver needs a {' and a '.join(missing)}", hint)
         fact, reason = read.get("fact"), read.get("reason")
         if fact and reason:
-            waivers.append(Waiver(fact, reason))
+            waivers.append(Waiver(fact, reason, item.where))
     return waivers

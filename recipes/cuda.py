@@ -1,5 +1,6 @@
 """CUDA toolkit."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,16 +27,18 @@ class Cuda(Recipe):
     lib64.
 
     The wheels put everything below site-packages/nvidia/cu13, without lib64 and without unversioned library names; the
-    prefix is links. `version` is CUDA major.minor and always pinned: a floating nvcc resolves to a newer toolkit than
-    torch's own CUDA.
+    prefix is links. `version` is CUDA major.minor; left out, it is that of torch's own CUDA: a floating nvcc would be a
+    newer one.
     """
 
     package: ClassVar[str] = "cuda-toolkit"
     prefix: ClassVar[str] = "/opt/cuda"
     on_venv: ClassVar[bool] = True
+    component: ClassVar[str] = "cuda"
     after: ClassVar[tuple[str, ...]] = ("torch",)
 
-    version: str = "13.2"
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {**super().matrix(env), "cuda-from": "wheels"}
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         extras = ",".join((*COMPILER, *HEADERS))

@@ -29,6 +29,8 @@ class Deepspeed(Recipe):
     """
 
     package: ClassVar[str] = "deepspeed"
+    component: ClassVar[str] = "deepspeed"
+    meets: ClassVar[tuple[str, ...]] = ("deepspeed.accelerator", "deepspeed.arch-default")
     wheel: ClassVar[bool] = True
     on_venv: ClassVar[bool] = True
     arch_specific: ClassVar[bool] = True
@@ -36,7 +38,6 @@ class Deepspeed(Recipe):
     requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
     memory_gb: ClassVar[float] = 2.5  # one nvcc job over torch's headers peaks at 2.0 GB
 
-    version: str = "0.19.8"
     ops: tuple[str, ...] = ("fused_adam",)
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -44,7 +45,7 @@ class Deepspeed(Recipe):
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
             python=("setuptools>=77", *NEEDS),
-            sdists=(f"deepspeed=={self.version}",),
+            sdists=(f"deepspeed=={self.version}" if self.version else "deepspeed",),
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:

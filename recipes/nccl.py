@@ -1,5 +1,6 @@
 """NCCL: collectives between GPUs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,11 @@ class Nccl(Recipe):
     """
 
     package: ClassVar[str] = "nvidia-nccl-cu13"
+    component: ClassVar[str] = "nccl"
     requires: ClassVar[tuple[str, ...]] = ("torch",)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {**super().matrix(env), "torch-cuda": "13"}
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(core=(f"nvidia-nccl-cu13=={self.version}" if self.version else "nvidia-nccl-cu13",))

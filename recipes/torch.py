@@ -1,5 +1,6 @@
 """PyTorch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,15 +12,16 @@ class Torch(Recipe):
     """The index's own wheel with the CUDA libraries that it pins. `version`: ``2.15`` takes the newest patch of it."""
 
     package: ClassVar[str] = "torch"
-    version: str = "2.15"
+    component: ClassVar[str] = "torch"
 
-    shorthand: ClassVar[str] = "version"
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {**super().matrix(env), "channel": "index"}
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        wildcard = ".*" if self.version.count(".") < 2 else ""
+        wanted = f"=={self.version}{'.*' if self.version.count('.') < 2 else ''}" if self.version else ""
         locked = env.versions.get("torch", "")
         # pyxis and enroot's hook set the rendezvous variables only for images that say which PyTorch they hold
-        return Runtime(core=(f"torch=={self.version}{wildcard}",), env={"PYTORCH_VERSION": locked} if locked else {})
+        return Runtime(core=(f"torch{wanted}",), env={"PYTORCH_VERSION": locked} if locked else {})
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envbuild.errors import LockError
 from envbuild.store import write_atomic
@@ -85,6 +85,17 @@ class Lock:
     sources: Mapping[str, SourceFile]
     units: Mapping[str, UnitLock]
     waivers: tuple[Mapping[str, str], ...] = field(default=())
+    chosen: Mapping[str, str] = field(default_factory=dict)  # component → version that resolve picked for the spec
+    settled: Mapping[str, str] = field(default_factory=dict)  # component → locked version, of all that the matrix knows
+    facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
+
+
+class Head(NamedTuple):
+    """What the version matrix wants to know of a lock: see `Lock`."""
+
+    inputs: str
+    chosen: Mapping[str, str]
+    settled: Mapping[str, str]
 
 
 SCHEMA = 1
@@ -103,6 +114,25 @@ def write_lock(lock: Lock, path: Path) -> None:
     write_atomic(path, lambda file: file.write(text.encode()))
 
 
+def read_head(path: Path) -> Head:
+    """The head of a lock file (all of it is long to read); an empty one without a lock, or from one that is damaged:
+    whoever needs the lock itself says so."""
+    import yaml
+
+    head: list[str] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("waivers:"):
+                    break
+                head.append(line)
+        value = yaml.load("".join(head), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        chosen, settled = (_texts(value.get(key, {}), key) for key in ("chosen", "settled"))
+        return Head(_text(value.get("inputs", ""), "inputs"), chosen, settled)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, AttributeError, RecursionError):
+        return Head("", {}, {})
+
+
 def dump_lock(lock: Lock) -> str:
     """The text of a lock file."""
     import yaml
@@ -112,7 +142,10 @@ def dump_lock(lock: Lock) -> str:
     value |= {
         "tools": _sorted(lock.tools),
         "versions": _sorted(lock.versions),
+        "chosen": _sorted(lock.chosen),
+        "settled": _sorted(lock.settled),
         "waivers": [_sorted(item) for item in lock.waivers],
+        "facts": sorted(lock.facts),
     }
     value["units"] = {
         name: {key: list(names) for key in UNIT_FIELDS if (names := getattr(unit, key))}
@@ -188,6 +221,9 @@ def _lock(value: Mapping[str, Any]) -> Lock:
         sources=tables["sources"],
         units=units,
         waivers=tuple(_texts(item, "waivers") for item in value["waivers"]),
+        chosen=_texts(value.get("chosen", {}), "chosen"),
+        settled=_texts(value.get("settled", {}), "settled"),
+        facts=tuple(_text(item, "facts") for item in value.get("facts", [])),
     )
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
         raise ValueError("epoch is not a number")

@@ -25,7 +25,9 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
                 "target": resolution.target.name,
                 "order": list(resolution.order),
                 "versions": dict(lock.versions),
+                "chosen": dict(lock.chosen),
                 "waivers": [dict(waiver) for waiver in lock.waivers],
+                "facts": list(lock.facts),
             }
         ),
         "sbom.cdx.json": to_json(sbom(lock)),

@@ -1,0 +1,39 @@
+"""A lock and the version matrix: what was locked is looked at again, and what the lock rests on is written into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envbuild.lock.index import Index
+from envbuild.lock.lockfile import Lock
+from envbuild.lock.transport import Transport
+from envbuild.matrix.check import Answer
+from envbuild.matrix.compiled import load_matrix
+from envbuild.matrix.refresh import newer_than_facts
+from envbuild.matrix.report import cautions
+from envbuild.matrix.request import settled_in
+from envbuild.resolve import Resolution
+from envbuild.settle import checked
+from envbuild.workspace import Workspace
+
+
+def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
+    """What the matrix says of a lock's versions, told where a person has to see to something. Raises ConflictError,
+    UnknownError."""
+    matrix = load_matrix(workspace.project.facts())
+    answer = checked(resolution.spec, resolution.target, matrix, lock.settled)
+    for line in cautions(answer):
+        workspace.talk.warn(line)
+    return answer
+
+
+def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
+    """A new lock with the versions that the matrix knows, those that were picked, and the facts that they rest on.
+    Warns when the package index has a newer torch than the facts know. Raises what `agree` raises."""
+    matrix = load_matrix(workspace.project.facts())
+    lock = replace(lock, chosen=resolution.chosen, settled=settled_in(lock, matrix))
+    lock = replace(lock, facts=agree(resolution, lock, workspace).facts)
+    if "torch" in lock.settled:
+        for line in newer_than_facts(Index(Transport(workspace.site), workspace.site.python()), matrix):
+            workspace.talk.warn(line)
+    return lock

@@ -1,0 +1,180 @@
+"""facts/derived/nvcc.yaml: what each CUDA toolkit compiles for, and which host compilers it accepts.
+
+Read of the newest patch of each minor on the package index, x86_64: ``ptxas`` is taken out of the nvcc wheel and asked
+for its targets; the limits are the ``#error`` lines of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up to
+12.9 and in nvidia-cuda-crt from 13.0 on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import InputError
+from envbuild.lock.index import IndexFile
+from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node, newest_first
+from envbuild.matrix.collect.ranges import Damaged
+from envbuild.matrix.collect.releases import digest, releases
+
+COLLECTOR = "collector nvcc 1"
+COMPILERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")  # they have ptxas
+HEADERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-crt")  # they have crt/host_config.h
+PTXAS, HEADER = ".+/bin/ptxas", r".+/include/crt/host_config\.h"
+LARGEST = 1 << 28
+ARCH = "amd64"
+ONE_PROGRAM = threading.Lock()
+PATIENCE = 60  # seconds for a help text
+DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml has both
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one host_config.h: the highest gcc major that it accepts, and the lowest clang major that it refuses."""
+
+    gcc: str
+    clang: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was learnt of one toolkit (`value`), in which file, and the sha256 of the member."""
+
+    value: tuple[str, ...] | Limits
+    file: str
+    sha256: str
+
+
+def collect(context: Context) -> dict[str, Derived]:
+    """Raises InputError; also where ptxas does not run (it is a program for x86_64)."""
+
+    def targets(job: tuple[str, IndexFile]) -> tuple[str, Read]:
+        data = _member(context, job[1], PTXAS)
+        return job[0], Read(targets_of(help_of(data, job[1].name)), job[1].name, _sha256(data))
+
+    def limits(job: tuple[str, IndexFile]) -> tuple[str, Read]:
+        data = _member(context, job[1], HEADER)
+        return job[0], Read(limits_of(data.decode("utf-8", "replace"), job[1].name), job[1].name, _sha256(data))
+
+    compilers, headers = newest_patches(context, COMPILERS), newest_patches(context, HEADERS)
+    return {
+        "nvcc": facts(
+            dict(context.each("ptxas", "asking ptxas of CUDA toolkits", targets, list(compilers.items()))),
+            dict(context.each("headers", "reading host compilers of CUDA toolkits", limits, list(headers.items()))),
+        )
+    }
+
+
+def newest_patches(context: Context, packages: tuple[str, ...]) -> dict[str, IndexFile]:
+    """CUDA minor → the x86_64 wheel of its newest patch."""
+    found: dict[str, IndexFile] = {}
+    for package in packages:
+        for number, release in releases(context.index, package).items():
+            wheel = next((build.file for (arch, _), build in release.wheels.items() if arch == ARCH), None)
+            if wheel is not None:
+                found.setdefault(".".join(number.split(".")[:2]), wheel)
+    return {minor: found[minor] for minor in newest_first(found)}
+
+
+def help_of(program: bytes, name: str) -> str:
+    """What ptxas prints about itself. Raises InputError."""
+    # One at a time: a process that another thread starts would hold the program open for writing ("text file busy").
+    with ONE_PROGRAM, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ptxas"
+        path.write_bytes(program)
+        path.chmod(0o755)
+        try:
+            run = subprocess.run(
+                [path, "--help"], env={}, cwd=folder, capture_output=True, timeout=PATIENCE, check=True, text=True
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            hint = "run the collector on an x86_64 machine whose temporary folder is not mounted noexec"
+            raise InputError(f"ptxas of {name} does not run here: {error}", hint) from None
+    return run.stdout
+
+
+def targets_of(text: str) -> tuple[str, ...]:
+    """``90a`` for each ``'sm_90a'`` that the help of ptxas allows for --gpu-name, lowest first."""
+    option = re.search(r"^--gpu-name .*?(?=^--|\Z)", text, re.MULTILINE | re.DOTALL)
+    allowed = re.search(r"Allowed values for this option:([^.]*)", option[0] if option else "")
+    found = set(re.findall(r"'sm_(\d+)([af]?)'", allowed[1])) if allowed else set()
+    return tuple(f"{number}{suffix}" for number, suffix in sorted(found, key=lambda one: (int(one[0]), one[1])))
+
+
+def limits_of(header: str, name: str) -> Limits:
+    """The limits that the header's own messages state. Raises InputError when they are not there."""
+    gcc = re.findall(r"#error -- unsupported GNU version! gcc versions later than (\d+) are not supported", header)
+    clang = re.findall(r"#error -- unsupported clang version! clang version must be less than (\d+) ", header)
+    if len(gcc) != 1 or len(clang) != 1:
+        raise InputError(f"the host_config.h of {name} does not state its limits as those before did")
+    return Limits(gcc[0], clang[0])
+
+
+def facts(targets: Mapping[str, Read], limits: Mapping[str, Read]) -> Derived:
+    """The file, from CUDA minor → what was read."""
+
+    def row(minor: str, read: Read, then: Mapping[str, Node]) -> DerivedRow:
+        return DerivedRow({"cuda": minor}, then, f"{read.file}, {digest([read.sha256])}")
+
+    sm: list[DerivedRow] = []
+    for minor, read in targets.items():
+        if isinstance(read.value, tuple) and read.value:
+            sm.append(row(minor, read, {"sm": {"cubins": list(read.value)}}))
+    hosts = [(minor, read, read.value) for minor, read in limits.items() if isinstance(read.value, Limits)]
+    header = "crt/host_config.h of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-crt (x86_64 wheels)"
+    how = f"{COLLECTOR}; the #error lines of the header; the sha256 is of the header"
+    found = (
+        DerivedFact(
+            id="cuda.ptxas-targets",
+            question="cuda-sm",
+            kind="limits",
+            scope="build",
+            type="measured",
+            where="bin/ptxas of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-nvcc (x86_64 wheels)",
+            how=f"{COLLECTOR}; targets in the output of ptxas --help; the sha256 is of ptxas",
+            because="CUDA {cuda} compiles no code that runs on {sm}",
+            rows=tuple(sm),
+        ),
+        DerivedFact(
+            id="cuda.gcc-max",
+            question="cuda-gcc",
+            kind="limits",
+            scope="build",
+            type="measured",
+            where=header,
+            how=how,
+            because="nvcc of CUDA {cuda} refuses gcc {gcc} as its host compiler",
+            rows=tuple(
+                row(minor, read, {"gcc": f"<={value.gcc}"}) for minor, read, value in hosts if minor not in DISPUTED
+            ),
+        ),
+        DerivedFact(
+            id="cuda.clang-max",
+            question="cuda-clang",
+            kind="limits",
+            scope="build",
+            type="measured",
+            where=header,
+            how=how,
+            because="nvcc of CUDA {cuda} refuses clang {clang} as its host compiler",
+            rows=tuple(row(minor, read, {"clang": f"<{value.clang}"}) for minor, read, value in hosts),
+        ),
+    )
+    values = {"cuda": {"values": newest_first([*targets, *limits])}}
+    return Derived(values, {}, tuple(fact for fact in found if fact.rows))
+
+
+def _member(context: Context, file: IndexFile, pattern: str) -> bytes:
+    with context.wheels.open(file) as wheel:
+        found = [name for name in wheel.names() if re.fullmatch(pattern, name)]
+        if len(found) != 1:
+            raise Damaged(f"{len(found)} of its members are {pattern}")
+        return wheel.read(found[0], LARGEST)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,191 @@
+"""``envbuild check`` and ``envbuild matrix …`` on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from envbuild.errors import SpecError
+
+matrix_app = typer.Typer(
+    help="The version matrix: the facts that `check` and `make` answer from.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def complete_request(incomplete: str) -> list[str]:
+    """Shell completion: images, then components, then their values."""
+    from envbuild.matrix.compiled import load_matrix
+    from envbuild.project import Project
+
+    project = Project.find()
+    matrix = load_matrix(project.facts())
+    name, equals, start = incomplete.partition("=")
+    if not equals:
+        known = [component.name for component in matrix.components if not component.hidden]
+        return [image for image in project.images() if image.startswith(name)] + [
+            f"{item}=" for item in known if item.startswith(name)
+        ]
+    number = matrix.number.get(name)
+    return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+
+def check(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME… | COMPONENT=VERSION…",
+            help="Images; or what is to work together: gpu=H100 torch=2.8 'cuda>=12.6' apex driver=535.86.10.",
+            autocompletion=complete_request,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every image of the project and of envbuild.")] = False,
+    why: Annotated[
+        str, typer.Option("--why", metavar="COMPONENT", help="Also say why this component is not newer.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Check that versions work together, on the hardware they are meant for: valid, conflict, conditional, disputed or
+    unknown, with the facts that say so.
+
+    An image is checked as it is locked, or as its spec asks when it has no current lock. Components that are asked for
+    without a version (apex, torch) are picked: the newest that go together. Exit codes: 0 valid, conditional or
+    disputed, 3 conflict, 9 unknown.
+    """
+    from envbuild.matrix.ask import check_images, check_words
+    from envbuild.project import Project
+
+    words = what or []
+    if everything and words:
+        raise SpecError("--all takes every image", hint="leave out the names")
+    if not everything and not words:
+        raise SpecError("nothing to check", hint="envbuild check h100-nccl, or: envbuild check gpu=H100 torch=2.8")
+    project = Project.find()
+    names = set(project.images())
+    images = [word for word in words if word in names or word.endswith((".yaml", ".yml"))]
+    if images and len(images) != len(words):
+        other = next(word for word in words if word not in images)
+        raise SpecError(f"'{other}' is no image, and images are checked apart from words", hint="envbuild check NAME…")
+    if everything or images:
+        results = check_images(list(project.images()) if everything else images, why)
+    else:
+        results = [check_words(words, project, why)]
+    if as_json:
+        data = [result.data for result in results]
+        typer.echo(json.dumps(data[0] if len(data) == 1 and not everything else data, indent=1, sort_keys=True))
+    else:
+        typer.echo("\n\n".join(result.text for result in results))
+    code = next((code for code in (3, 9) if any(result.data["exit"] == code for result in results)), 0)
+    raise typer.Exit(code)
+
+
+@matrix_app.command("show")
+def show(
+    component: Annotated[
+        str, typer.Argument(metavar="COMPONENT", help="torch, cuda, driver, nccl, neuron-sdk, …")
+    ] = "",
+    given: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMPONENT=VERSION…]", help="Only with these: arch=arm64, gpu=H100.")
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As Markdown; without a component the page of docs/.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what the facts say of a component, as the table that people ask for; without one, list the components."""
+    from envbuild.matrix.table import show_component, show_components
+    from envbuild.project import Project
+
+    result = (
+        show_component(component, given or [], Project.find(), markdown)
+        if component
+        else show_components(Project.find(), markdown)
+    )
+    output(result.data, as_json, result.text)
+
+
+@matrix_app.command("lint")
+def lint(as_json: Json = False) -> None:
+    """Look for facts that contradict each other, sources that say nothing, questions without an answer."""
+    from dataclasses import asdict
+
+    from envbuild.matrix.lint import lint as find
+    from envbuild.matrix.load import load_facts
+    from envbuild.project import Project
+
+    facts = load_facts(Project.find().facts())
+    findings = find(facts)
+    rows = sum(len(fact.rows) for fact in facts.facts.values())
+    head = f"{len(facts.facts)} facts with {rows} rows: {f'{len(findings)} findings' if findings else 'nothing found'}"
+    output([asdict(item) for item in findings], as_json, "\n".join([*map(str, findings), head]))
+    raise typer.Exit(2 if findings else 0)
+
+
+@matrix_app.command("refresh")
+def refresh(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COLLECTOR…]", help="torch, nvcc, pins, cubins, neuron; default: all of the index."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change; exit code 1 when something would.")
+    ] = False,
+    allow_fewer: Annotated[bool, typer.Option("--allow-fewer", help="Also when rows are lost.")] = False,
+    manifest: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Neuron's release manifest, n2-manifest.json; for neuron.")
+    ] = None,
+    manifest_from: Annotated[
+        str, typer.Option(metavar="TEXT", help="Where that file is from: aws-neuron/aws-neuron-sdk@COMMIT.")
+    ] = "",
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder of the derived fact files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Collect the derived facts anew, from the package index as this machine is set up for it: metadata of wheels and,
+    by byte ranges, architecture lists, ptxas targets, host compiler limits. Prints what changes, row by row.
+
+    Nothing is downloaded whole, and a refresh that loses rows is refused.
+    """
+    from dataclasses import asdict
+
+    from envbuild.console import talk
+    from envbuild.matrix.refresh import Manifest
+    from envbuild.matrix.refresh import refresh as collect
+    from envbuild.project import FACTS, Project
+    from envbuild.site import load_site
+
+    if manifest is not None and not manifest_from:
+        raise SpecError(
+            "--manifest does not say where the file is from", hint="--manifest-from aws-neuron/aws-neuron-sdk@COMMIT"
+        )
+    folder = to or FACTS / "derived"
+    if to is None and not os.access(folder, os.W_OK) and not dry_run:
+        raise SpecError(
+            f"{folder} cannot be written", hint="--to facts/derived of a project, whose facts replace those"
+        )
+    report = collect(
+        names or [],
+        load_site(Project.find().root),
+        talk(),
+        folder,
+        write=not dry_run,
+        allow_fewer=allow_fewer,
+        manifest=Manifest(manifest, manifest_from) if manifest else None,
+    )
+    output(
+        {**asdict(report), "files": [{**asdict(file), "path": str(file.path)} for file in report.files]},
+        as_json,
+        report.text(),
+    )
+    raise typer.Exit(1 if dry_run and report.changed else 0)
+
+
+def output(value: Any, as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)

@@ -1,0 +1,120 @@
+"""Conflicts in words: because of what, and what to change. And what holds a version back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from envbuild.errors import SpecError
+from envbuild.fields import did_you_mean
+from envbuild.matrix import explain
+from envbuild.matrix.case import Case, decided
+from envbuild.matrix.explain import Core
+from envbuild.matrix.fixes import Fix, Good, fixes, fixes_of
+from envbuild.matrix.masks import HARDWARE, PRESENT_KINDS, Matrix
+from envbuild.matrix.request import Ask
+from envbuild.matrix.words import Reason, because, listed, reason, spoken
+from envbuild.spec import Waiver
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Facts and requests that cannot stand together. `minimal`: without any one of them the rest can be had. `fixes`
+    are the nearest changes that work, cheapest first; `also` are other reasons against the same asks."""
+
+    text: str
+    reasons: tuple[Reason, ...]
+    asks: tuple[Ask, ...]
+    minimal: bool
+    fixes: tuple[str, ...]
+    also: tuple[str, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        return ", or ".join(self.fixes)
+
+
+def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
+    """Every conflict of a request, in words, with the nearest changes that work. Conflicts of the same asks are told
+    together. `good` says whether a change leads to something known."""
+    with decided():
+        found = explain.cores(case.matrix, case.wanted, case.waived)
+    mends = remedies(case, found, good)
+    told: dict[tuple[Ask, ...], Conflict] = {}
+    for core, some in zip(found, mends, strict=True):
+        involved = case.involved(core)
+        reasons = told_by(case, core, {ask.component: ask.constraint.text for ask in involved})
+        text = because(reasons, involved, case.matrix)
+        if (first := told.get(involved)) is None:
+            told[involved] = Conflict(text, reasons, involved, core.minimal, tuple(map(written, some)))
+        else:
+            told[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
+    return tuple(told.values())
+
+
+def told_by(case: Case, core: Core, known: Mapping[str, str]) -> tuple[Reason, ...]:
+    """The rows of a conflict as reasons, what stands in the way first; a component whose definition is among them has
+    that value."""
+    matrix = case.matrix
+    whole = dict(known)
+    for row in core.rows:
+        if matrix.fact(row).kind in PRESENT_KINDS and all(name in whole for name in matrix.when(row)):
+            whole |= {name: text for name, text in matrix.then(row).items() if name not in whole and " or " not in text}
+    return tuple(reason(matrix, group[0], whole, len(group)) for group in reversed(core.groups))
+
+
+def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
+    """For each conflict the nearest changes that work: those that mend everything at once, else those that mend it when
+    the others are left aside. None leads to what is unknown; other hardware is proposed where nothing else helps."""
+    matrix = case.matrix
+
+    def sorted_out(some: list[Fix]) -> list[Fix]:
+        return [fix for fix in some if fix.cost < HARDWARE] or some
+
+    if whole := sorted_out(fixes(matrix, case.wanted, found, case.waived, good)):
+        return [[fix for fix in whole if touches(fix, core)] or whole for core in found]
+    return [
+        sorted_out(
+            fixes_of(matrix, case.wanted, core, [other for other in found if other is not core], case.waived, good)
+        )
+        if len(found) > 1
+        else []
+        for core in found
+    ]
+
+
+def touches(fix: Fix, core: Core) -> bool:
+    return any(change.component in core.components() for change in fix.changes)
+
+
+def written(fix: Fix) -> str:
+    """``torch>=2.1``, ``torch=2.4.0 with cuda=12.1``."""
+    return " with ".join(change.text for change in fix.changes)
+
+
+def why_not(matrix: Matrix, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> list[str]:
+    """Sentences that say why `component` is not newer in the answer to `asks`. Raises SpecError for a component that is
+    not there."""
+    case = Case.of(matrix, asks, waivers)
+    if case.plan is None:
+        return []
+    matrix = case.matrix
+    chosen = matrix.named(case.plan.assignment)
+    if component not in chosen:
+        raise SpecError(f"'{component}' is not among what was asked for", did_you_mean(component, chosen, "there are"))
+    lines = []
+    with decided():
+        held = explain.held(matrix, case.wanted, case.plan, component, case.waived)
+    for value, core in held:
+        shown = spoken(matrix, component, {component: value})
+        given = case.involved(core)
+        known = {ask.component: ask.constraint.text for ask in given}
+        silent = [request.component for request in core.requests if not request.id]
+        known |= {name: chosen[name] for name in silent if name in chosen}
+        reasons = [one.cited for one in told_by(case, core, {**known, component: value}) if not one.default]
+        if not reasons:
+            texts = listed([f"{ask.text}{f' ({ask.by})' if ask.by else ''}" for ask in given])
+            lines.append(f"{shown} is not taken, because {texts} was asked for.")
+        else:
+            lines.append(f"{shown} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
+    return lines or [f"{spoken(matrix, component, chosen)} is the newest that the facts know."]

@@ -1,0 +1,120 @@
+"""The words of the matrix: components, questions, facts and their rows, as the fact files hold them.
+
+A *fact* says, in one or more *rows*: when these components are so, then those must be so. Facts that answer the same
+*question* are rivals where they disagree. See docs/matrix.md for the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+KINDS = ("provides", "requires", "limits", "forbids")
+SCOPES = ("install", "build", "container-start", "runtime")
+STRENGTHS = ("hard", "warn", "conditional", "disputed")
+SOURCES = ("measured", "metadata", "upstream-code", "upstream-docs", "issue")  # best first: their precedence
+COMPONENT_KINDS = ("version", "name", "sm")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a fact is known from: `type` one of SOURCES, `where` (repository@commit path, document, file name), `seen`
+    (YYYY-MM-DD), `how` (what was done to know it)."""
+
+    type: str
+    where: str
+    seen: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Something that has a version or a name: torch, gpu, driver, base.
+
+    `values` are canonical, newest first (names: in the order of the file). `aliases`: other spelling, folded → value.
+    `rank` orders the picks (low first), `cost` the fixes (cheap first). `complete`: between the oldest and the newest
+    of `values` there is no other version. `precision`: digits that count (python 2: 3.11.9 is 3.11); 0: all of them.
+    `exact`: a version that a person writes is that version, not all that begin with it. `hidden`: nobody asks for it
+    by name; it follows from others. `shown` is how people read it, `packages` are its Python distributions (none: the
+    one of its own name)."""
+
+    name: str
+    kind: str
+    about: str
+    rank: int = 50
+    cost: int = 5
+    complete: bool = False
+    precision: int = 0
+    exact: bool = False
+    hidden: bool = False
+    shown: str = "{name}=={value}"
+    packages: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What must be known before a request that has all components of `of` can be called valid."""
+
+    id: str
+    of: tuple[str, ...]
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One comparison. `op`: ``==`` (that version, without a local label unless given), ``!=``, ``>=``, ``>``, ``<=``,
+    ``<``, ``in`` (begins with: 2.8 holds 2.8.1), ``is`` (a name), ``any`` (present), ``none`` (absent), ``cubin``,
+    ``ptx`` (a GPU runs code built for that architecture)."""
+
+    op: str
+    operand: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a component may be: one of `alternatives`, each a conjunction of terms. `text` is what the file says."""
+
+    alternatives: tuple[tuple[Term, ...], ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case of a fact. `where` is ``file:line:column``."""
+
+    when: Mapping[str, Constraint]
+    then: Mapping[str, Constraint]
+    where: str = field(compare=False)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`because` is the sentence when the fact stands in the way, `condition` what a person must see to when it is
+    conditional, `hint` what to do; all may hold ``{component}``. A `default` fact says what is meant when nobody says
+    otherwise: it is set aside when a request names what it would settle."""
+
+    id: str
+    kind: str
+    scope: str
+    strength: str
+    source: Source
+    rows: tuple[Row, ...]
+    where: str = field(compare=False)
+    question: str = ""
+    because: str = ""
+    condition: str = ""
+    hint: str = ""
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that the fact files say. `digest` is of their bytes. Two are equal when they say the same, wherever it
+    stands."""
+
+    components: Mapping[str, Component]
+    questions: Mapping[str, Question]
+    facts: Mapping[str, Fact]
+    digest: str = field(default="", compare=False)

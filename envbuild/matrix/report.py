@@ -1,0 +1,130 @@
+"""Answers as text for people and as plain data for ``--json``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from envbuild.matrix.check import Answer
+from envbuild.matrix.masks import Matrix
+from envbuild.matrix.words import Reason
+
+SHOWN = 12  # sources that a text lists; --json has all
+
+
+def text(answer: Answer, matrix: Matrix, title: str) -> str:
+    """The answer as people read it."""
+    lines = [f"{answer.verdict}: {title}"]
+    for conflict in answer.conflicts:
+        lines += ["", conflict.text]
+        if conflict.fixes:
+            lines.append(f"hint: {conflict.fixes[0]}")
+            lines += [f"  or: {fix}" for fix in conflict.fixes[1:]]
+        else:
+            lines.append("hint: no change of one or two of these was found to work")
+        lines += [f"also: {text}" for text in conflict.also]
+        if not conflict.minimal:
+            lines.append("(found within the time limit; a smaller set may exist)")
+    lines += [f"unknown: {unknown.text}" for unknown in answer.unknown]
+    lines += [f"note: {note}" for note in answer.notes]
+    lines += cautions(answer)
+    lines += [f"needs on the host: {one.cited}" for one in answer.needs]
+    lines += [f"assumed: {one.text}" for one in answer.reasons if one.default]
+    lines += [f"waived: {waiver.fact}, because {waiver.reason}" for waiver in answer.waived]
+    if answer.chosen:
+        lines += ["", *versions(answer, matrix)]
+    cited = sources(answer)
+    if cited:
+        lines += ["", "facts:", *cited[:SHOWN]]
+        if len(cited) > SHOWN:
+            lines.append(f"  and {len(cited) - SHOWN} more: --json has them all")
+    if age := oldest(answer):
+        lines.append(f"the oldest fact used was checked on {age}")
+    return "\n".join(lines)
+
+
+def cautions(answer: Answer) -> list[str]:
+    """What a person is to see to, one line each."""
+    lines = [f"condition: {one.condition or one.text} [{one.fact}]" for one in answer.conditions]
+    lines += [f"disputed: {one.cited} ({one.source.type}: {one.source.where})" for one in answer.disputes]
+    return lines + [f"warning: {one.cited}{f'; {one.hint}' if one.hint else ''}" for one in answer.warnings]
+
+
+def versions(answer: Answer, matrix: Matrix) -> list[str]:
+    """Component, version and where it is from, one line each, aligned."""
+    asked = {ask.component: ask for ask in answer.asks}
+    rows = []
+    for component in matrix.components:
+        value = answer.chosen.get(component.name)
+        if value is None or (component.hidden and component.name not in asked):
+            continue
+        ask, text = asked.get(component.name), component.shown.format(name=component.name, value=value)
+        about = [one for one in answer.reasons if component.name in one.then]
+        brought = next((one.fact for one in about if one.kind in ("provides", "requires")), "")
+        origin = f"[{brought}]" if not ask else ask.by or ("picked" if ask.text != text else "asked")
+        rows.append((component.name, value, origin))
+    width = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
+    return [f"  {name:<{width[0]}}  {value:<{width[1]}}  {origin}" for name, value, origin in rows]
+
+
+def sources(answer: Answer) -> list[str]:
+    """Each fact that stands in the way, or that the answer rests on, with where it is known from."""
+    groups: Iterable[Iterable[Reason]]
+    if answer.conflicts:
+        groups = [conflict.reasons for conflict in answer.conflicts]
+    else:
+        groups = [answer.conditions, answer.disputes, answer.warnings, answer.needs, answer.reasons]
+    found = {one.fact: one for group in groups for one in group}
+    return [f"  [{one.fact}] {one.source.type}, {one.source.seen}: {one.source.where}" for one in found.values()]
+
+
+def oldest(answer: Answer) -> str:
+    """The date of the oldest fact used."""
+    groups = [conflict.reasons for conflict in answer.conflicts]
+    groups += [answer.conditions, answer.disputes, answer.warnings, answer.needs, answer.reasons]
+    return min((one.source.seen for group in groups for one in group), default="")
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """The answer as plain data."""
+
+    def all_of(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
+        return [asdict(one) for one in reasons]
+
+    return {
+        "verdict": answer.verdict,
+        "exit": answer.exit_code,
+        "request": [
+            {
+                "component": ask.component,
+                "constraint": ask.constraint.text,
+                "text": ask.text,
+                "by": ask.by,
+                "where": ask.where,
+            }
+            for ask in answer.asks
+        ],
+        "chosen": dict(answer.chosen),
+        "conflicts": [
+            {
+                "text": conflict.text,
+                "also": list(conflict.also),
+                "reasons": all_of(conflict.reasons),
+                "requests": [ask.text for ask in conflict.asks],
+                "minimal": conflict.minimal,
+                "nearest": list(conflict.fixes),
+            }
+            for conflict in answer.conflicts
+        ],
+        "unknown": [asdict(unknown) for unknown in answer.unknown],
+        "conditions": all_of(answer.conditions),
+        "disputes": all_of(answer.disputes),
+        "warnings": all_of(answer.warnings),
+        "needs": all_of(answer.needs),
+        "reasons": all_of(answer.reasons),
+        "superseded": all_of(answer.superseded),
+        "notes": list(answer.notes),
+        "waived": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in answer.waived],
+        "facts": {"used": list(answer.facts), "oldest": oldest(answer)},
+    }

@@ -1,0 +1,173 @@
+"""Requests: what is asked of the matrix, by words on the command line, by an image spec, or by its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from envbuild.errors import Finding, SpecError
+from envbuild.fields import short
+from envbuild.lock.lockfile import Lock
+from envbuild.matrix import values
+from envbuild.matrix.masks import Matrix
+from envbuild.matrix.model import Component, Constraint, Term
+from envbuild.recipe import RecipeEnv
+from envbuild.recipefile import ask as ask_recipe
+from envbuild.recipefile import file_of
+from envbuild.spec import ImageSpec
+from envbuild.target import Target
+from envbuild.yamlfile import shown
+
+LOCK = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One thing that a request says: `component` is to be as `constraint` has it. `text` is how people read it
+    (``torch==2.0.1``), `where` the place in a file, `by` who says so when it is not the person ("target h100-ib")."""
+
+    component: str
+    constraint: Constraint
+    text: str
+    where: str = ""
+    by: str = ""
+
+
+def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
+    """The request that ``torch=2.0.1 gpu=H100 apex`` makes. Raises SpecError with every mistake."""
+    asks: list[Ask] = []
+    findings: list[Finding] = []
+    known = {component.name: component for component in matrix.components}
+    for word in words:
+        try:
+            component, constraint = values.asked(word, known)
+            asks.append(_ask(matrix, component, constraint, plain=word))
+        except SpecError as error:
+            findings.extend(error.findings)
+    findings += _contradictions(asks, matrix)
+    if findings:
+        raise SpecError.of(findings)
+    return tuple(asks)
+
+
+def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]:
+    """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
+    every mistake."""
+    told: list[tuple[str, str, str, str]] = [("base", spec.base, "", ""), ("python", spec.python, "", "")]
+    node = f"target {target.name}"
+    told.append(("arch", target.arch, "", node))
+    if target.gpu:
+        told += [("gpu", target.gpu, "", node), ("sm", target.sm, "", node)]
+    if target.driver:
+        told.append(("driver", target.driver, "", node))
+    env = RecipeEnv(target=target, python=spec.python, recipes=spec.recipes)
+    for name, recipe in spec.recipes.items():
+        for component, text in ask_recipe(recipe, "matrix", dict, env).items():
+            place = spec.where.get(name, "") or shown(file_of(recipe))
+            told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
+    asks: dict[tuple[str, str], Ask] = {}
+    findings: list[Finding] = []
+    for component, text, where, by in told:
+        try:
+            ask = _tell(matrix, component, text, where=where, by=by)
+            asks[component, ask.text] = ask
+        except SpecError as error:
+            prefix = f"{by}: " if by else ""
+            findings += [Finding(prefix + found.message, where, found.hint) for found in error.findings]
+    if findings:
+        raise SpecError.of(findings)
+    return tuple(asks.values())
+
+
+def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
+    """`asks` with the `exact` ones in place of those of the same components."""
+    known = {ask.component: ask for ask in exact}
+    kept = [replace(known[ask.component], where=ask.where) if ask.component in known else ask for ask in asks]
+    return tuple(
+        dict.fromkeys([*kept, *(ask for ask in known.values() if ask.component not in {k.component for k in kept})])
+    )
+
+
+def settled_in(lock: Lock, matrix: Matrix) -> dict[str, str]:
+    """Component → the version that a lock holds of what the matrix knows, read from the Python files of the run-time
+    venv and the sdists that were compiled for it."""
+    shipped = [file for name, unit in lock.units.items() for file in (unit.python if name == "venv" else unit.sdists)]
+    entries = [lock.python_files[file] for file in shipped]
+    found = {entry.name.replace("_", "-").lower(): entry.version for entry in entries}
+    versions: dict[str, str] = {}
+    for component in matrix.components:
+        for package in component.packages or (component.name,):
+            if component.kind == "version" and package in found:
+                versions[component.name] = values.normal(component, found[package])
+                break
+    return versions
+
+
+def _tell(matrix: Matrix, name: str, text: str, *, where: str = "", by: str = "") -> Ask:
+    known = {component.name: component for component in matrix.components}
+    component, constraint = values.asked(_word(name, text), known)
+    return _ask(matrix, component, constraint, where=where, by=by)
+
+
+def _word(name: str, text: str) -> str:
+    if text == "*":
+        return name
+    return f"{name}{text}" if text[:1] in "<>=!~" else f"{name}={text}"
+
+
+def _ask(
+    matrix: Matrix, component: Component, constraint: Constraint, *, plain: str = "", where: str = "", by: str = ""
+) -> Ask:
+    if by != LOCK:  # what was locked did exist, whatever the facts have heard of
+        _existed(component, constraint)
+    return Ask(component.name, constraint, phrase(component, constraint, plain), where, by)
+
+
+def _only(constraint: Constraint) -> Term | None:
+    """The one term of a constraint that has one."""
+    one = constraint.alternatives[0] if len(constraint.alternatives) == 1 else ()
+    return one[0] if len(one) == 1 else None
+
+
+def phrase(component: Component, constraint: Constraint, plain: str = "") -> str:
+    """How people read an ask: ``H100``, ``torch==2.0.1``, ``torch>=2.1``."""
+    term = _only(constraint)
+    if term and term.op in ("==", "is", "in") and term.operand:
+        return component.shown.format(name=component.name, value=term.operand)
+    if constraint.text == "*":
+        return component.name
+    return plain or f"{component.name}{constraint.text}"
+
+
+def _existed(component: Component, constraint: Constraint) -> None:
+    """Raises SpecError for one version asked for by name that lies between those that there were."""
+    term, known = _only(constraint), component.values
+    if not (component.complete and known and term and component.kind == "version" and term.op in ("==", "in")):
+        return
+    if any(values.matches(component, constraint, value) for value in known) or "+" in term.operand:
+        return
+    if (neighbours := values.between(component, term.operand)) is not None:
+        below, above = (f"{component.name}={value}" for value in neighbours)
+        raise SpecError(
+            f"there never was a {component.name} {short(term.operand)}", f"next to it are {below} and {above}"
+        )
+
+
+def _contradictions(asks: Iterable[Ask], matrix: Matrix) -> list[Finding]:
+    """Asks about one component that no value can satisfy together."""
+    findings = []
+    by_name: dict[str, list[Ask]] = {}
+    for ask in asks:
+        by_name.setdefault(ask.component, []).append(ask)
+    for name, group in by_name.items():
+        if len(group) > 1 and not matrix.together(name, [ask.constraint for ask in group]):
+            texts = " and ".join(dict.fromkeys(ask.text for ask in group))
+            findings.append(Finding(f"contradictory arguments: {texts}", hint=f"give {name} once"))
+    return findings
+
+
+def picked(versions: Mapping[str, str], matrix: Matrix) -> tuple[Ask, ...]:
+    """Asks for versions that were picked once; those that nobody knows any more are left out."""
+    return tuple(
+        _tell(matrix, name, f"=={value}", by=LOCK) for name, value in versions.items() if matrix.component(name)
+    )

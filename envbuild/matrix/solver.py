@@ -1,0 +1,351 @@
+"""Finds the first assignment of many-valued variables that meets every clause, or the clauses that contradict each
+other. It knows nothing of components and facts.
+
+A *domain* is an int: bit i is set when the variable may take its i-th value. Bit 0 is the value that a variable takes
+when nothing asks for another. A *clause* is ``((variable, mask), …)``: one of these variables has a value within its
+mask; each variable occurs at most once in it.
+
+The search assigns variables in a given order, lowest bit first, and propagates over two watched literals a clause, so
+the first assignment that it finds is the lexicographically first. A dead end is explained by the decisions that led
+to it (conflict-driven learning), which loses no assignment and spares most of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Clause = tuple[tuple[int, int], ...]
+LIMIT = 2_000_000  # clauses and changes looked at: about a second
+
+_DECISION = -1  # stands in the trail where a reason is not a clause
+
+
+class Undecided(Exception):
+    """The search took more steps than it was allowed: nothing is known about the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`values`: one bit a variable, or None when there is no assignment. `used`: then the indexes of clauses that
+    contradict each other (not the smallest such set)."""
+
+    values: list[int] | None
+    used: frozenset[int] = frozenset()
+
+
+def solve(
+    domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = LIMIT
+) -> list[int] | None:
+    """The lexicographically first assignment: variables in `order` (those that it leaves out come after, by number),
+    lowest bit first; one bit a variable. None when there is none. Raises Undecided after `limit` steps."""
+    return prove(domains, clauses, order, limit).values
+
+
+def prove(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = LIMIT) -> Answer:
+    """`solve`, and why not. Raises Undecided after `limit` steps."""
+    search = Search(domains, clauses)
+    search.arrange(order)
+    values = search.first(limit=limit)
+    return Answer(values) if values is not None else Answer(None, search.used())
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The first `count` clauses of a problem by a variable that has to lose bit 0 before they can matter; `open`: those
+    that have none. It spares looking at all of them for each question."""
+
+    count: int
+    open: Sequence[int]
+    waiting: Mapping[int, Sequence[int]]
+
+    @classmethod
+    def of(cls, clauses: Sequence[Clause]) -> Index:
+        """The index of all `clauses`."""
+        waiting: dict[int, list[int]] = {}
+        for number, clause in enumerate(clauses):
+            waiting.setdefault(next((var for var, mask in clause if mask & 1), -1), []).append(number)
+        return cls(len(clauses), waiting.pop(-1, []), waiting)
+
+
+NOTHING = Index(0, (), {})
+
+
+class Search:
+    """Clauses prepared for many questions that differ in a few assumptions; what one teaches serves the next."""
+
+    def __init__(
+        self, domains: Sequence[int], clauses: Sequence[Clause], free: Iterable[int] = (), index: Index = NOTHING
+    ) -> None:
+        """`free`: variables that assumptions will speak of. `index`: of the first clauses."""
+        self._index = index
+        self._given = clauses
+        self._domains = list(domains)
+        self._steps = 0
+        self._used = 0  # bit i: clause i takes part in the contradiction
+        self._clauses: list[list[tuple[int, int]]] = []  # the two watched literals stand first
+        self._origins: list[int] = []  # bit mask of the given clauses that each follows from
+        # A watched literal is looked at again when a certain one of its values is lost: variable → that bit → clauses.
+        self._watching: list[dict[int, list[int]]] = [{} for _ in domains]
+        self._trail: list[tuple[int, int, int]] = []  # (variable, its domain before, reason)
+        self._levels: list[int] = []  # length of the trail when each decision was made
+        self._lost: list[tuple[int, int]] = []  # (variable, the values it lost) that nobody followed yet
+        self._possible = [not domain & 1 for domain in domains]  # whether a variable may lose bit 0
+        for var in free:
+            self._possible[var] = True
+        self._broken = not all(domains) or not self._take_relevant()
+        for var, possible in enumerate(self._possible):
+            if not possible:
+                self._domains[var] &= 1
+        self._order = [var for var, domain in enumerate(self._domains) if _open(domain)]
+
+    def arrange(self, order: Sequence[int]) -> None:
+        """Assign variables in `order`, then the others by number."""
+        undecided = set(self._order)
+        self._order = [var for var in order if var in undecided] + sorted(undecided.difference(order))
+
+    def decided(self) -> list[int]:
+        """After `first` found an assignment: the variables for which there was a choice, in the order of choosing."""
+        return [var for var, _, reason in self._trail if reason == _DECISION]
+
+    def implied(self) -> list[int]:
+        """What each variable may be, as far as that follows from the clauses without a choice."""
+        self._undo(0)
+        return list(self._domains)
+
+    def _take_relevant(self) -> bool:
+        """Take over the clauses that matter, and what follows from them at once; False when they contradict each other.
+
+        A clause that holds as long as a variable keeps bit 0 asks for nothing, until some other clause may move that
+        variable: leaving it out changes neither whether there is an assignment nor which one is the first."""
+        domains, possible, clauses = self._domains, self._possible, self._given
+        waiting: dict[int, list[int]] = {}
+        todo = _start(possible, clauses, self._index)
+        for batch in todo:
+            for index in batch:
+                clause = clauses[index]
+                alive = []
+                for place, (var, mask) in enumerate(clause):
+                    domain = domains[var]
+                    if mask & 1 and not possible[var]:
+                        waiting.setdefault(var, []).append(index)
+                        break
+                    if (left := domain & mask) == domain:
+                        break
+                    if left:
+                        alive.append(place)
+                else:
+                    number = self._add(clause, 1 << index, alive)
+                    for place in alive:
+                        var = clause[place][0]
+                        if not possible[var]:
+                            possible[var] = True
+                            todo += waiting.pop(var, ()), self._index.waiting.get(var, ())
+                    if len(alive) < 2:
+                        conflict = self._propagate() if self._assert(number) else number
+                        if conflict is not None:
+                            self._learn(conflict)
+                            return False
+        return True
+
+    def first(self, assumptions: Sequence[tuple[int, int]] = (), limit: int = LIMIT) -> list[int] | None:
+        """The first assignment in which every variable of `assumptions` has a value within its mask. Raises Undecided
+        after `limit` steps."""
+        self._undo(0)
+        if self._broken:
+            return None
+        self._steps = 0
+        place = 0
+        places: list[int] = []  # where in the order each decision was made
+        while True:
+            if self._steps > limit:
+                raise Undecided(f"no answer after {limit} steps")
+            level = len(self._levels)
+            if level < len(assumptions):
+                var, mask = assumptions[level]
+                if not self._domains[var] & mask:
+                    return None
+                mask &= self._domains[var]
+            else:
+                while place < len(self._order) and not _open(self._domains[self._order[place]]):
+                    place += 1
+                if place == len(self._order):
+                    return list(self._domains)
+                var = self._order[place]
+                mask = self._domains[var] & -self._domains[var]
+            places.append(place)
+            self._levels.append(len(self._trail))
+            self._set(var, mask, _DECISION)
+            conflict = self._propagate()
+            while conflict is not None:
+                learned = self._learn(conflict)
+                if learned is None:
+                    return None
+                place = places[len(self._levels)]
+                del places[len(self._levels) :]
+                conflict = None if self._assert(learned) else learned
+                if conflict is None:
+                    conflict = self._propagate()
+
+    def used(self) -> frozenset[int]:
+        """After `first` without assumptions found nothing: the clauses that contradict each other."""
+        return frozenset(_bits(self._used))
+
+    # --- domains and their trail
+
+    def _set(self, var: int, domain: int, reason: int) -> None:
+        if domain != self._domains[var]:
+            self._trail.append((var, self._domains[var], reason))
+            self._lost.append((var, self._domains[var] & ~domain))
+            self._domains[var] = domain
+
+    def _undo(self, level: int) -> None:
+        """Back to before the decision that made `level` levels into one more."""
+        self._lost.clear()
+        if len(self._levels) > level:
+            length = self._levels[level]
+            for var, domain, _ in reversed(self._trail[length:]):
+                self._domains[var] = domain
+            del self._trail[length:], self._levels[level:]
+
+    # --- clauses
+
+    def _add(self, clause: Sequence[tuple[int, int]], origin: int, alive: Sequence[int]) -> int:
+        """Take a clause; `alive`: the places of the literals that may hold, as far as they are known."""
+        number = len(self._clauses)
+        ours = list(clause)
+        for at, place in enumerate(alive[:2]):
+            ours[at], ours[place] = ours[place], ours[at]
+        if len(alive) > 1:
+            for var, mask in ours[:2]:  # where a learned literal is false, its values come back with the decision
+                bits = self._domains[var] & mask or mask
+                self._watching[var].setdefault(bits & -bits, []).append(number)
+        self._clauses.append(ours)
+        self._origins.append(origin)
+        return number
+
+    def _assert(self, number: int) -> bool:
+        """Hold the first literal of a clause whose others are false; False when it cannot hold."""
+        clause = self._clauses[number]
+        if not clause or not self._domains[clause[0][0]] & clause[0][1]:
+            return False
+        var, mask = clause[0]
+        self._set(var, self._domains[var] & mask, number)
+        return True
+
+    def _propagate(self) -> int | None:
+        """Follow every clause that has one literal left. Returns a clause that has none."""
+        domains, clauses, watching = self._domains, self._clauses, self._watching
+        while self._lost:
+            var, lost = self._lost.pop()
+            ours = watching[var]
+            for bit in [bit for bit in ours if bit & lost]:
+                watchers = ours.pop(bit)
+                self._steps += len(watchers) + 1
+                for at, number in enumerate(watchers):
+                    clause = clauses[number]
+                    if clause[0][0] == var:
+                        clause[0], clause[1] = clause[1], clause[0]
+                    if left := domains[var] & clause[1][1]:
+                        ours.setdefault(left & -left, []).append(number)
+                        continue
+                    other, mask = clause[0]
+                    if domains[other] & ~mask:  # it does not hold anyway
+                        for place in range(2, len(clause)):
+                            next_var, next_mask = clause[place]
+                            if left := domains[next_var] & next_mask:
+                                clause[1], clause[place] = clause[place], clause[1]
+                                watching[next_var].setdefault(left & -left, []).append(number)
+                                break
+                        else:
+                            left = domains[other] & mask
+                            if not left:
+                                ours.setdefault(bit, []).extend(watchers[at:])
+                                self._lost.clear()
+                                return number
+                            self._set(other, left, number)
+                            ours.setdefault(bit, []).append(number)
+                    else:
+                        ours.setdefault(bit, []).append(number)
+        return None
+
+    def _learn(self, conflict: int) -> int | None:
+        """The clause that says which decisions led to a contradiction, added after its deepest decision was undone;
+        None when no decision did: then there is no assignment.
+
+        Walking the trail back, `needed` holds the values whose loss explains the contradiction."""
+        needed: dict[int, int] = {}
+        origin = self._origins[conflict]
+        for var, mask in self._clauses[conflict]:
+            needed[var] = needed.get(var, 0) | mask
+        learned: list[tuple[int, int]] = []
+        levels: list[int] = []
+        level = len(self._levels)
+        domains: dict[int, int] = {}
+        for at in range(len(self._trail) - 1, -1, -1):
+            var, before, reason = self._trail[at]
+            while level and self._levels[level - 1] > at:
+                level -= 1
+            after, domains[var] = domains.get(var, self._domains[var]), before
+            lost = before & ~after & needed.get(var, 0)
+            if not lost:
+                continue
+            needed[var] &= ~lost
+            if reason == _DECISION:
+                learned.append((var, lost))
+                levels.append(level - 1)
+                continue
+            origin |= self._origins[reason]
+            for other, mask in self._clauses[reason]:
+                if other != var:
+                    needed[other] = needed.get(other, 0) | mask
+        self._steps += len(self._trail)
+        if not learned:
+            self._broken, self._used = True, origin
+            return None
+        merged: dict[int, int] = {}
+        for var, mask in learned:  # deepest first; a variable that was decided twice (an assumption) stands once
+            merged[var] = merged.get(var, 0) | mask
+        self._undo(levels[1] + 1 if len(levels) > 1 else 0)
+        return self._add(list(merged.items()), origin, range(len(merged)))
+
+
+def relevant(domains: Sequence[int], clauses: Sequence[Clause], index: Index = NOTHING) -> list[int]:
+    """The numbers of the clauses that can matter: what is left out holds in some assignment that meets the others.
+    `index`: of the first clauses."""
+    possible = [not domain & 1 for domain in domains]
+    waiting: dict[int, list[int]] = {}
+    found: list[int] = []
+    todo = _start(possible, clauses, index)
+    for batch in todo:
+        for number in batch:
+            clause = clauses[number]
+            for var, mask in clause:
+                if mask & 1 and not possible[var]:
+                    waiting.setdefault(var, []).append(number)
+                    break
+                if not domains[var] & ~mask:
+                    break
+            else:
+                found.append(number)
+                for var, mask in clause:
+                    if not possible[var] and domains[var] & mask:
+                        possible[var] = True
+                        todo += waiting.pop(var, ()), index.waiting.get(var, ())
+    return sorted(found)
+
+
+def _start(possible: Sequence[bool], clauses: Sequence[Clause], index: Index) -> list[Sequence[int]]:
+    """The clauses to look at first: those without an index, then those of it that can matter already."""
+    ready = [index.waiting.get(var, ()) for var, moves in enumerate(possible) if moves]
+    return [range(index.count, len(clauses)), index.open, *ready]
+
+
+def _open(domain: int) -> bool:
+    return bool(domain & (domain - 1))
+
+
+def _bits(mask: int) -> Iterable[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

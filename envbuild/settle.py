@@ -1,0 +1,74 @@
+"""Settle: what the version matrix says of an image, and the versions that its spec leaves out.
+
+`settled` picks before anything is locked; `checked` looks at what was locked. Both refuse a conflict (ConflictError)
+and a combination that no fact speaks of (UnknownError); conditions and disputes are for the caller to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envbuild.errors import ConflictError, Finding, UnknownError
+from envbuild.matrix.check import Answer, check
+from envbuild.matrix.conflict import Conflict
+from envbuild.matrix.masks import Matrix
+from envbuild.matrix.request import Ask, of_image, overlaid, picked
+from envbuild.spec import ImageSpec, filled
+from envbuild.target import Target
+
+
+def settled(spec: ImageSpec, target: Target, matrix: Matrix, kept: Mapping[str, str]) -> tuple[ImageSpec, Answer]:
+    """The spec with a version in every recipe that the matrix knows, and the answer that gave them. `kept`: component →
+    the version picked when the image was locked; it stays while it is consistent."""
+    asks = of_image(spec, target, matrix)
+    left_out = {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
+    stay = picked({name: value for name, value in kept.items() if name in left_out}, matrix)
+    answer = check(matrix, (*asks, *stay), spec.waivers, met(spec)) if stay else None
+    if answer is None or answer.verdict in ("conflict", "unknown"):
+        answer = check(matrix, asks, spec.waivers, met(spec))
+    refuse(answer, spec)
+    return filled(spec, answer.chosen), answer
+
+
+def met(spec: ImageSpec) -> frozenset[str]:
+    """The conditions that the recipes of an image see to."""
+    return frozenset(fact for recipe in spec.recipes.values() for fact in recipe.meets)
+
+
+def chosen(spec: ImageSpec, answer: Answer) -> dict[str, str]:
+    """Component → the version that was picked for a recipe of `spec` that has none."""
+    left_out = {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
+    return {name: answer.chosen[name] for name in sorted(left_out)}
+
+
+def checked(spec: ImageSpec, target: Target, matrix: Matrix, versions: Mapping[str, str]) -> Answer:
+    """What the matrix says of the versions that were locked (component → version)."""
+    answer = check(matrix, overlaid(of_image(spec, target, matrix), picked(versions, matrix)), spec.waivers, met(spec))
+    refuse(answer, spec)
+    return answer
+
+
+def refuse(answer: Answer, spec: ImageSpec) -> None:
+    """Raises ConflictError or UnknownError when the answer is one."""
+    if answer.verdict == "conflict":
+        raise ConflictError.of(
+            [Finding(conflict.text, place(conflict.asks, spec), advice(conflict)) for conflict in answer.conflicts]
+        )
+    if answer.verdict == "unknown":
+        hint = (
+            "write the fact into facts/NAME.yaml of the project, with its source, "
+            f"or under waivers of the spec: - {{fact: {answer.unknown[0].id}, reason: …}}"
+        )
+        raise UnknownError.of([Finding(unknown.text, str(spec.path), hint) for unknown in answer.unknown])
+
+
+def advice(conflict: Conflict) -> str:
+    """What to type."""
+    facts = [one for one in conflict.reasons if not one.default]
+    first = next((one.fact for one in facts if one.kind != "provides"), facts[0].fact if facts else "")
+    waive = f"where you know better, under waivers of the spec: - {{fact: {first}, reason: …}}" if first else ""
+    return "; ".join(filter(None, (conflict.hint, waive)))
+
+
+def place(asks: tuple[Ask, ...], spec: ImageSpec) -> str:
+    """Where in the spec the person can change something."""
+    return next((ask.where for ask in reversed(asks) if ask.where), str(spec.path))

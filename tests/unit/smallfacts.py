@@ -1,0 +1,69 @@
+"""Small fact files, written and read as real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.explain import Request
+from envbuild.matrix.load import load_facts
+from envbuild.matrix.model import Facts
+from envbuild.matrix.values import asked
+
+SOURCE = {"type": "measured", "where": "a test", "seen": "2026-11-21", "how": "made up"}
+
+
+def fact(
+    name: str, kind: str, when: Mapping[str, Any] | Sequence[Any], then: Mapping[str, Any] | None = None, **rest: Any
+) -> dict[str, Any]:
+    """A fact with one row, or with the rows that are (when, then) pairs. ``source``: the type of source."""
+    pairs = [(when, then)] if isinstance(when, Mapping) else when
+    source = {**SOURCE, "type": rest.pop("source", "measured")}
+    strength = rest.pop("strength", "hard")
+    if strength == "conditional":
+        rest.setdefault("condition", "somebody looks")
+    rows = [{"when": dict(left), "then": dict(right or {})} for left, right in pairs]
+    told = {"id": f"{name}", "kind": kind, "scope": "runtime", "strength": strength, "source": source, "rows": rows}
+    return {**told, **rest}
+
+
+def write(
+    folder: Path,
+    components: Mapping[str, Any],
+    facts: Sequence[Mapping[str, Any]],
+    questions: Mapping[str, Sequence[str]] | None = None,
+) -> Path:
+    """A folder with one fact file. A component is its list of values (then it is a version), or its keys. JSON is
+    YAML."""
+    full = {
+        name: {"about": name, "kind": "version", **({"values": given} if isinstance(given, list) else given)}
+        for name, given in components.items()
+    }
+    asks = {name: {"of": of, "about": name} for name, of in (questions or {}).items()}
+    top = {"schema": 1, "components": full, "questions": asks, "facts": facts}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "facts.yaml").write_text(json.dumps({key: value for key, value in top.items() if value}, indent=1))
+    return folder
+
+
+def read(folder: Path, *args: Any, **rest: Any) -> Facts:
+    """What such a file says."""
+    return load_facts([write(folder, *args, **rest)])
+
+
+def matrix(folder: Path, *args: Any, **rest: Any) -> Matrix:
+    """The matrix of such a file."""
+    return compile_facts(read(folder, *args, **rest))
+
+
+def requests(matrix: Matrix, *words: str) -> list[Request]:
+    """Requests as the words of a command line, which are their ids too."""
+    components = {component.name: component for component in matrix.components}
+    found = []
+    for word in words:
+        component, constraint = asked(word, components)
+        found.append(Request(word, component.name, matrix.asked(component.name, constraint)))
+    return found

@@ -1,0 +1,109 @@
+"""Versions that a spec leaves out are picked, kept by the lock, explained, waived; what cannot work is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import ConflictError, SpecError, UnknownError
+from envbuild.lock.lockfile import read_lock, write_lock
+from envbuild.project import Project
+from envbuild.resolve import Resolution, lock_request, resolve_in
+from envbuild.spec import load
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+GPU = "{torch: {}, cuda: {}, nccl: {}, deepspeed: {}}"
+
+
+def resolved(
+    folder: Path, layers: str, target: str = "h100-ib", more: str = "", forget: tuple[str, ...] = ()
+) -> Resolution:
+    path = folder / "images" / "x.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"schema: 1\ntarget: {target}\nbase: debian:13\nlayers: {layers}\n{more}")
+    project = Project(folder)
+    return resolve_in(load(str(path), project), project, forget)
+
+
+def test_what_is_left_out_is_the_newest_that_goes_together(tmp_path: Path) -> None:
+    resolution = resolved(tmp_path, GPU)
+    chosen = resolution.chosen
+    assert set(chosen) == {"torch", "cuda", "nccl", "deepspeed"}
+    assert resolution.answer is not None
+    # the toolkit and NCCL are those of that torch's own wheel, not the newest that there are
+    assert chosen["cuda"] == resolution.answer.chosen["torch-cuda"]
+    assert chosen["nccl"] == resolution.answer.chosen["nccl"]
+    assert {name: recipe.version for name, recipe in resolution.spec.recipes.items()} == chosen
+    core = lock_request(resolution).units["venv-core"].python
+    assert f"torch=={chosen['torch']}" in core
+    assert f"nvidia-nccl-cu13=={chosen['nccl']}" in core
+    assert any(wanted.startswith("cuda-toolkit[") and wanted.endswith(f"=={chosen['cuda']}.*") for wanted in core)
+
+
+def test_one_version_given_settles_the_others(tmp_path: Path) -> None:
+    older = resolved(tmp_path, '{torch: "2.13", cuda: {}, nccl: {}}').chosen
+    assert (older["cuda"], older["nccl"]) == ("13.0", "2.29.7")
+
+
+def test_the_lock_keeps_what_was_picked_until_it_is_told_to_forget(tmp_path: Path) -> None:
+    newest = resolved(tmp_path, GPU).chosen
+    lock = dataclasses.replace(
+        read_lock(ROOT / "images" / "cpu-ucx.lock"), image="x", chosen={"torch": "2.14.0", "nccl": "2.30.7"}
+    )
+    write_lock(lock, tmp_path / "images" / "x.lock")
+    kept = resolved(tmp_path, GPU).chosen
+    assert (kept["torch"], kept["cuda"]) == ("2.14.0", "13.0")
+    assert resolved(tmp_path, GPU, forget=("torch",)).chosen["torch"] == newest["torch"]
+    assert resolved(tmp_path, GPU, forget=("*",)).chosen == newest
+    # and drops it where it no longer fits what the spec says
+    assert resolved(tmp_path, '{torch: {}, cuda: "13.2", nccl: {}, deepspeed: {}}').chosen["torch"] == newest["torch"]
+
+
+def test_a_conflict_is_refused_with_place_reason_and_hint(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError) as error:
+        resolved(tmp_path, '{torch: "2.15.0", nccl: "2.20.5"}')
+    (finding,) = error.value.findings
+    assert "x.yaml:4:27" in finding.where
+    assert "[torch.nccl]" in finding.message
+    assert "nccl=2.30.7" in finding.hint
+    assert "{fact: torch.nccl, reason: …}" in finding.hint
+
+
+def test_all_conflicts_of_a_spec_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError) as error:
+        resolved(tmp_path, '{torch: "2.8.0", nccl: "2.20.5", cuda: "12.0"}')
+    assert len(error.value.findings) >= 2
+
+
+def test_what_nobody_knows_is_refused_as_unknown(tmp_path: Path) -> None:
+    with pytest.raises(UnknownError) as error:
+        resolved(tmp_path, '{torch: "2.99.0"}')
+    assert error.value.exit_code == 9
+    assert any("waivers" in finding.hint for finding in error.value.findings)
+
+
+def test_a_waived_fact_no_longer_binds_and_is_recorded(tmp_path: Path) -> None:
+    waiver = "waivers: [{fact: torch.nccl, reason: tested here}]\n"
+    resolution = resolved(tmp_path, '{torch: "2.15.0", nccl: "2.29.7"}', more=waiver)
+    assert resolution.answer is not None
+    assert [item.fact for item in resolution.answer.waived] == ["torch.nccl"]
+    assert lock_request(resolution).spec["waivers"] == [{"fact": "torch.nccl", "reason": "tested here"}]
+
+
+def test_a_waiver_of_nothing_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        resolved(tmp_path, GPU, more="waivers: [{fact: torch.ncll, reason: a slip}]\n")
+    (finding,) = error.value.findings
+    assert finding.where.endswith("x.yaml:5:11")
+    assert finding.hint == "did you mean 'torch.nccl'?"
+
+
+def test_a_driver_floor_holds_versions_back(tmp_path: Path) -> None:
+    (tmp_path / "targets").mkdir()
+    text = (ROOT / "envbuild" / "targets" / "h100-ib.yaml").read_text()
+    (tmp_path / "targets" / "old.yaml").write_text(text.replace('floor: "580.65.06"', 'floor: "535.86.10"'))
+    assert resolved(tmp_path, "{torch: {}}", target="old").chosen["torch"].startswith("2.10")
