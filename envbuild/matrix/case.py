@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from envbuild.errors import Finding, SpecError, UnknownError
 from envbuild.fields import did_you_mean
 from envbuild.matrix import explain
+from envbuild.matrix.blanks import blanks
 from envbuild.matrix.explain import Core, Request
 from envbuild.matrix.masks import ABSENT, PRESENT_KINDS, Matrix
 from envbuild.matrix.problem import Picks
 from envbuild.matrix.request import Ask
 from envbuild.matrix.solver import Undecided
 from envbuild.spec import Waiver
+
+TRIES = 24  # plans that are looked at for one of which nothing is unknown
 
 
 @contextmanager
@@ -53,11 +56,38 @@ class Case:
                 if not extra:
                     break
                 wanted += [Request("", name, ABSENT) for name in sorted(extra)]
+            if plan is not None:
+                plan = spoken_of(matrix, wanted, asks, waived, plan)
         return cls(matrix, tuple(asks), wanted, waived, plan)
 
     def involved(self, core: Core) -> tuple[Ask, ...]:
         """The asks that a conflict names."""
         return tuple(self.asks[int(request.id)] for request in core.requests if request.id)
+
+
+def spoken_of(
+    matrix: Matrix, wanted: Sequence[Request], asks: Sequence[Ask], waived: frozenset[str], plan: Picks
+) -> Picks:
+    """The newest plan of which nothing is unknown, where what the request leaves open allows one; else `plan`. What is
+    open is made older, the last component in the order of picking first."""
+    asked = {ask.component for ask in asks}
+    avoided: list[Request] = []
+    current: Picks | None = plan
+    for _ in range(TRIES):
+        if current is None or uncalled(matrix, current.assignment, asked, waived):
+            return plan
+        missing = blanks(matrix, current.assignment, asks, waived)
+        if not missing:
+            return current
+        names = {matrix.number[name] for unknown in missing for name in unknown.of}
+        for number in sorted(names, reverse=True):
+            other = Request("", matrix.components[number].name, matrix.full[number] & ~current.assignment[number])
+            following = explain.picks(matrix, [*wanted, *avoided, other], waived)
+            if following is not None:
+                avoided.append(other)
+                break
+        current = following
+    return plan
 
 
 def requests(matrix: Matrix, asks: Sequence[Ask]) -> list[Request]:

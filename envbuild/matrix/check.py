@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from envbuild.matrix import version
-from envbuild.matrix.case import Case
-from envbuild.matrix.conflict import Conflict, conflicts
-from envbuild.matrix.masks import ABSENT, Held, Matrix
+from envbuild.matrix.blanks import Unknown, blanks
+from envbuild.matrix.case import Case, spoken_of, uncalled
+from envbuild.matrix.conflict import Conflict, conflicts, sorted_out, written
+from envbuild.matrix.explain import Core, Request
+from envbuild.matrix.fixes import Good, fixes
+from envbuild.matrix.masks import Matrix
+from envbuild.matrix.problem import picks
 from envbuild.matrix.request import Ask
-from envbuild.matrix.words import Reason, listed, reason, said, spoken
+from envbuild.matrix.words import Reason, listed, reason, said
 from envbuild.spec import Waiver
 
 VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """What no fact answers: `id` is the question's (or ``unrelated``), `of` the components."""
-
-    id: str
-    of: tuple[str, ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """`chosen`: component → value of all that are there, asked for, picked, or brought by others. `reasons` are the
     facts that speak of them; `needs` those about what was not asked for (the host's driver); `superseded` those that a
-    better source contradicts."""
+    better source contradicts; `nearest`, where something is unknown, the nearest changes to what is known."""
 
     verdict: str
     asks: tuple[Ask, ...]
@@ -45,6 +40,7 @@ class Answer:
     superseded: tuple[Reason, ...] = ()
     waived: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
+    nearest: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -65,14 +61,50 @@ def check(
     exist."""
     case = Case.of(matrix, asks, waivers)
     if case.plan is None:
+        return Answer("conflict", case.asks, conflicts=conflicts(case, judge(case)), waived=tuple(waivers))
+    answer = judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
+    if not answer.unknown:
+        return answer
+    return replace(answer, nearest=nearest(case, answer.unknown, judge(case)))
 
-        @cache
-        def good(assignment: tuple[int, ...]) -> bool:
-            return not blanks(case.matrix, assignment, case.asks, case.waived)
 
-        told = conflicts(case, lambda assignment: good(tuple(assignment)))
-        return Answer("conflict", case.asks, conflicts=told, waived=tuple(waivers))
-    return judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
+def judge(case: Case) -> Good:
+    """Whether a plan is one to propose: it adds nothing of its own, and facts speak of all of it, or of an older choice
+    of what the request leaves open."""
+    matrix = case.matrix
+    asked = {request.component for request in case.wanted}
+    whole = {request.component: request.mask for request in case.wanted if request.id}
+
+    @cache
+    def known(pinned: tuple[tuple[str, int], ...]) -> bool:
+        wanted = [*(Request("", name, mask) for name, mask in pinned), *(r for r in case.wanted if not r.id)]
+        plan = picks(matrix, wanted, case.waived)
+        if plan is None:
+            return False
+        plan = spoken_of(matrix, wanted, case.asks, case.waived, plan)
+        return not blanks(matrix, plan.assignment, case.asks, case.waived)
+
+    def good(assignment: list[int]) -> bool:
+        if uncalled(matrix, assignment, asked, case.waived):
+            return False
+        if not blanks(matrix, assignment, case.asks, case.waived):
+            return True
+        pinned = {}
+        for name, mask in whole.items():
+            value = assignment[matrix.number[name]]
+            left_open = value & mask and mask & (mask - 1)
+            pinned[name] = mask if left_open else value
+        return known(tuple(sorted(pinned.items())))
+
+    return good
+
+
+def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ...]:
+    """The nearest changes after which nothing is unknown."""
+    names = {name for one in unknown for name in one.of}
+    involved = tuple(request for request in case.wanted if request.id and request.component in names)
+    core = Core(involved, (), (), frozenset(), False)
+    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good))))
 
 
 def judged(
@@ -136,12 +168,6 @@ def judged(
     )
 
 
-def blanks(matrix: Matrix, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> list[Unknown]:
-    """What no fact says of an assignment."""
-    held = matrix.holding(assignment, waived)
-    return unanswered(matrix, assignment, held, waived) + unrelated(matrix, assignment, held, asks, waived)
-
-
 def newer(matrix: Matrix, chosen: Mapping[str, str]) -> list[str]:
     """Says which versions are newer than all that the facts know."""
     notes = []
@@ -150,63 +176,7 @@ def newer(matrix: Matrix, chosen: Mapping[str, str]) -> list[str]:
         assert component is not None
         if component.complete and component.values and value not in component.values:
             newest = max(component.values, key=version.key)
-            if version.key(value) > version.key(newest):
+            if version.public(value) > version.public(newest):
                 seen = max(matrix.fact(row).source.seen for row in range(len(matrix.rows)) if name in matrix.when(row))
                 notes.append(f"{name} {value} is newer than the facts, which end at {newest} and are of {seen}")
     return notes
-
-
-def unanswered(
-    matrix: Matrix, assignment: Sequence[int], held: Iterable[Held], waived: frozenset[str]
-) -> list[Unknown]:
-    """Questions about components that are all there and that no fact answers."""
-    answered: dict[str, list[set[int]]] = {}
-    for one in held:
-        if not one.unsure:
-            answered.setdefault(matrix.fact(one.row).question, []).append(matrix.touches(one.row))
-    chosen, found = matrix.named(assignment), []
-    for question in matrix.questions.values():
-        numbers = {matrix.number[name] for name in question.of}
-        if question.id in waived or any(assignment[number] == ABSENT for number in numbers):
-            continue
-        if not any(numbers <= touched for touched in answered.get(question.id, ())):
-            texts = listed([spoken(matrix, name, chosen) for name in question.of])
-            what = f"whether {texts} go together" if len(question.of) > 1 else f"what {texts} asks for"
-            found.append(Unknown(question.id, question.of, f"no fact says {what}: {question.about}"))
-    return found
-
-
-def unrelated(
-    matrix: Matrix, assignment: Sequence[int], held: Iterable[Held], asks: Sequence[Ask], waived: frozenset[str]
-) -> list[Unknown]:
-    """Components that were asked for and that no chain of facts relates to the others."""
-    parent = list(range(len(assignment)))
-
-    def root(number: int) -> int:
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = parent[number]
-        return number
-
-    for one in held:
-        there = [number for number in matrix.touches(one.row) if assignment[number] != ABSENT]
-        for number in there[1:]:
-            parent[root(number)] = root(there[0])
-    pieces: dict[int, list[str]] = {}
-    for ask in asks:
-        number = matrix.number[ask.component]
-        if assignment[number] != ABSENT and ask.component not in pieces.setdefault(root(number), []):
-            pieces[root(number)].append(ask.component)
-    if len(pieces) < 2 or "unrelated" in waived:
-        return []
-    chosen = matrix.named(assignment)
-    largest, *others = sorted(pieces.values(), key=len, reverse=True)
-    rest = listed([spoken(matrix, name, chosen) for name in largest])
-    return [
-        Unknown(
-            "unrelated",
-            (*piece, *largest),
-            f"no fact relates {listed([spoken(matrix, name, chosen) for name in piece])} to {rest}",
-        )
-        for piece in others
-    ]

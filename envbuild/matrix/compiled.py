@@ -3,6 +3,7 @@ for each of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from envbuild.matrix import cache as cached
 from envbuild.matrix.atoms import Atom, masks, operands, reserve, terms_of
 from envbuild.matrix.masks import Line, Matrix
-from envbuild.matrix.model import Component, Constraint, Facts
+from envbuild.matrix.model import Component, Constraint, Facts, Row
 
 BOUNDS = ("==", ">=", "<=")
 
@@ -52,11 +53,17 @@ def compile_facts(facts: Facts) -> Matrix:
 
     ordered = sorted(facts.facts.values(), key=lambda fact: fact.id)
     for at, fact in enumerate(ordered):
-        for row in fact.rows:
+        for row in sorted(fact.rows, key=natural, reverse=True):
             when, then = ([atom(*item) for item in part.items()] for part in (row.when, row.then))
             rows.append(Line(at, when, then, row.where, row.note))
     bare = tuple(replace(fact, rows=()) for fact in ordered)
     return Matrix(components, values, facts.questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest).settled()
+
+
+def natural(row: Row) -> list[list[tuple[int, str]]]:
+    """Sorts rows by what they say, numbers by their size: the same rows in another order are the same matrix."""
+    texts = [f"{name} {constraint.text}" for part in (row.when, row.then) for name, constraint in sorted(part.items())]
+    return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)] for text in texts]
 
 
 def _known(facts: Facts) -> dict[str, list[str]]:

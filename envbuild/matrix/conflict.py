@@ -68,19 +68,27 @@ def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
     the others are left aside. None leads to what is unknown; other hardware is proposed where nothing else helps."""
     matrix = case.matrix
 
-    def sorted_out(some: list[Fix]) -> list[Fix]:
-        return [fix for fix in some if fix.cost < HARDWARE] or some
-
-    if whole := sorted_out(fixes(matrix, case.wanted, found, case.waived, good)):
+    if whole := sorted_out(case, fixes(matrix, case.wanted, found, case.waived, good)):
         return [[fix for fix in whole if touches(fix, core)] or whole for core in found]
     return [
         sorted_out(
-            fixes_of(matrix, case.wanted, core, [other for other in found if other is not core], case.waived, good)
+            case,
+            fixes_of(matrix, case.wanted, core, [other for other in found if other is not core], case.waived, good),
         )
         if len(found) > 1
         else []
         for core in found
     ]
+
+
+def sorted_out(case: Case, some: list[Fix]) -> list[Fix]:
+    """Without other hardware, and without what nobody asks for by name, where anything else helps."""
+
+    def plain(fix: Fix) -> bool:
+        components = [case.matrix.component(change.component) for change in fix.changes]
+        return all(component and component.cost < HARDWARE and not component.hidden for component in components)
+
+    return [fix for fix in some if plain(fix)] or some
 
 
 def touches(fix: Fix, core: Core) -> bool:

@@ -19,10 +19,10 @@ class Clock:
     """How long something may take."""
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+        self._end = time.process_time() + seconds  # not the clock on the wall: a busy machine gives the same answer
 
     def over(self) -> bool:
-        return time.monotonic() > self._end
+        return time.process_time() > self._end
 
 
 def smallest(

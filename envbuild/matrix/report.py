@@ -27,6 +27,8 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
         if not conflict.minimal:
             lines.append("(found within the time limit; a smaller set may exist)")
     lines += [f"unknown: {unknown.text}" for unknown in answer.unknown]
+    if answer.nearest:
+        lines.append(f"nearest known: {', or '.join(answer.nearest)}")
     lines += [f"note: {note}" for note in answer.notes]
     lines += cautions(answer)
     lines += [f"needs on the host: {one.cited}" for one in answer.needs]
@@ -117,13 +119,14 @@ def plain(answer: Answer) -> dict[str, Any]:
             }
             for conflict in answer.conflicts
         ],
-        "unknown": [asdict(unknown) for unknown in answer.unknown],
+        "unknown": [{**asdict(unknown), "of": list(unknown.of)} for unknown in answer.unknown],
         "conditions": all_of(answer.conditions),
         "disputes": all_of(answer.disputes),
         "warnings": all_of(answer.warnings),
         "needs": all_of(answer.needs),
         "reasons": all_of(answer.reasons),
         "superseded": all_of(answer.superseded),
+        "nearest": list(answer.nearest),
         "notes": list(answer.notes),
         "waived": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in answer.waived],
         "facts": {"used": list(answer.facts), "oldest": oldest(answer)},

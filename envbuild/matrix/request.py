@@ -133,7 +133,8 @@ def phrase(component: Component, constraint: Constraint, plain: str = "") -> str
     """How people read an ask: ``H100``, ``torch==2.0.1``, ``torch>=2.1``."""
     term = _only(constraint)
     if term and term.op in ("==", "is", "in") and term.operand:
-        return component.shown.format(name=component.name, value=term.operand)
+        shown = f"sm_{term.operand.replace('.', '')}" if component.kind == "sm" else term.operand
+        return component.shown.format(name=component.name, value=shown)
     if constraint.text == "*":
         return component.name
     return plain or f"{component.name}{constraint.text}"

@@ -20,6 +20,9 @@ from envbuild.matrix.model import Component, Constraint, Term
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
 NAMED = 12  # names that a hint lists
+# CUDA 12.8 and 12.9 call sm_101 what is sm_110 from 13.0 on, the same chip (Dao-AILab/flash-attention, setup.py).
+# Whether a driver of the new name loads code of the old one, nobody says.
+RENAMED = {(10, 1): (11, 0)}
 ORDER = (">=", ">", "<=", "<")
 
 Terms = tuple[Term, ...]
@@ -326,10 +329,12 @@ def _term(kind: str, term: Term, value: str | None) -> bool | None:
     return version.begins(value, operand) if op == "in" else version.same(value, operand) is (op == "==")
 
 
-def _runs(op: str, operand: str, value: str) -> bool:
+def _runs(op: str, operand: str, value: str) -> bool | None:
     """A cubin runs on its own major version with the same or a higher minor, PTX on everything later; ``a`` on exactly
     its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX ISA, .target)."""
     gpu, wanted = _pair(value), _pair(operand.rstrip("af"))
+    if op == "cubin" and RENAMED.get(wanted) == gpu:
+        return None
     if op in ORDER:
         return {">=": gpu >= wanted, ">": gpu > wanted, "<=": gpu <= wanted, "<": gpu < wanted}[op]
     if op in ("==", "!="):

@@ -46,8 +46,10 @@ def reason(matrix: Matrix, row: int, known: Mapping[str, str], rows: int = 1) ->
     fact, when, then = matrix.fact(row), matrix.when(row), matrix.then(row)
     texts = {**then, **when}
 
-    def filled(template: str) -> str:
-        return fill(template, matrix, known, texts)
+    seen = {name: value for name, value in known.items() if fact.kind != "provides" or name not in then}
+
+    def filled(template: str) -> str:  # what comes with something is what its row says, whatever was asked for
+        return fill(template, matrix, seen, texts)
 
     text = filled(fact.because)
     if not text:
@@ -80,8 +82,9 @@ def fill(template: str, matrix: Matrix, known: Mapping[str, str], texts: Mapping
         value = (texts if own else known).get(name) or texts.get(name) or ""
         if not value or value in ("*", "-"):
             return name
-        if re.match(r"[<>=!~]|.* or ", value):
-            return f"{name} {value}" if " or " in value else f"{name}{value}"
+        if re.match(r"[<>!~]|.* or ", value):
+            after_a_word = re.search(r"\w $", template[: match.start()]) is not None
+            return value.replace("==", "") if after_a_word else f"{name} {value.replace('==', '')}"
         component = matrix.component(name)
         return prefix + (spelled(component, value) if component else value)
 

@@ -158,7 +158,7 @@ def test_rows_of_one_fact_that_leave_nothing(tmp_path: Path) -> None:
     more = fact(question="", then='gcc: "<14"').rstrip() + rows
     assert told(tmp_path, more) == [
         "torch.more: two rows hold together and leave gcc nothing"
-        " (torch 2.8: limits gcc <14; torch ==2.8.0: limits gcc >=14)"
+        " (torch ==2.8.0: limits gcc >=14; torch 2.8: limits gcc <14)"
     ]
 
 

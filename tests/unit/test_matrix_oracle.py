@@ -20,7 +20,7 @@ from pysat.solvers import Cadical153
 
 import envbuild.matrix
 from envbuild.matrix import values
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.compiled import Matrix, compile_facts, natural
 from envbuild.matrix.explain import Request, cores, picks
 from envbuild.matrix.load import load_facts
 from envbuild.matrix.masks import ABSENT
@@ -53,7 +53,7 @@ class Oracle:
         self.selectors: dict[tuple[int, ...], int] = {}
         self.warnings: dict[int, int] = {}  # row → its selector
         for fact in sorted(facts.facts.values(), key=lambda fact: fact.id):
-            self.rows += [(fact, row) for row in fact.rows]
+            self.rows += [(fact, row) for row in sorted(fact.rows, key=natural, reverse=True)]
         for number, (fact, _) in enumerate(self.rows):
             if fact.strength in ("hard", "warn"):
                 self._row(number)

@@ -115,6 +115,15 @@ def facts(known: Iterable[Known]) -> Derived:
         default=True,  # who names another channel means a build from there
     )
     fact(
+        "label-elsewhere",
+        "forbids",
+        "install",
+        [DerivedRow({"channel": ["pytorch", "ngc"]}, {"torch": f"=={one.version}"}) for one in all_],
+        "file names",
+        "torch=={torch} without a label is no build of {channel}",
+        how="builds of other channels carry a local label, by which they are told apart",
+    )
+    fact(
         "wheel-machine",
         "requires",
         "install",
@@ -184,7 +193,7 @@ def facts(known: Iterable[Known]) -> Derived:
             "install",
             [row for one in all_ for row in _pins(one, component)],
             "METADATA",
-            f"torch=={{torch}}'s wheel pins {{row.{component}}}",
+            f"torch=={{torch}}'s wheel pins {component} {{row.{component}}}",
         )
     fact(
         "triton",
