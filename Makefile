@@ -81,7 +81,7 @@ check: setup
 	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -qq -e '.[test]'
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(PYTEST) -q -m 'unit or golden'
+	$(PYTEST) -q -n auto -m 'unit or golden'
 
 test: test-tools
 	$(PYTEST) -m 'not slow'
@@ -94,6 +94,7 @@ tables: setup
 
 bench: test-tools
 	$(VENV)/bin/python benchmarks/run.py
+	$(VENV)/bin/python benchmarks/matrix.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

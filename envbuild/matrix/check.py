@@ -104,7 +104,7 @@ def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ..
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
     core = Core(involved, (), (), frozenset(), False)
-    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good))))
+    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, 0.5))))
 
 
 def judged(

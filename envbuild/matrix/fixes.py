@@ -15,7 +15,7 @@ from envbuild.matrix.minimal import Clock
 from envbuild.matrix.problem import Problem, Request
 from envbuild.matrix.solver import Search, Undecided
 
-SECONDS = 1.0
+SECONDS = 0.7
 STEPS = 100_000  # for one value
 PAIRS = 4  # pairs of components that are told
 NEAR = 24  # values of each component of a pair that are tried

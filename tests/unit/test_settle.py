@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import ConflictError, SpecError, UnknownError
-from envbuild.lock.lockfile import read_lock, write_lock
+from envbuild.lock.lockfile import read_head, read_lock, write_lock
+from envbuild.matrix.compiled import load_matrix
 from envbuild.project import Project
 from envbuild.resolve import Resolution, lock_request, resolve_in
+from envbuild.settle import checked
 from envbuild.spec import load
+from envbuild.target import load as load_target
 
 pytestmark = pytest.mark.unit
 
@@ -107,3 +110,26 @@ def test_a_driver_floor_holds_versions_back(tmp_path: Path) -> None:
     text = (ROOT / "envbuild" / "targets" / "h100-ib.yaml").read_text()
     (tmp_path / "targets" / "old.yaml").write_text(text.replace('floor: "580.65.06"', 'floor: "535.86.10"'))
     assert resolved(tmp_path, "{torch: {}}", target="old").chosen["torch"].startswith("2.10")
+
+
+def test_the_head_of_a_lock_is_what_the_lock_says(tmp_path: Path) -> None:
+    path = ROOT / "images" / "h100-nccl.lock"
+    whole, head = read_lock(path), read_head(path)
+    assert (head.inputs, head.chosen, head.settled) == (whole.inputs, whole.chosen, whole.settled)
+    assert whole.settled["nccl"] == whole.chosen["nccl"] == whole.versions["nccl"]
+    assert {"torch.nccl", "torch.wheel-arch", "gpu.sm", "driver.minor-compat"} <= set(whole.facts)
+    for text in ("", "inputs: [", "inputs: sha256:x\nchosen: 3\n", "\x00"):
+        (tmp_path / "x.lock").write_text(text)
+        assert read_head(tmp_path / "x.lock").chosen == {}
+    assert read_head(tmp_path / "none.lock") == ("", {}, {})
+
+
+def test_the_locked_versions_of_a_shipped_image_are_looked_at_again() -> None:
+    project = Project(ROOT)
+    spec = load("h100-nccl", project)
+    target = load_target(spec.target, project)
+    matrix = load_matrix(project.facts())
+    versions = dict(read_head(ROOT / "images" / "h100-nccl.lock").settled)
+    assert checked(spec, target, matrix, versions).verdict in ("valid", "conditional")
+    with pytest.raises(ConflictError, match=r"torch\.cudnn"):
+        checked(spec, target, matrix, {**versions, "cudnn": "9.1.0.70"})
