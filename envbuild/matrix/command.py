@@ -75,14 +75,16 @@ def check(
         other = next(word for word in words if word not in images)
         raise SpecError(f"'{other}' is no image, and images are checked apart from words", hint="envbuild check NAME…")
     if everything or images:
-        results = check_images(list(project.images()) if everything else images, why)
+        results, wrong = check_images(list(project.images()) if everything else images, why)
     else:
-        results = [check_words(words, project, why)]
+        results, wrong = [check_words(words, project, why)], []
     if as_json:
         data = [result.data for result in results]
         typer.echo(json.dumps(data[0] if len(data) == 1 and not everything else data, indent=1, sort_keys=True))
-    else:
+    elif results:
         typer.echo("\n\n".join(result.text for result in results))
+    if wrong:
+        raise SpecError.of(wrong)
     code = next((code for code in (3, 9) if any(result.data["exit"] == code for result in results)), 0)
     raise typer.Exit(code)
 
