@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 from envbuild.matrix.explain import Core
-from envbuild.matrix.masks import ABSENT, HARD, Matrix
+from envbuild.matrix.masks import ABSENT, HARD, HARDWARE, Matrix
 from envbuild.matrix.minimal import Clock
 from envbuild.matrix.problem import Problem, Request
 from envbuild.matrix.solver import Search, Undecided
@@ -103,8 +103,9 @@ class _Finder:
             if all(name in conflict for conflict in conflicts):
                 found += self._alone(name)
                 found += self._left_out(name)
-        if not found:
-            pairs = sorted(combinations(names, 2), key=lambda pair: self._cost(pair[0])[0] + self._cost(pair[1])[0])
+        if all(fix.cost >= HARDWARE for fix in found):
+            asked = sorted({request.component for request in self.requests if request.id}, key=self._cost)
+            pairs = sorted(combinations(asked, 2), key=lambda pair: self._cost(pair[0])[0] + self._cost(pair[1])[0])
             for pair in pairs:
                 if len(found) < PAIRS and all(set(pair) & set(conflict) for conflict in conflicts):
                     found += self._both(*pair)

@@ -31,7 +31,10 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
         lines.append(f"nearest known: {', or '.join(answer.nearest)}")
     lines += [f"note: {note}" for note in answer.notes]
     lines += cautions(answer)
-    lines += [f"needs on the host: {one.cited}" for one in answer.needs]
+    needs: dict[str, list[str]] = {}
+    for one in answer.needs:
+        needs.setdefault(one.text, []).append(one.fact)
+    lines += [f"needs on the host: {what} [{', '.join(facts)}]" for what, facts in needs.items()]
     lines += [f"assumed: {one.text}" for one in answer.reasons if one.default]
     lines += [f"waived: {waiver.fact}, because {waiver.reason}" for waiver in answer.waived]
     if answer.chosen:
