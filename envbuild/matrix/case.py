@@ -66,14 +66,19 @@ class Case:
 
 
 def spoken_of(
-    matrix: Matrix, wanted: Sequence[Request], asks: Sequence[Ask], waived: frozenset[str], plan: Picks
+    matrix: Matrix,
+    wanted: Sequence[Request],
+    asks: Sequence[Ask],
+    waived: frozenset[str],
+    plan: Picks,
+    tries: int = TRIES,
 ) -> Picks:
     """The newest plan of which nothing is unknown, where what the request leaves open allows one; else `plan`. What is
     open is made older, the last component in the order of picking first."""
     asked = {ask.component for ask in asks}
     avoided: list[Request] = []
     current: Picks | None = plan
-    for _ in range(TRIES):
+    for _ in range(tries):
         if current is None or uncalled(matrix, current.assignment, asked, waived):
             return plan
         missing = blanks(matrix, current.assignment, asks, waived)
@@ -136,7 +141,7 @@ def unheard(matrix: Matrix, asks: Iterable[Ask]) -> dict[str, list[str]]:
 
 def known_waivers(matrix: Matrix, waivers: Iterable[Waiver]) -> frozenset[str]:
     """The ids of the facts and questions waived. Raises SpecError for those that do not exist."""
-    ids = {fact.id for fact in matrix.facts} | set(matrix.questions) | {"unrelated"}
+    ids = {fact.id for fact in matrix.facts} | set(matrix.questions) | {"unrelated", "unheard"}
     findings = [
         Finding(
             f"no fact is called '{waiver.fact}', so it cannot be waived", waiver.where, waiver_hint(waiver.fact, ids)

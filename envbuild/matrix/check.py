@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from envbuild.matrix import version
 from envbuild.matrix.blanks import Unknown, blanks
-from envbuild.matrix.case import Case, spoken_of, uncalled
+from envbuild.matrix.case import Case, spoken_of, uncalled, unheard
 from envbuild.matrix.conflict import Conflict, conflicts, sorted_out, written
 from envbuild.matrix.explain import Core, Request
 from envbuild.matrix.fixes import Good, fixes
@@ -18,6 +18,7 @@ from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, listed, reason, said
 from envbuild.spec import Waiver
 
+FEW = 5  # plans that are looked at for each change that is to be proposed
 VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
 
 
@@ -63,9 +64,20 @@ def check(
     if case.plan is None:
         return Answer("conflict", case.asks, conflicts=conflicts(case, judge(case)), waived=tuple(waivers))
     answer = judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
+    strangers = tuple(unheard_of(matrix, asks))
+    if strangers and "unheard" not in case.waived:
+        answer = replace(answer, verdict="unknown", unknown=(*answer.unknown, *strangers))
     if not answer.unknown:
         return answer
     return replace(answer, nearest=nearest(case, answer.unknown, judge(case)))
+
+
+def unheard_of(matrix: Matrix, asks: Sequence[Ask]) -> Iterator[Unknown]:
+    """Versions that are asked for of components whose versions are all known, and are none of them."""
+    for name, versions in unheard(matrix, asks).items():
+        component = matrix.component(name)
+        if component and (component.complete or component.kind == "sm"):
+            yield Unknown("unheard", (name,), f"no fact knows {listed([f'{name} {value}' for value in versions])}")
 
 
 def judge(case: Case) -> Good:
@@ -81,7 +93,7 @@ def judge(case: Case) -> Good:
         plan = picks(matrix, wanted, case.waived)
         if plan is None:
             return False
-        plan = spoken_of(matrix, wanted, case.asks, case.waived, plan)
+        plan = spoken_of(matrix, wanted, case.asks, case.waived, plan, FEW)
         return not blanks(matrix, plan.assignment, case.asks, case.waived)
 
     def good(assignment: list[int]) -> bool:
@@ -104,7 +116,7 @@ def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ..
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
     core = Core(involved, (), (), frozenset(), False)
-    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, 0.5))))
+    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, 1.0))))
 
 
 def judged(
@@ -141,7 +153,7 @@ def judged(
         open_ones = [one for one in held if matrix.fact(one.row).strength == "disputed"]
         questions = {matrix.fact(one.row).question for one in open_ones if one.fails}
         allow = [one for one in open_ones if not one.fails and matrix.fact(one.row).question in questions]
-        failing["disputed"] += [reason(matrix, one.row, chosen) for one in allow]
+        failing["disputed"] += [reason(matrix, one.row, chosen, plainly=True) for one in allow]
     missing_facts = blanks(matrix, assignment, asks, waived)
     verdict = (
         "unknown"

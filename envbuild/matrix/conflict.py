@@ -42,7 +42,7 @@ def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
     mends = remedies(case, found, good)
     told: dict[tuple[Ask, ...], Conflict] = {}
     for core, some in zip(found, mends, strict=True):
-        involved = case.involved(core)
+        involved = needed(case, core)
         reasons = told_by(case, core, {ask.component: ask.constraint.text for ask in involved})
         text = because(reasons, involved, case.matrix)
         if (first := told.get(involved)) is None:
@@ -50,6 +50,17 @@ def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
         else:
             told[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
     return tuple(told.values())
+
+
+def needed(case: Case, core: Core) -> tuple[Ask, ...]:
+    """The asks of a conflict, without those that only decide what is meant by default (a GPU, of the architecture)."""
+    matrix, about = case.matrix, set[str]()
+    for row in core.rows:
+        if not matrix.fact(row).default:
+            about |= matrix.then(row).keys()
+            about |= {name for name, text in matrix.when(row).items() if "-" not in text.split(" or ")}
+    asks = case.involved(core)
+    return tuple(ask for ask in asks if ask.component in about) or asks
 
 
 def told_by(case: Case, core: Core, known: Mapping[str, str]) -> tuple[Reason, ...]:
@@ -73,7 +84,7 @@ def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
     return [
         sorted_out(
             case,
-            fixes_of(matrix, case.wanted, core, [other for other in found if other is not core], case.waived, good),
+            fixes_of(matrix, case.wanted, core, [other for other in found if other is not core], case.waived),
         )
         if len(found) > 1
         else []

@@ -39,9 +39,9 @@ class Change:
 
     @property
     def text(self) -> str:
-        """As people write it: ``torch>=2.1``, ``gpu=A100``; ``no apex`` for what is left out."""
+        """As people write it: ``torch>=2.1``, ``gpu=A100``; ``leave apex out``."""
         if self.value is None:
-            return f"no {self.component}"
+            return f"leave {self.component} out"
         return f"{self.component}{self.reach or '='}{_short(self.value) if self.reach else self.value}"
 
 

@@ -10,6 +10,7 @@ from envbuild.matrix.check import Answer
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.words import Reason
 
+WIDE = 150  # characters of a source in a text
 SHOWN = 12  # sources that a text lists; --json has all
 
 
@@ -42,8 +43,8 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
     cited = sources(answer)
     if cited:
         lines += ["", "facts:", *cited[:SHOWN]]
-        if len(cited) > SHOWN:
-            lines.append(f"  and {len(cited) - SHOWN} more: --json has them all")
+    if answer.facts:
+        lines.append(f"{len(answer.facts)} facts in all; --json has them with their sources")
     if age := oldest(answer):
         lines.append(f"the oldest fact used was checked on {age}")
     return "\n".join(lines)
@@ -74,14 +75,20 @@ def versions(answer: Answer, matrix: Matrix) -> list[str]:
 
 
 def sources(answer: Answer) -> list[str]:
-    """Each fact that stands in the way, or that the answer rests on, with where it is known from."""
+    """Each fact that stands in the way, or that a person has to see to, with where it is known from."""
     groups: Iterable[Iterable[Reason]]
     if answer.conflicts:
         groups = [conflict.reasons for conflict in answer.conflicts]
     else:
-        groups = [answer.conditions, answer.disputes, answer.warnings, answer.needs, answer.reasons]
-    found = {one.fact: one for group in groups for one in group}
-    return [f"  [{one.fact}] {one.source.type}, {one.source.seen}: {one.source.where}" for one in found.values()]
+        groups = [answer.conditions, answer.disputes, answer.warnings, answer.needs]
+    found = {one.fact: one for group in groups for one in group if not one.default}
+    return [
+        f"  [{one.fact}] {one.source.type}, {one.source.seen}: {shortened(one.source.where)}" for one in found.values()
+    ]
+
+
+def shortened(where: str) -> str:
+    return where if len(where) <= WIDE else where[: WIDE - 1].rstrip() + "…"
 
 
 def oldest(answer: Answer) -> str:

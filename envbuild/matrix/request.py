@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from envbuild.errors import Finding, SpecError
@@ -11,7 +12,7 @@ from envbuild.lock.lockfile import Lock
 from envbuild.matrix import values
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.model import Component, Constraint, Term
-from envbuild.recipe import RecipeEnv
+from envbuild.recipe import RecipeEnv, Runtime
 from envbuild.recipefile import ask as ask_recipe
 from envbuild.recipefile import file_of
 from envbuild.spec import ImageSpec
@@ -65,6 +66,12 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
         for component, text in ask_recipe(recipe, "matrix", dict, env).items():
             place = spec.where.get(name, "") or shown(file_of(recipe))
             told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
+    named = {component for component, *_ in told}
+    for name, recipe in spec.recipes.items():
+        runtime = ask_recipe(recipe, "runtime", Runtime, env)
+        for component, text in required((*runtime.core, *runtime.python), matrix):
+            if component not in named:
+                told.append((component, text, spec.where.get(name, ""), ""))
     asks: dict[tuple[str, str], Ask] = {}
     findings: list[Finding] = []
     for component, text, where, by in told:
@@ -77,6 +84,22 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
     if findings:
         raise SpecError.of(findings)
     return tuple(asks.values())
+
+
+def required(requirements: Iterable[str], matrix: Matrix) -> Iterator[tuple[str, str]]:
+    """(component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with markers
+    are left to the lock, which knows whether they apply."""
+    packages = {
+        package: component.name
+        for component in matrix.components
+        if component.kind == "version"
+        for package in component.packages or (component.name,)
+    }
+    for requirement in requirements:
+        match = re.fullmatch(r"([A-Za-z0-9._-]+?)(\[[^\]]*\])?\s*([<>=!~].*)?", requirement.strip())
+        component = packages.get(match[1].replace("_", "-").lower()) if match and ";" not in requirement else None
+        if match and component:
+            yield component, (match[3] or "*").replace(" ", "")
 
 
 def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:

@@ -35,7 +35,7 @@ TABLES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("AWS Neuron SDK on Trainium 1", "neuron-sdk", ("gpu=Trainium1",), "What upstream released together."),
 )
 WIDE = 60  # characters of a cell on a terminal
-FEW = 3  # a column that fewer than one row in this many fills is left out
+FEW = 8  # a column that fewer than one row in this many fills is left out
 MANY = 4  # values with a flavour (3.13t) that a cell names
 
 

@@ -41,8 +41,9 @@ class Reason:
         return f"{self.text} [{self.fact}]"
 
 
-def reason(matrix: Matrix, row: int, known: Mapping[str, str], rows: int = 1) -> Reason:
-    """What a row says when components are as `known` has them (component → value, or the text of a request)."""
+def reason(matrix: Matrix, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False) -> Reason:
+    """What a row says when components are as `known` has them (component → value, or the text of a request).
+    `plainly`: what it says, not why it stands in the way."""
     fact, when, then = matrix.fact(row), matrix.when(row), matrix.then(row)
     texts = {**then, **when}
 
@@ -51,7 +52,7 @@ def reason(matrix: Matrix, row: int, known: Mapping[str, str], rows: int = 1) ->
     def filled(template: str) -> str:  # what comes with something is what its row says, whatever was asked for
         return fill(template, matrix, seen, texts)
 
-    text = filled(fact.because)
+    text = "" if plainly else filled(fact.because)
     if not text:
         told = {name: wanted for name, wanted in when.items() if name in known or "-" not in wanted.split(" or ")}
         left = " with ".join(said(matrix, name, wanted, known) for name, wanted in told.items()) or "everything"

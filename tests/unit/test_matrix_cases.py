@@ -209,8 +209,8 @@ def test_the_nearest_fix_is_one(example: Example) -> None:
     for fix in given.conflicts[0].fixes if len(given.conflicts) == 1 else ():
         words = example.words
         for change in fix.split(" with "):
-            left_out = change.startswith("no ")
-            name = component(change.removeprefix("no "))
+            left_out = change.startswith("leave ")
+            name = component(change.removeprefix("leave ").removesuffix(" out"))
             words = [word for word in words if component(word) != name] + ([] if left_out else [change])
         assert check(matrix(), of_words(words, matrix())).verdict not in ("conflict", "unknown"), fix
 
