@@ -18,6 +18,7 @@ from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, listed, reason, said
 from envbuild.spec import Waiver
 
+NEAR = 100  # plans that are looked at for what is known nearby
 FEW = 5  # plans that are looked at for each change that is to be proposed
 VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
 
@@ -116,7 +117,7 @@ def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ..
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
     core = Core(involved, (), (), frozenset(), False)
-    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, 1.0))))
+    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR))))
 
 
 def judged(

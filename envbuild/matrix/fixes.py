@@ -11,11 +11,10 @@ from itertools import combinations, islice
 
 from envbuild.matrix.explain import Core
 from envbuild.matrix.masks import ABSENT, HARD, HARDWARE, Matrix
-from envbuild.matrix.minimal import Clock
 from envbuild.matrix.problem import Problem, Request
 from envbuild.matrix.solver import Search, Undecided
 
-SECONDS = 0.7
+PLANS = 200  # plans that are looked at: about a second. A count, so that a busy machine proposes the same
 STEPS = 100_000  # for one value
 PAIRS = 4  # pairs of components that are told
 NEAR = 24  # values of each component of a pair that are tried
@@ -60,11 +59,11 @@ def fixes(
     conflicts: Sequence[Core],
     waived: Collection[str] = (),
     good: Good | None = None,
-    seconds: float = SECONDS,
+    plans: int = PLANS,
 ) -> list[Fix]:
     """What mends all `conflicts` of `requests` at once, cheapest first: single changes, or else pairs. Only plans that
-    are `good` are proposed. Empty when nothing is found within `seconds`."""
-    finder = _Finder(matrix, requests, waived, good, Clock(seconds), frozenset())
+    are `good` are proposed. Empty when nothing is found among `plans`."""
+    finder = _Finder(matrix, requests, waived, good, Budget(plans), frozenset())
     return finder.find([conflict.components() for conflict in conflicts])
 
 
@@ -75,15 +74,27 @@ def fixes_of(
     others: Iterable[Core],
     waived: Collection[str] = (),
     good: Good | None = None,
-    seconds: float = SECONDS,
+    plans: int = PLANS,
 ) -> list[Fix]:
     """What mends one conflict when the `others` are left aside."""
     others = list(others)
     ignored = frozenset(row for other in others for row in other.aside)
     dropped = [other.requests[-1] for other in others if not other.rows]  # requests that contradict each other
     kept = [request for request in requests if request not in dropped]
-    finder = _Finder(matrix, kept, waived, good, Clock(seconds), ignored)
+    finder = _Finder(matrix, kept, waived, good, Budget(plans), ignored)
     return finder.find([conflict.components()])
+
+
+class Budget:
+    """How many plans may be looked at."""
+
+    def __init__(self, plans: int) -> None:
+        self._left = plans
+
+    def over(self) -> bool:
+        """Take one; whether there was none left."""
+        self._left -= 1
+        return self._left < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,7 @@ class _Finder:
     requests: Sequence[Request]
     waived: Collection[str]
     good: Good | None
-    clock: Clock
+    clock: Budget
     ignored: frozenset[int]
 
     def find(self, conflicts: Sequence[Sequence[str]]) -> list[Fix]:

@@ -54,7 +54,8 @@ def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
 def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]:
     """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
-    told: list[tuple[str, str, str, str]] = [("base", spec.base, "", ""), ("python", spec.python, "", "")]
+    told: list[tuple[str, str, str, str]] = [("base", spec.base, "", "")]
+    told.append(("python", spec.python, "", f"base {spec.base}"))  # a base has one Python
     node = f"target {target.name}"
     told.append(("arch", target.arch, "", node))
     if target.gpu:

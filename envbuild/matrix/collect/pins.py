@@ -191,7 +191,7 @@ def facts(project: Project, known: Iterable[Known]) -> Derived:
                 f"{component}-pin",
                 (row for one in all_ for row in _pins(project, one, component)),
                 "METADATA of wheels, PKG-INFO of sdists where there are none (Requires-Dist)",
-                f"the metadata of {shown} asks for another {component}",
+                f"the metadata of {shown} asks for {component} {{row.{component}}}",
                 evaluated,
                 kind="limits" if component in LIMITED else "requires",
                 question=question(component),

@@ -201,7 +201,7 @@ def facts(known: Iterable[Known]) -> Derived:
         "install",
         [row for one in all_ for row in _pins(one, "triton")],
         "METADATA",
-        "torch=={torch}'s wheel asks for its own triton",
+        "torch=={torch}'s wheel asks for triton {row.triton}",
     )
     fact(
         "triton-left-out",
