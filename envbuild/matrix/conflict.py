@@ -10,7 +10,7 @@ from envbuild.fields import did_you_mean
 from envbuild.matrix import explain
 from envbuild.matrix.case import Case, decided
 from envbuild.matrix.explain import Core
-from envbuild.matrix.fixes import Fix, Good, fixes, fixes_of
+from envbuild.matrix.fixes import PLANS, Fix, Good, fixes, fixes_of
 from envbuild.matrix.masks import HARDWARE, PRESENT_KINDS, Matrix
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, because, listed, reason, spoken
@@ -84,7 +84,14 @@ def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
     return [
         sorted_out(
             case,
-            fixes_of(matrix, case.wanted, core, [other for other in found if other is not core], case.waived),
+            fixes_of(
+                matrix,
+                case.wanted,
+                core,
+                [other for other in found if other is not core],
+                case.waived,
+                plans=PLANS // len(found),
+            ),
         )
         if len(found) > 1
         else []
