@@ -20,7 +20,7 @@ def settled(spec: ImageSpec, target: Target, matrix: Matrix, kept: Mapping[str, 
     """The spec with a version in every recipe that the matrix knows, and the answer that gave them. `kept`: component →
     the version picked when the image was locked; it stays while it is consistent."""
     asks = of_image(spec, target, matrix)
-    left_out = {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
+    left_out = open_in(spec)
     stay = picked({name: value for name, value in kept.items() if name in left_out}, matrix)
     answer = check(matrix, (*asks, *stay), spec.waivers, met(spec)) if stay else None
     if answer is None or answer.verdict in ("conflict", "unknown"):
@@ -36,8 +36,13 @@ def met(spec: ImageSpec) -> frozenset[str]:
 
 def chosen(spec: ImageSpec, answer: Answer) -> dict[str, str]:
     """Component → the version that was picked for a recipe of `spec` that has none."""
-    left_out = {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
+    left_out = open_in(spec)
     return {name: answer.chosen[name] for name in sorted(left_out)}
+
+
+def open_in(spec: ImageSpec) -> set[str]:
+    """The components whose recipes have no version."""
+    return {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
 
 
 def checked(spec: ImageSpec, target: Target, matrix: Matrix, versions: Mapping[str, str]) -> Answer:

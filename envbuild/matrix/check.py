@@ -49,11 +49,16 @@ class Answer:
         return VERDICTS[self.verdict]
 
     @property
-    def facts(self) -> tuple[str, ...]:
-        """Ids of all facts that the answer rests on."""
+    def used(self) -> list[Reason]:
+        """All that the answer rests on."""
         groups = [conflict.reasons for conflict in self.conflicts]
         groups += [self.conditions, self.disputes, self.warnings, self.needs, self.reasons]
-        return tuple(sorted({one.fact for group in groups for one in group}))
+        return [one for group in groups for one in group]
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Ids of all facts that the answer rests on."""
+        return tuple(sorted({one.fact for one in self.used}))
 
 
 def check(

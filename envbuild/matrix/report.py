@@ -93,9 +93,7 @@ def shortened(where: str) -> str:
 
 def oldest(answer: Answer) -> str:
     """The date of the oldest fact used."""
-    groups = [conflict.reasons for conflict in answer.conflicts]
-    groups += [answer.conditions, answer.disputes, answer.warnings, answer.needs, answer.reasons]
-    return min((one.source.seen for group in groups for one in group), default="")
+    return min((one.source.seen for one in answer.used), default="")
 
 
 def plain(answer: Answer) -> dict[str, Any]:
