@@ -143,4 +143,9 @@ def why_not(matrix: Matrix, asks: Sequence[Ask], component: str, waivers: Sequen
             lines.append(f"{shown} is not taken, because {texts} was asked for.")
         else:
             lines.append(f"{shown} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
-    return lines or [f"{spoken(matrix, component, chosen)} is the newest that the facts know."]
+    if lines:
+        return lines
+    taken = spoken(matrix, component, chosen)
+    if chosen[component] == matrix.values[matrix.number[component]][0]:
+        return [f"{taken} is the newest that the facts know."]
+    return [f"{taken} is taken, because of newer ones something is unknown."]
