@@ -74,6 +74,11 @@ test-tools: setup tools
 	$(call need,setfattr,attr,extended attributes)
 	$(call need,setcap,libcap2-bin,file capabilities)
 	$(call need,gcc,gcc,a C program in a test image)
+	$(call need,git,git,repositories that sources are taken from)
+	$(call need,docker-registry,docker-registry,base images come from a registry)
+	$(call need,mmdebstrap,mmdebstrap,a real base image for it)
+	$(call need,openssl,openssl,a registry that wants tokens)
+	$(call need,gpg,gpg,signed package repositories)
 	$(install)
 	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -qq -e '.[test]'
 

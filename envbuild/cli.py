@@ -171,6 +171,23 @@ def lock(
         typer.echo(json.dumps(results, indent=1, sort_keys=True))
 
 
+@app.command()
+def fetch(
+    names: Names,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Lay them out as the mirror of an air-gapped site.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch every input of an image into the store, so that a later make needs no network; with --to, into a folder
+    that an air-gapped site builds from."""
+    from envbuild.fetchcommand import fetch_images
+    from envbuild.workspace import open_workspace
+
+    result = fetch_images(names, open_workspace(), to)
+    show(result.data, as_json, result.text)
+
+
 app.command("check")(check_command)
 
 
@@ -183,16 +200,22 @@ def compile_(
     as_json: Json = False,
 ) -> None:
     """Print the Containerfile of an image; with --context, everything that `buildah build` or `docker build` needs,
-    without network."""
+    without network.
+
+    An image without a lock is printed too; which files its inputs are then stands open.
+    """
     from envbuild import make as steps
     from envbuild.plan.containerfile import containerfile
     from envbuild.workspace import open_workspace
 
     workspace = open_workspace()
     resolution = steps.resolved(name, workspace)
-    lock = steps.existing_lock(resolution, workspace)
+    has_lock = workspace.project.lock_path(resolution.spec.path).is_file() or context is not None
+    lock = steps.existing_lock(resolution, workspace) if has_lock else steps.open_lock(resolution)
     plan = steps.planned(resolution, lock)
-    text = containerfile(plan)
+    text = containerfile(plan, locked=has_lock)
+    if not has_lock:
+        workspace.talk.say(f"{name} has no lock; next: envbuild lock {name}")
     if context is not None:
         from envbuild.engines.context import write_context
         from envbuild.fetch import fetch

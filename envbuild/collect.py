@@ -21,7 +21,7 @@ from envbuild.errors import EngineError
 from envbuild.store import Store, read_json
 
 WEEK = 7 * 24 * 3600.0
-KINDS = ("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "buildah", "tmp")
+KINDS = ("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git", "buildah", "tmp")
 
 
 def usage(store: Store) -> dict[str, int]:
@@ -158,7 +158,7 @@ def unneeded(store: Store, *, everything: bool) -> Iterator[Path]:
             yield path
     for place in ("logs", "partial"):
         yield from (path for path in listed(store.root / place) if changed(path) <= before)
-    caches = [*listed(store.root / "apt"), *listed(store.root / "buildah"), store.root / "uv"]
+    caches = [path for place in ("apt", "buildah", "git") for path in listed(store.root / place)] + [store.root / "uv"]
     yield from (path for path in caches if path.exists() and used(path) <= before)
 
 

@@ -1,4 +1,4 @@
-"""The step lock → content store: every file of a lock, in parallel, resumed where it broke off, checked before it is
+"""The step lock → content store: every input of a lock, in parallel, resumed where it broke off, checked before it is
 there.
 """
 
@@ -7,30 +7,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild.console import Talk, amount
 from envbuild.errors import Finding, InputError
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.oci.reference import parse
 from envbuild.site import Site
 from envbuild.store import Store
+from envbuild.supply import ImageBlob, Input, described, inputs, lost, origin, supplier, unplaced
 
 if TYPE_CHECKING:
     from envbuild.lock.index import Index
     from envbuild.lock.transfer import Transfer
 
-File = DebianFile | PythonFile | SourceFile
 
-
-def missing(lock: Lock, store: Store, names: Iterable[str] | None = None) -> list[File]:
-    """The files of `lock` (of those in `names`, when given) that the store does not have; one entry a digest."""
+def missing(lock: Lock, store: Store, names: Iterable[str] | None = None, *, manifest: bool = False) -> list[Input]:
+    """The inputs of `lock` (of those in `names`, when given) that the store does not have; one entry a digest.
+    `manifest`: that of the base image is wanted too.
+    """
     wanted = None if names is None else frozenset(names)
-    found: dict[str, File] = {}
-    for table in (lock.debian, lock.python_files, lock.sources):
-        for file, entry in table.items():
-            if (wanted is None or file in wanted) and entry.sha256 not in found and not store.has_blob(entry.sha256):
-                found[entry.sha256] = entry
+    found: dict[str, Input] = {}
+    for entry in inputs(lock, manifest=manifest):
+        if (wanted is None or entry.file in wanted) and entry.sha256 not in found and not store.has_blob(entry.sha256):
+            found[entry.sha256] = entry
     return list(found.values())
 
 
@@ -42,15 +43,16 @@ def fetch(
     *,
     jobs: int = 8,
     names: Iterable[str] | None = None,
+    manifest: bool = False,
     pause: float = 0.5,
 ) -> None:
-    """Bring the files of `lock` (of those in `names`, when given) into the store, `jobs` at a time.
+    """Bring the inputs of `lock` (of those in `names`, when given) into the store, `jobs` at a time.
 
-    `pause` is the first wait in seconds before a failed download is tried again. Raises InputError with one finding for
-    each file that cannot be had, after all others were fetched; EngineError when the store is full or cannot be
-    written.
+    `pause` is the first wait in seconds before a failed download is tried again. Raises InputError with a finding for
+    each input that cannot be had (one for all inputs of an origin that has no place here), after all others were
+    fetched; EngineError when the store is full or cannot be written.
     """
-    wanted = missing(lock, store, names)
+    wanted = missing(lock, store, names, manifest=manifest)
     if not wanted:
         return
     # Imported here: a build whose inputs are all there must not pay for a network client.
@@ -58,35 +60,65 @@ def fetch(
     from envbuild.lock.transfer import Transfer
     from envbuild.lock.transport import Transport
 
+    known, findings = placed(wanted, site)
+    if not known:
+        raise InputError.of(findings)
     transport = Transport(site)
-    count = Progress(talk, sum(file.size for file in wanted))
+    count = Progress(talk, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
-    work = Fetching(lock, site, transfer, Index(transport, site.python()))
-    talk.start("fetch", f"fetching {len(wanted)} files, {amount(count.total)}")
+    work = Fetching(lock.image, site, transfer, Index(transport, site.python()), talk)
+    talk.start("fetch", f"fetching {len(known)} files, {amount(count.total)}")
     try:
         # The largest first: they decide when the last one is done.
-        wanted.sort(key=lambda file: -file.size)
-        findings = _all(wanted, work.one, jobs, transfer.stop)
+        known.sort(key=lambda entry: -entry.size)
+        findings += merged(_all(known, work.one, jobs, transfer.stop))
     finally:
         talk.finish("fetch")
     if findings:
         raise InputError.of(findings)
-    talk.say(f"fetched {len(wanted)} files, {amount(count.done)}")
+    talk.say(f"fetched {len(known)} files, {amount(count.done)}")
 
 
-def _all(files: list[File], one: Callable[[File], Finding | None], jobs: int, stop: threading.Event) -> list[Finding]:
-    """The findings of all files; an error of the store, or an interruption, ends the rest at once."""
+def placed(wanted: Iterable[Input], site: Site) -> tuple[list[Input], list[Finding]]:
+    """The inputs whose origin has a place here, and what to tell of the others."""
+    origins: dict[str, list[Input]] = {}
+    for entry in wanted:
+        origins.setdefault(origin(entry), []).append(entry)
+    nowhere = [name for name in origins if not supplier(site, name)]
+    found = [entry for name, entries in origins.items() if name not in nowhere for entry in entries]
+    return found, [finding for name in sorted(nowhere) for finding in unplaced(name, origins[name])]
+
+
+def _all(
+    entries: list[Input], one: Callable[[Input], list[Finding]], jobs: int, stop: threading.Event
+) -> list[tuple[Input, list[Finding]]]:
+    """Each input with its findings; an error of the store, or an interruption, ends the rest at once."""
     pool = ThreadPoolExecutor(max(1, jobs))
     try:
-        futures = [pool.submit(one, file) for file in files]
+        futures = [pool.submit(one, entry) for entry in entries]
         wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((error for future in futures if future.done() and (error := future.exception())), None)
         if failed:
             raise failed
-        return [finding for future in futures if (finding := future.result())]
+        return [(entry, future.result()) for entry, future in zip(entries, futures, strict=True)]
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
+
+
+def merged(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
+    """The findings, of a base image only the first: an image has dozens of parts, and what stands in the way of one
+    stands in the way of all.
+    """
+    found: list[Finding] = []
+    images: dict[str, list[Finding]] = {}
+    for entry, findings in told:
+        kept = images.setdefault(entry.reference, []) if isinstance(entry, ImageBlob) else found
+        kept += findings
+    for first, *more in filter(None, images.values()):
+        text = f"{first.message}\nand {len(more)} more parts of that image" if more else first.message
+        found.append(replace(first, message=text))
+    return found
 
 
 class Progress:
@@ -103,56 +135,90 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """Fetches single files."""
+    """Fetches single inputs of `image`. `index` is the package index; those of vendors are opened when wanted."""
 
-    lock: Lock
+    image: str
     site: Site
     transfer: Transfer
     index: Index
+    talk: Talk
+    vendors: dict[str, Index] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def one(self, file: File) -> Finding | None:
-        """Fetch one file; what stands in the way of it, if anything."""
+    def one(self, entry: Input) -> list[Finding]:
+        """Fetch one input; what stands in the way of it, if anything."""
         from envbuild.lock.transfer import Unobtained
 
         try:
-            self.transfer.obtain(self.places(file), file.sha256)
+            if isinstance(entry, ImageBlob):
+                self.image_blob(entry)
+            elif isinstance(entry, SourceFile) and entry.git:
+                self.commit(entry)
+            else:
+                self.transfer.obtain(self.places(entry), entry.sha256)
         except Unobtained as error:
-            return self.finding(file, error.misses, error.absent)
+            return [self.finding(entry, error.misses, absent=error.absent)]
         except InputError as error:
-            return self.finding(file, [(error.where, error.message)], False)
-        return None
+            return [self.advised(entry, finding) for finding in error.findings]
+        return []
 
-    def places(self, file: File) -> list[str]:
+    def places(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
         """Where a file may be, in the order of asking."""
         from envbuild.lock.sources import candidates
         from envbuild.lock.transport import join
 
-        if isinstance(file, DebianFile):
-            return [join(place, file.path) for place in self.site.places(file.archive)[1]]
-        if isinstance(file, SourceFile):
-            return candidates(self.site, file.origin, file.file)
-        listed = [entry for entry in self.index.files(file.name) if entry.name == file.file]
-        return list(dict.fromkeys(entry.url for entry in listed if entry.sha256 in ("", file.sha256)))
+        if isinstance(entry, DebianFile):
+            return [join(root, entry.path) for root in self.site.roots(entry.archive)]
+        if isinstance(entry, SourceFile):
+            return candidates(self.site, entry.origin, entry.file)
+        listed = [file for file in self.listing(entry.origin).files(entry.name) if file.name == entry.file]
+        return list(dict.fromkeys(file.url for file in listed if file.sha256 in ("", entry.sha256)))
 
-    def finding(self, file: File, misses: list[tuple[str, str]], absent: bool) -> Finding:
-        """What to tell of a file that cannot be had."""
+    def listing(self, name: str) -> Index:
+        """The package index, or the one of a vendor (``pip:pytorch/cu113``)."""
+        from envbuild.lock.index import Index
+
+        if not name:
+            return self.index
+        with self.guard:
+            index = Index(self.transfer.transport, self.site.python(name), origin=name)
+            return self.vendors.setdefault(name, index)
+
+    def commit(self, source: SourceFile) -> None:
+        """The tarball of a commit."""
+        from envbuild.lock.git import obtain_git
+
+        obtain_git(self.site, self.transfer.transport, self.transfer.store, self.talk, source)
+        self.transfer.progress(source.size)
+
+    def image_blob(self, blob: ImageBlob) -> None:
+        """A manifest, configuration or layer of the base image."""
+        from envbuild.oci.registry import obtain_blob
+
+        obtain_blob(self.site, self.transfer.transport, self.transfer, blob.reference, blob.sha256, blob.size)
+
+    def finding(self, entry: Input, misses: list[tuple[str, str]], *, absent: bool) -> Finding:
+        """What to tell of an input that no place gave."""
         from envbuild.lock.sources import unobtainable
         from envbuild.lock.transport import shown
 
-        if isinstance(file, SourceFile):
-            return unobtainable(file.origin, file.file, file.sha256, misses).findings[0]
-        kind = "Debian package" if isinstance(file, DebianFile) else "Python file"
-        if not misses and isinstance(file, PythonFile):
-            misses = [
-                (shown(place), "does not list it with this digest")
-                for place in (*self.site.python().indexes, *self.site.python().links)
-            ]
+        if not misses and isinstance(entry, PythonFile):
+            python = self.site.python(origin(entry))
+            listing = (*python.indexes, *python.links)
+            misses = [(shown(place), "does not list it with this digest") for place in listing]
             absent = bool(misses)
-        looked = "".join(f"\n  {place}: {why}" for place, why in misses) or "\n  nowhere: no place is known for it"
-        message = f"the {kind} {file.name} {file.version} ({file.file}, sha256 {file.sha256}) cannot be had"
-        message += f"; looked at:{looked}"
-        if absent:
-            return Finding(message, "", f"envbuild lock {self.lock.image} --upgrade {file.name}")
-        prefix = file.archive[: file.archive.find(":") + 1] if isinstance(file, DebianFile) else "python:"
-        hint = f"run the command again; another place is given as  mirrors: {{{prefix} [PLACE]}}  in site.yaml"
-        return Finding(message, "", hint)
+        if isinstance(entry, ImageBlob):
+            from envbuild.oci.registry import Repository
+
+            place = Repository(parse(entry.reference), self.site, self.transfer.transport)
+            return place.unobtainable(described(entry), misses).findings[0]
+        if isinstance(entry, SourceFile):
+            return unobtainable(entry.origin, entry.file, entry.sha256, misses).findings[0]
+        return lost(self.image, entry, misses, absent=absent)
+
+    def advised(self, entry: Input, finding: Finding) -> Finding:
+        """An error of an index, a repository or a registry, with the input that it stands in the way of."""
+        if isinstance(entry, SourceFile):
+            return finding  # it names the source already
+        told = lost(self.image, entry, [(finding.where, finding.message)])
+        return replace(told, hint=finding.hint if "mirrors:" in finding.hint else told.hint)

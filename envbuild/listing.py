@@ -15,36 +15,70 @@ from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.record import finished
 from envbuild.resolve import Resolution, lock_request, remembered
 from envbuild.spec import load
+from envbuild.supply import requested, supplier
 from envbuild.workspace import Workspace
+
+NAMED = 4  # origins that a line of `list` names
 
 
 def list_images(workspace: Workspace) -> Result:
-    """Every image of the project and those that ship with envbuild."""
-    rows = []
+    """Every image of the project and those that ship with envbuild; of those without a lock, what the lock takes from
+    where.
+    """
+    rows: list[dict[str, Any]] = []
     for name in workspace.project.images():
+        row = {"name": name, "target": "", "lock": "", "made": "", "description": "", "needs": [], "needs_mirror": []}
+        rows.append(row)
         try:
             resolution = remembered(load(name, workspace.project), workspace.project)
+            state = lock_state(resolution, workspace)
         except EnvbuildError as error:
-            rows.append({"name": name, "target": "", "lock": "", "made": "", "description": str(error.findings[0])})
+            row["description"] = str(error.findings[0]).partition("\nhint: ")[0]  # envbuild check NAME tells it whole
             continue
-        state = lock_state(resolution, workspace)
         done = finished(resolution, workspace) if state == "current" else None
         made = done.artifact if done else ""
-        rows.append(
-            {
-                "name": name,
-                "target": resolution.target.name,
-                "lock": state,
-                "made": made,
-                "description": resolution.spec.description,
-            }
-        )
-    return Result(
-        rows,
-        table(
-            ["NAME", "TARGET", "LOCK", "MADE", "DESCRIPTION"], [[*map(str, row.values())] for row in short_made(rows)]
-        ),
-    )
+        row |= {"target": resolution.target.name, "lock": state, "made": made}
+        row["description"] = resolution.spec.description
+        if state == "none":
+            row |= needs(resolution, workspace)
+    columns = ("name", "target", "lock", "made", "description")
+    shown = [[row[column] for column in columns] for row in short_made(rows)]
+    text = table([column.upper() for column in columns], shown)
+    return Result(rows, "\n".join([text, *unlocked(rows)]))
+
+
+def needs(resolution: Resolution, workspace: Workspace) -> dict[str, list[str]]:
+    """What stands between an image and its lock: `needs` are the origins that neither a mirror of the site nor this
+    machine's apt and pip supply, `needs_mirror` those of them whose name stands for no public place either.
+    """
+    request = lock_request(resolution)
+    suppliers = {origin: supplier(workspace.site, origin) for origin in requested(request)}
+    return {
+        "needs": [origin for origin, by in suppliers.items() if by != "mirror"],
+        "needs_mirror": [origin for origin, by in suppliers.items() if not by],
+    }
+
+
+def unlocked(rows: list[dict[str, Any]]) -> list[str]:
+    """Lines for people: the next thing to do for each image that has no lock."""
+    lines = []
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        if row["lock"] != "none":
+            continue
+        network = [origin for origin in row["needs"] if origin not in row["needs_mirror"]]
+        lacking = several(row["needs_mirror"])
+        parts = [f"needs mirrors of {lacking}" if lacking else f"envbuild lock {row['name']}"]
+        if network:
+            parts.append(f"takes {several(network)} from the network")
+        lines.append(f"  {row['name']:{width}}  {'; '.join(parts)}")
+    return ["not locked (mirrors are named in site.yaml):", *lines] if lines else []
+
+
+def several(names: list[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def lock_state(resolution: Resolution, workspace: Workspace) -> str:
@@ -58,7 +92,7 @@ def lock_state(resolution: Resolution, workspace: Workspace) -> str:
         return "damaged"
 
 
-def short_made(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+def short_made(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "made": "yes" if row["made"] else "no"} for row in rows]
 
 

@@ -100,6 +100,13 @@ def existing_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     return lock
 
 
+def open_lock(resolution: Resolution) -> Lock:
+    """What stands for the lock of an image that has none: good for reading its plan, not for building it."""
+    from envbuild.lock.draft import draft
+
+    return draft(lock_request(resolution))
+
+
 def relock(
     resolution: Resolution,
     workspace: Workspace,

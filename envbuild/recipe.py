@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from envbuild.bases import DISTRIBUTIONS, Distribution, is_image
+
 if TYPE_CHECKING:
     from envbuild.target import Target
 
@@ -21,9 +23,9 @@ VENV = "/opt/venv"
 class Archive:
     """A source that is one file: a release tarball, or an sdist given by its origin.
 
-    `name` is the folder under /run/envbuild/src in which the build sees it unpacked. `origin` names where it comes
-    from without a host (``github:openucx/ucx@v1.20.1``); a site maps origins to mirrors. `sha256` may be empty: then
-    the lock finds and records it.
+    The build sees it as /run/envbuild/archives/`file`; `name` is what it is the source of. `origin` names where it
+    comes from without a host (``github:openucx/ucx@v1.20.1``, ``debian:pool/main/p/…``); a site maps origins to
+    mirrors. `sha256` may be empty: then the lock finds and records it.
     """
 
     name: str
@@ -33,24 +35,82 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
+class Git:
+    """A source that is one commit of a repository: locked as a tarball that is the same on every machine.
+
+    `name` is the folder that the tarball unpacks to; `origin` names the repository without a host
+    (``github:openucx/ucx``); `commit` is its full hash (40 hex digits), `tag` what upstream calls it (a lock is refused
+    when that tag now names another commit). `submodules` are the paths of those that the build needs; ``("*",)`` is
+    all of them, with theirs.
+    """
+
+    name: str
+    origin: str
+    commit: str
+    tag: str = ""
+    submodules: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The tarball's name below /run/envbuild/archives."""
+        return f"{self.name}-{self.commit[:12]}.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class AptRepository:
+    """A vendor's archive of Debian packages.
+
+    `origin` names it without a host (``apt:nvidia-cuda/ubuntu2204``); a site maps it to an address. `suite` and
+    `components` are apt's words (sources.list(5)); a flat repository has the suite ``./`` and no components. `key` is
+    the fingerprint (40 hex digits) of the OpenPGP key that signs it, `key_file` where the repository offers that key.
+    """
+
+    origin: str
+    suite: str
+    components: tuple[str, ...]
+    key: str
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonIndex:
+    """A vendor's package index (``pip:pytorch/cu113``, ``pip:aws-neuron``). `packages` come from it and from nowhere
+    else: the package index has projects of the same names that are something else."""
+
+    origin: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sources:
-    """What a build unit gets: Debian packages, Python requirements of the build (PEP 508), sdists from the package
-    index (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives."""
+    """Where a recipe's parts come from.
+
+    A build unit gets Debian packages, Python requirements of the build (PEP 508), sdists from the package index
+    (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives, and commits. `gives` are the packages
+    whose wheels the unit makes from archives and commits (``apex==0.1``), so that the venv does not look for them on an
+    index. `repositories` and `indexes` are open to the whole image.
+    """
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
     sdists: tuple[str, ...] = ()
     archives: tuple[Archive, ...] = ()
+    git: tuple[Git, ...] = ()
+    gives: tuple[str, ...] = ()
+    repositories: tuple[AptRepository, ...] = ()
+    indexes: tuple[PythonIndex, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the finished image needs: Debian packages, Python requirements (`core`: those of the first, large venv
-    unit), environment, folders for the loader (ld.so.conf.d), files (path → content)."""
+    """What the finished image needs: Debian packages, Python requirements (`core`: those of the large venv unit with
+    torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders for the loader
+    (ld.so.conf.d), files (path → content)."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
     core: tuple[str, ...] = ()
+    toolkit: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
@@ -77,9 +137,21 @@ class RecipeEnv:
     python: str
     recipes: Mapping[str, Recipe]
     versions: Mapping[str, str] = field(default_factory=dict)
+    distribution: Distribution = DISTRIBUTIONS["debian:13"]
+    base: str = "debian:13"
 
     def has(self, name: str) -> bool:
         return name in self.recipes
+
+    @property
+    def on_image(self) -> bool:
+        """Whether the base is somebody's image, not a distribution made from packages."""
+        return is_image(self.base)
+
+    @property
+    def site_packages(self) -> str:
+        """Folder of the Python packages of the image's venv."""
+        return f"{VENV}/lib/python{self.python}/site-packages"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,15 +168,36 @@ class Recipe:
     component: ClassVar[str] = ""  # whose version `version` is, in the matrix's words; left out, resolve picks it
     meets: ClassVar[tuple[str, ...]] = ()  # conditions (ids of facts) that build() sees to
     arch_specific: ClassVar[bool] = False  # build() depends on the target's GPU architecture
-    on_venv: ClassVar[bool] = False  # build() needs the first venv unit (torch, CUDA wheels) below it
+    on_toolkit: ClassVar[bool] = False  # build() needs the venv unit of the CUDA wheels below it
+    on_venv: ClassVar[bool] = False  # build() needs that and the venv unit with torch below it
     memory_gb: ClassVar[float] = 0.5  # one compile job at its largest
+    cpu_minutes: ClassVar[float] = 0.0  # of a whole build, measured on one machine; 0: not measured
 
     version: str = ""
+
+    @property
+    def builds(self) -> bool:
+        """Whether build() makes something with these options; those that depend on a provider say it themselves."""
+        return bool(self.prefix or self.wheel)
 
     def faults(self) -> dict[str, str]:
         """Texts among the options that cannot be right → why; told at their place in the spec, before anything is
         locked. What is wrong with the options as a whole is a ValueError of ``__post_init__``."""
         return {}
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        """Why this recipe, as it is asked for, cannot stand in this image (a CPU architecture or distribution that its
+        provider does not serve, …), each as the end of "…, because"; after a "; " what to type. Told at the layer's
+        place in the spec."""
+        return ()
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        """Libraries that it puts on the loader's path (``libucp``): no two recipes of an image may bring the same."""
+        return ()
+
+    def promised(self, env: RecipeEnv) -> tuple[str, ...]:
+        """Paths (shell patterns) that the base image must hold, when this recipe takes its component from there."""
+        return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
         """What this recipe says to the version matrix: component → what it may be (``2.15``, ``>=2.1``, ``*``)."""

@@ -20,12 +20,13 @@ from typing import Any, TypeVar, get_type_hints
 
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.fields import Reader, short
-from envbuild.recipe import Archive, Check, Recipe, Runtime, Sources
+from envbuild.recipe import AptRepository, Archive, Check, Git, PythonIndex, Recipe, Runtime, Sources
 from envbuild.yamlfile import Node, Scalar, Sequence, Table, shown
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
 # What the items of a list are that a method gives, and what a field of Sources or Runtime may hold.
-ITEMS: dict[str, type] = {"verify": Check, "extensions": str}
+ITEMS: dict[str, type] = {"verify": Check, "extensions": str, "refusals": str, "provides": str, "promised": str}
+HELD: dict[str, type] = {"archives": Archive, "git": Git, "repositories": AptRepository, "indexes": PythonIndex}
 Answer = TypeVar("Answer")
 _loaded: dict[tuple[str, int, int], type[Recipe]] = {}
 
@@ -127,7 +128,7 @@ def _answer_fault(answer: object, kind: type, method: str) -> str:
                 items = list(value)
             else:  # a text is a sequence too, of letters
                 return f"{name} {_called(value)}, not a tuple"
-            wanted = Archive if "Archive" in str(field.type) else str
+            wanted = HELD.get(field.name, str)
             for item in items:
                 if not isinstance(item, wanted):
                     return f"{name} not made of {wanted.__name__}: {_called(item)} is in it"

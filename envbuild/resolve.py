@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from envbuild.lock.lockfile import read_head
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.ordering import ordered
 from envbuild.project import Project
-from envbuild.recipe import Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Archive, Git, Recipe, RecipeEnv, Runtime, Sources
 from envbuild.recipefile import ask, file_of
 from envbuild.site import SOURCE_KINDS
 from envbuild.spec import ImageSpec, Waiver, filled
@@ -62,7 +63,7 @@ class Resolution:
     @property
     def compiled(self) -> tuple[str, ...]:
         """Names of the recipes that have a build unit, in order."""
-        return tuple(recipe.name for recipe in self.recipes if recipe.prefix or recipe.wheel)
+        return tuple(recipe.name for recipe in self.recipes if recipe.builds)
 
 
 def resolve(spec: ImageSpec, target: Target) -> Resolution:
@@ -73,8 +74,8 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     order, cycle = ordered({name: recipe.after for name, recipe in spec.recipes.items()})
     if cycle:  # load refuses it with the place; a spec made in memory comes here
         raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
-    _check_gpu(spec, target)
-    env = RecipeEnv(target=target, python=spec.python, recipes=spec.recipes)
+    env = spec.recipe_env(target)
+    _check_stands(spec, target, env)
     runtimes: dict[str, Runtime] = {}
     sources: dict[str, Sources] = {}
     for name in order:
@@ -82,6 +83,7 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
         runtimes[name] = ask(recipe, "runtime", Runtime, env)
         sources[name] = ask(recipe, "sources", Sources, env)
     _check_origins(spec, sources)
+    _check_commits(spec, sources)
     runtime = _merge(spec, target, runtimes)
     return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
 
@@ -117,13 +119,20 @@ def remembered(spec: ImageSpec, project: Project) -> Resolution:
 def lock_request(resolution: Resolution) -> LockRequest:
     """What has to be locked for this image: the inputs of each unit, and everything else that changes the image."""
     spec, target, runtime = resolution.spec, resolution.target, resolution.runtime
-    core = tuple(sorted(set(runtime.core)))
+    toolkit = tuple(sorted(set(runtime.toolkit)))
+    core = tuple(sorted({*runtime.core, *toolkit}))
+    every = resolution.sources.values()
+    promised = [
+        (recipe.name, path) for recipe in resolution.recipes for path in ask(recipe, "promised", tuple, resolution.env)
+    ]
     units = {
         "base": UnitRequest(debian=BASE_PACKAGES),
         "debian": UnitRequest(debian=tuple(sorted(set(runtime.debian)))),
         "venv": UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
         "venv-core": UnitRequest(python=core),
     }
+    if toolkit:
+        units["venv-toolkit"] = UnitRequest(python=toolkit)
     for name in resolution.compiled:
         sources = resolution.sources[name]
         units[f"build-{name}"] = UnitRequest(
@@ -131,13 +140,19 @@ def lock_request(resolution: Resolution) -> LockRequest:
             python=tuple(sorted(set(sources.python))),
             sdists=tuple(sorted(set(sources.sdists))),
             archives=sources.archives,
+            git=sources.git,
+            gives=tuple(sorted(set(sources.gives))),
         )
     return LockRequest(
         image=spec.name,
         base=spec.base,
+        distribution=spec.distribution,
         arch=target.arch,
         python=spec.python,
         units=units,
+        repositories=tuple(dict.fromkeys(item for sources in every for item in sources.repositories)),
+        indexes=tuple(dict.fromkeys(item for sources in every for item in sources.indexes)),
+        promised=tuple(promised),
         spec={
             "target": {"name": target.name, "sm": target.sm, "cpu": target.cpu},
             "layers": {name: options(spec.recipes[name]) for name in resolution.order},
@@ -149,9 +164,9 @@ def lock_request(resolution: Resolution) -> LockRequest:
 
 
 def options(recipe: Recipe) -> dict[str, object]:
-    """The options of a recipe as plain data for JSON and YAML."""
-    values = ((field.name, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
-    return {name: _plain(value) for name, value in values}
+    """The options of a recipe that are not at their default, as plain data for JSON and YAML."""
+    values = ((field, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
+    return {field.name: _plain(value) for field, value in values if value != field.default}
 
 
 def _plain(value: object) -> object:
@@ -166,31 +181,63 @@ def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
     """A site can only say where an origin lies whose kind it knows."""
     findings = [
         Finding(
-            f"the recipe '{name}' takes {archive.file} from '{short(archive.origin)}', which is no kind of origin",
+            f"the recipe '{name}' takes {item.file} from '{short(item.origin)}', which is no kind of origin",
             shown(file_of(spec.recipes[name])),
             f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}",
         )
         for name, source in sources.items()
-        for archive in source.archives
-        if archive.origin.partition(":")[0] not in SOURCE_KINDS or ":" not in archive.origin
+        for item in _named(source)
+        if item.origin.partition(":")[0] not in SOURCE_KINDS or ":" not in item.origin
     ]
     if findings:
         raise SpecError.of(findings)
 
 
-def _check_gpu(spec: ImageSpec, target: Target) -> None:
-    if target.sm:
-        return
+def _named(source: Sources) -> list[Archive | Git]:
+    return [*source.archives, *source.git]
+
+
+def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
+    """A commit is named by its whole hash: a shorter one, a branch or a tag can become something else."""
     findings = [
         Finding(
-            f"layer '{name}' cannot be built for target '{target.name}', "
-            "because it compiles for a GPU architecture and that target has no GPU",
-            spec.where.get(name, ""),
-            f"take a target with a GPU, or remove '{name}'",
+            f"the recipe '{name}' takes {short(git.origin)} at '{short(git.commit)}', which is no hash of a commit",
+            spec.where.get(name, "") or shown(file_of(spec.recipes[name])),
+            "write all 40 hexadecimal digits of it",
         )
-        for name, recipe in spec.recipes.items()
-        if recipe.arch_specific
+        for name, source in sources.items()
+        for git in source.git
+        if not re.fullmatch(r"[0-9a-f]{40}", git.commit)
     ]
+    if findings:
+        raise SpecError.of(findings)
+
+
+def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
+    """Whether every recipe can stand in this image: on its hardware, on its base, beside the others."""
+    findings: list[Finding] = []
+    owners: dict[str, str] = {}
+    for name, recipe in spec.recipes.items():
+        where = spec.where.get(name, "")
+        if recipe.arch_specific and not target.sm:
+            because = "because it compiles for a GPU architecture and that target has no GPU"
+            hint = f"take a target with a GPU, or remove '{name}'"
+            findings.append(
+                Finding(f"layer '{name}' cannot be built for target '{target.name}', {because}", where, hint)
+            )
+        for reason in ask(recipe, "refusals", tuple, env):
+            because, _, hint = str(reason).partition("; ")
+            hint = hint or f"change its options, or remove '{name}'"
+            findings.append(Finding(f"layer '{name}' cannot stand in this image, because {because}", where, hint))
+        for library in ask(recipe, "provides", tuple, env):
+            other = owners.setdefault(str(library), name)
+            if other != name:
+                because = f"because both bring {library}, and which one a program gets would be chance"
+                findings.append(
+                    Finding(
+                        f"layers '{other}' and '{name}' cannot stand together, {because}", where, "keep one of them"
+                    )
+                )
     if findings:
         raise ConflictError.of(findings)
 
@@ -230,6 +277,7 @@ def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> 
         debian=_union(runtime.debian for runtime in runtimes.values()),
         python=_union(runtime.python for runtime in runtimes.values()),
         core=_union(runtime.core for runtime in runtimes.values()),
+        toolkit=_union(runtime.toolkit for runtime in runtimes.values()),
         env=dict(sorted(env.items())),
         libraries=_union(runtime.libraries for runtime in runtimes.values()),
         files=dict(sorted(files.items())),

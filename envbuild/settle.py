@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from envbuild.bases import is_image
 from envbuild.errors import ConflictError, Finding, UnknownError
 from envbuild.matrix.check import Answer, check
 from envbuild.matrix.conflict import Conflict
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.request import Ask, of_image, overlaid, picked
-from envbuild.spec import ImageSpec, filled
+from envbuild.spec import ImageSpec, Waiver, filled
 from envbuild.target import Target
+
+SAY = (
+    "write the fact into facts/NAME.yaml of the project, with its source, "
+    "or under waivers of the spec: - {{fact: {}, reason: …}}"
+)
 
 
 def settled(spec: ImageSpec, target: Target, matrix: Matrix, kept: Mapping[str, str]) -> tuple[ImageSpec, Answer]:
@@ -22,9 +28,9 @@ def settled(spec: ImageSpec, target: Target, matrix: Matrix, kept: Mapping[str, 
     asks = of_image(spec, target, matrix)
     left_out = open_in(spec)
     stay = picked({name: value for name, value in kept.items() if name in left_out}, matrix)
-    answer = check(matrix, (*asks, *stay), spec.waivers, met(spec)) if stay else None
+    answer = check(matrix, (*asks, *stay), waived(spec), met(spec)) if stay else None
     if answer is None or answer.verdict in ("conflict", "unknown"):
-        answer = check(matrix, asks, spec.waivers, met(spec))
+        answer = check(matrix, asks, waived(spec), met(spec))
     refuse(answer, spec)
     return filled(spec, answer.chosen), answer
 
@@ -32,6 +38,15 @@ def settled(spec: ImageSpec, target: Target, matrix: Matrix, kept: Mapping[str, 
 def met(spec: ImageSpec) -> frozenset[str]:
     """The conditions that the recipes of an image see to."""
     return frozenset(fact for recipe in spec.recipes.values() for fact in recipe.meets)
+
+
+def waived(spec: ImageSpec) -> tuple[Waiver, ...]:
+    """The spec's waivers. Which distribution somebody's image is need not be a fact: the lock looks."""
+    return (
+        (*spec.waivers, Waiver("base-os", "read from the image when it is locked"))
+        if is_image(spec.base)
+        else spec.waivers
+    )
 
 
 def chosen(spec: ImageSpec, answer: Answer) -> dict[str, str]:
@@ -47,7 +62,7 @@ def open_in(spec: ImageSpec) -> set[str]:
 
 def checked(spec: ImageSpec, target: Target, matrix: Matrix, versions: Mapping[str, str]) -> Answer:
     """What the matrix says of the versions that were locked (component → version)."""
-    answer = check(matrix, overlaid(of_image(spec, target, matrix), picked(versions, matrix)), spec.waivers, met(spec))
+    answer = check(matrix, overlaid(of_image(spec, target, matrix), picked(versions, matrix)), waived(spec), met(spec))
     refuse(answer, spec)
     return answer
 
@@ -59,11 +74,9 @@ def refuse(answer: Answer, spec: ImageSpec) -> None:
             [Finding(conflict.text, place(conflict.asks, spec), advice(conflict)) for conflict in answer.conflicts]
         )
     if answer.verdict == "unknown":
-        hint = (
-            "write the fact into facts/NAME.yaml of the project, with its source, "
-            f"or under waivers of the spec: - {{fact: {answer.unknown[0].id}, reason: …}}"
+        raise UnknownError.of(
+            [Finding(unknown.text, str(spec.path), SAY.format(unknown.id)) for unknown in answer.unknown]
         )
-        raise UnknownError.of([Finding(unknown.text, str(spec.path), hint) for unknown in answer.unknown])
 
 
 def advice(conflict: Conflict) -> str:

@@ -4,16 +4,17 @@
 from the host's own configuration (`envbuild.lock.host`: apt's and pip's), so that a machine on which ``apt-get
 install`` and ``pip install`` work is ready.
 
-A mirror is an address or a folder that stands for a prefix of origins (``debian:``, ``python:``, ``github:openucx/``);
-the longest prefix that fits an origin wins. For ``python:`` an address (``https://…/simple``, ``file:///…/simple``) is
-a simple index, a plain path a folder of files.
+A mirror is an address or a folder that stands for a prefix of origins (``debian:``, ``github:openucx/``,
+``apt:nvidia-cuda``, ``oci:nvcr.io/``); the longest prefix that fits an origin wins. For ``python:`` and ``pip:`` an
+address (``https://…/simple``, ``file:///…/simple``) is a simple index, a plain path a folder of files. An origin that
+no mirror fits has its default place (`HOMES`, the host's configuration), unless the site says ``upstream: false``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,13 +23,18 @@ from envbuild.fields import Reader, did_you_mean, short
 from envbuild.yamlfile import Node, Scalar
 
 KEYS = (
-    "schema", "engine", "store", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring", "apt",
-    "registry", "images", "partition", "mounts",
+    "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
+    "keyrings", "apt", "registry", "images", "partition", "mounts",
 )  # fmt: skip
-SOURCE_KINDS = ("github", "gitlab", "file", "mirror")  # of origins that a recipe may name
-KINDS = ("debian", "debian-security", "python", *SOURCE_KINDS)
+ARCHIVES = ("debian", "debian-security", "ubuntu")  # a distribution's own; what follows is a suite, not a folder
+SOURCE_KINDS = ("github", "gitlab", "file", "mirror", "vendor", "debian", "ubuntu")  # of origins that an archive names
+KINDS = (*ARCHIVES, "python", "apt", "pip", "oci", "github", "gitlab", "git", "file", "mirror", "vendor")
+SIGNED = (*ARCHIVES, "apt")  # kinds whose package lists are signed
+HOMES = {"github:": "https://github.com/", "gitlab:": "https://gitlab.com/"}  # where an origin is without a mirror
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
-PREFIX_ADVICE = "a prefix is a kind of origin, or the beginning of one: debian, python, github:openucx/"
+PREFIX_ADVICE = (
+    "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
+)
 SCHEMES = ("https", "http", "file")
 
 
@@ -47,9 +53,11 @@ class Site:
     """Everything that differs between places. `mirrors`: prefix of origins → addresses or folders, in order of
     preference.
 
-    `use_host`: take what `mirrors` does not name from the host's apt and pip configuration. `apt` holds options for
-    apt-get while locking (``Acquire::Check-Valid-Until``). `images` is the folder that squashfs images are published
-    to.
+    `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration, `HOMES`,
+    the registry that an image reference names (``upstream: false`` in the file turns it off). `keyrings`: prefix of
+    origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for ``debian:``. `apt` holds options
+    for apt-get while locking (``Acquire::Check-Valid-Until``). `images` is the folder that squashfs images are
+    published to.
     """
 
     store: Path
@@ -66,43 +74,63 @@ class Site:
     mounts: tuple[str, ...] = ()
     use_host: bool = True
     where: str = ""  # the file it was read from
+    keyrings: Mapping[str, Path] = field(default_factory=dict)
 
     def places(self, origin: str) -> tuple[str, tuple[str, ...]]:
-        """What is left of `origin` after the longest prefix that has mirrors, and those mirrors (none: the host knows
-        no place).
+        """What is left of `origin` after the longest prefix that has mirrors, and those mirrors; else what is left
+        after its kind, and its default place (none: nobody knows one).
         """
-        fitting = [prefix for prefix in self.mirrors if origin.startswith(prefix)]
-        if fitting:
-            prefix = max(fitting, key=len)
-            return origin[len(prefix) :], self.mirrors[prefix]
+        if prefix := longest(self.mirrors, origin):
+            return origin[len(prefix) :].lstrip("/"), self.mirrors[prefix]
         prefix = origin[: origin.find(":") + 1]
+        if self.use_host and prefix in HOMES:
+            return origin[len(prefix) :], (HOMES[prefix],)
         return origin[len(prefix) :], self._host_archives(prefix)
+
+    def roots(self, origin: str) -> tuple[str, ...]:
+        """The folders or addresses that *are* `origin`, in the order of asking: of a distribution's archive
+        (``debian:trixie/main``) its mirrors, of anything else (``apt:nvidia-cuda/ubuntu2204``, ``pip:pytorch/cu113``,
+        ``oci:nvcr.io/nvidia/pytorch``) what is left of the origin below each of its places.
+        """
+        from envbuild.lock.transport import join
+
+        rest, places = self.places(origin)
+        if not rest or origin.partition(":")[0] in ARCHIVES:
+            return places
+        return tuple(join(place, rest) for place in places)
+
+    def keyring(self, origin: str) -> Path | None:
+        """The file of keys that the site gives for a signed archive; None: it gives none."""
+        if prefix := longest(self.keyrings, origin):
+            return self.keyrings[prefix]
+        if not origin.startswith(("debian:", "debian-security:")):
+            return None
+        return self.keyrings.get("debian:") or self.debian_keyring  # one set of keys signs both archives
 
     def _host_archives(self, prefix: str) -> tuple[str, ...]:
         # A site that names its own Debian archive is not mixed with the security archive of the host.
-        if not self.use_host or prefix not in ("debian:", "debian-security:") or "debian:" in self.mirrors:
+        own = prefix == "debian-security:" and "debian:" in self.mirrors
+        if not self.use_host or own or prefix.rstrip(":") not in ARCHIVES:
             return ()
         from envbuild.lock import host
 
         return host.debian_archives().get(prefix, ())
 
-    def python(self) -> PythonIndexes:
-        """The Python indexes: those of the ``python:`` mirrors, else what pip uses on this machine."""
+    def python(self, origin: str = "python:") -> PythonIndexes:
+        """The Python indexes of ``python:`` (its mirrors, else what pip uses on this machine), or those of a vendor
+        (``pip:pytorch/cu113``: its mirrors).
+        """
         from envbuild.lock import host
 
-        mirrors = self.mirrors.get("python:")
-        if mirrors is not None or not self.use_host:
-            given = mirrors or ()
-            return PythonIndexes(
-                tuple(place for place in given if "://" in place),
-                tuple(place for place in given if "://" not in place),
-                self.insecure_hosts,
-                str(self.ca_bundle or ""),
-            )
-        found = host.pip_indexes()
-        return PythonIndexes(
-            found.indexes, found.links, (*self.insecure_hosts, *found.insecure), str(self.ca_bundle or found.ca_bundle)
-        )
+        insecure, ca_bundle = self.insecure_hosts, str(self.ca_bundle or "")
+        if origin == "python:" and self.use_host and origin not in self.mirrors:
+            found = host.pip_indexes()
+            insecure, ca_bundle = (*insecure, *found.insecure), ca_bundle or found.ca_bundle
+            return PythonIndexes(found.indexes, found.links, insecure, ca_bundle)
+        given = self.roots(origin)
+        indexes = tuple(place for place in given if "://" in place)
+        links = tuple(place for place in given if "://" not in place)
+        return PythonIndexes(indexes, links, insecure, ca_bundle)
 
     def certificates(self) -> str:
         """The CA bundle (a file or folder) that downloads are checked against; empty: the program's own."""
@@ -125,7 +153,9 @@ def load_site(project: Path | None = None) -> Site:
 
 
 def read_site(path: Path) -> Site:
-    """One ``site.yaml``. Folders in it may hold ``~`` and ``$NAME`` and are relative to the file. Raises SpecError."""
+    """One ``site.yaml``. Folders in it may hold ``~`` and ``$NAME`` and are relative to the file, or to the one that a
+    link points at. Raises SpecError.
+    """
     reader = Reader()
     top = reader.load(path)
     reader.schema(top, "site")
@@ -135,20 +165,22 @@ def read_site(path: Path) -> Site:
         return (reader.text(entries[key], key) or "") if key in entries else ""
 
     def folder(value: str) -> str:
-        return str(path.parent.absolute() / Path(os.path.expandvars(value)).expanduser()) if value else ""
+        return str(path.resolve().parent / Path(os.path.expandvars(value)).expanduser()) if value else ""
 
     mirrors: dict[str, tuple[str, ...]] = {}
-    if "mirrors" in entries:
-        for prefix, (key, node) in reader.entries(entries["mirrors"], "mirrors").items():
-            if fault := _prefix_fault(prefix):
-                reader.wrong(key.where, *fault)
-                continue
-            # In YAML the colon of ``debian: [...]`` ends the key, so it is given back.
-            full = prefix if ":" in prefix else f"{prefix}:"
-            if full in mirrors:
-                reader.wrong(key.where, f"'{full}' has mirrors already", "put all of them into one list")
-            places = _places(reader, node, prefix)
-            mirrors[full] = tuple(place if "://" in place else folder(place) for place in places)
+    for full, key, node in _prefixes(reader, entries, "mirrors", KINDS):
+        if full in mirrors:
+            reader.wrong(key.where, f"'{full}' has mirrors already", "put all of them into one list")
+        places = _places(reader, node, key.value)
+        mirrors[full] = tuple(place if "://" in place else folder(place) for place in places)
+    keyrings: dict[str, Path] = {}
+    for full, key, node in _prefixes(reader, entries, "keyrings", SIGNED):
+        file = folder(reader.text(node, key.value) or "")
+        if full in keyrings:
+            reader.wrong(key.where, f"'{full}' has a file of keys already", "put all keys into one file")
+        if file and not Path(file).is_file():
+            reader.wrong(node.where, f"'{key.value}': there is no {file}")
+        keyrings[full] = Path(file)
     engine = reader.choice(entries["engine"], "engine", ("auto", *engines())) if "engine" in entries else "auto"
     ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
     for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
@@ -167,10 +199,39 @@ def read_site(path: Path) -> Site:
         images=folder(text("images")),
         partition=text("partition"),
         mounts=reader.texts(entries["mounts"], "mounts") if "mounts" in entries else (),
+        use_host=reader.value(entries["upstream"], bool, "upstream") is not False if "upstream" in entries else True,
         where=str(path),
+        keyrings=keyrings,
     )
     reader.finish()
     return site
+
+
+def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
+    """What a person writes into ``site.yaml`` so that `origin` comes from `place`."""
+    kind, _, rest = origin.partition(":")
+    if kind in ("apt", "pip"):
+        prefix = f'"{origin}"'
+    elif kind in ("github", "gitlab", "git"):
+        prefix = f'"{kind}:{rest.partition("@")[0]}"'
+    elif kind in ("oci", "vendor"):
+        prefix = f'"{kind}:{rest.partition("/")[0]}/"'
+    else:
+        prefix = kind
+    return f"mirrors: {{{prefix}: [{place}]}}"
+
+
+def longest(prefixes: Iterable[str], origin: str) -> str:
+    """The longest of `prefixes` that `origin` begins with, empty when there is none. A prefix ends where a part of a
+    name does: ``github:openucx/ucx`` does not fit ``github:openucx/ucx-extra``.
+    """
+    fitting = [
+        prefix
+        for prefix in prefixes
+        if origin.startswith(prefix)
+        and (prefix.endswith((":", "/")) or origin[len(prefix) :][:1] in ("", "/", "@", ":"))
+    ]
+    return max(fitting, key=len, default="")
 
 
 def engines() -> tuple[str, ...]:
@@ -183,15 +244,30 @@ def engines() -> tuple[str, ...]:
     return tuple(info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in NOT_ENGINES)
 
 
-def _prefix_fault(prefix: str) -> tuple[str, str] | None:
-    """What is wrong with a key of `mirrors`, and the hint."""
+def _prefixes(
+    reader: Reader, entries: Mapping[str, Node], name: str, kinds: tuple[str, ...]
+) -> Iterator[tuple[str, Scalar, Node]]:
+    """(prefix of origins, its key, its value) of the table `name`, mistakes left out."""
+    for prefix, (key, node) in reader.entries(entries[name], name).items() if name in entries else ():
+        if fault := _prefix_fault(prefix, kinds):
+            reader.wrong(key.where, *fault)
+        else:
+            # In YAML the colon of ``debian: [...]`` ends the key, so it is given back.
+            yield prefix if ":" in prefix else f"{prefix}:", key, node
+
+
+def _prefix_fault(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
+    """What is wrong with a prefix of origins, and the hint."""
     kind, _, rest = prefix.partition(":")
     if not PREFIX.fullmatch(prefix):
         return f"'{short(prefix)}' is not a prefix of origins", PREFIX_ADVICE
     if kind not in KINDS:
-        return f"'{short(prefix)}' begins no origin", did_you_mean(kind, KINDS, "origins begin with one of")
+        return f"'{short(prefix)}' begins no origin", did_you_mean(kind, kinds, "origins begin with one of")
+    if kind not in kinds:
+        return f"'{short(prefix)}' needs no keys", f"package lists that are signed begin with: {', '.join(kinds)}"
     if kind == "python" and rest:
-        return f"'{short(prefix)}': the indexes of Python packages are the same for all", "write python: [ADDRESS, …]"
+        hint = "write python: [ADDRESS, …]; a vendor's own index is  pip:NAME: [ADDRESS, …]"
+        return f"'{short(prefix)}': the indexes of Python packages are the same for all", hint
     return None
 
 

@@ -4,8 +4,9 @@
     description: PyTorch with UCX/UCC and NCCL collectives for 8xH100 InfiniBand nodes
     extends: NAME            # another spec; this one changes what it names
     target: h100-ib
-    base: debian:13
-    python: "3.13"           # may be left out: a base has one Python
+    base: debian:13          # or an image: nvcr.io/nvidia/pytorch:25.10-py3
+    python: "3.13"           # may be left out where the base is a distribution, which has one Python
+    distribution: ubuntu:24.04   # only where the base is an image: what that is made of
     layers:
       ucx: {version: "1.20"} # recipe: {options}
       cuda: "13.2"           # recipe: value of the option that its class calls the shorthand
@@ -19,23 +20,30 @@ replaced whole."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from envbuild.bases import DISTRIBUTIONS, distribution, is_image
 from envbuild.environment import TUNABLE, env_guard, name_fault
 from envbuild.errors import SpecError
 from envbuild.fields import Reader, did_you_mean, short
 from envbuild.ordering import ordered
 from envbuild.project import Project, valid_name
-from envbuild.recipe import Recipe
+from envbuild.recipe import Recipe, RecipeEnv
 from envbuild.recipefile import load_recipe, read_options
 from envbuild.yamlfile import Node, Scalar, Table
 
-KEYS = ("schema", "description", "extends", "target", "base", "python", "layers", "env", "waivers")
-BASES = {"debian:13": "3.13"}  # base → the Python that apt provides there as python3
+if TYPE_CHECKING:
+    from envbuild.target import Target
+
+KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
+IMAGE = r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
+NEWEST, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
+PYTHON = r"3\.[0-9]{1,2}"
 
 
 class Waiver(NamedTuple):
@@ -57,11 +65,17 @@ class ImageSpec:
     target: str
     base: str
     python: str
+    distribution: str
     recipes: Mapping[str, Recipe]
     env: Mapping[str, str]
     waivers: tuple[Waiver, ...]
     where: Mapping[str, str]
     text: str = ""
+
+    def recipe_env(self, target: Target, versions: Mapping[str, str] = {}) -> RecipeEnv:
+        """What the recipes may know of this image on `target`; `versions`: what is locked, by package."""
+        distribution = DISTRIBUTIONS[self.distribution]
+        return RecipeEnv(target, self.python, self.recipes, versions, distribution, self.base)
 
 
 def filled(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
@@ -102,7 +116,7 @@ def load(name: str, project: Project) -> ImageSpec:
             "name the file with a-z, 0-9, '.', '_' and '-'",
         )
     target = _target(reader, draft, project)
-    base, python = _base(reader, draft)
+    base, python, distribution = _base(reader, draft)
     recipes = _recipes(reader, draft, project)
     _together(reader, draft, recipes)
     env = _env(reader, draft)
@@ -117,6 +131,7 @@ def load(name: str, project: Project) -> ImageSpec:
         target=target,
         base=base,
         python=python,
+        distribution=distribution,
         recipes=recipes,
         env=env,
         waivers=tuple(draft.waivers.values()),
@@ -189,24 +204,53 @@ def _target(reader: Reader, draft: _Draft, project: Project) -> str:
     return name
 
 
-def _base(reader: Reader, draft: _Draft) -> tuple[str, str]:
-    known = ", ".join(BASES)
+def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
+    """Base, Python and distribution."""
     if "base" not in draft.top:
-        reader.wrong(draft.where, "the spec has no base", f"write base: {next(iter(BASES))}")
-        return "", ""
+        reader.wrong(draft.where, "the spec has no base", f"write base: {NEWEST}")
+        return "", "", ""
     node = draft.top["base"][1]
-    base = reader.text(node, "base")
-    if base is not None and base not in BASES:
-        reader.wrong(node.where, f"base '{short(base)}' is none that this version builds on", f"it builds on: {known}")
-    python = BASES.get(base or "", "")
-    if "python" in draft.top:
-        node = draft.top["python"][1]
-        asked = reader.text(node, "python")
-        if python and asked is not None and asked != python:
-            because = f"because python3 of {base} is {python}, and images use the Python of their base"
-            hint = f'write python: "{python}", or leave it out'
-            reader.wrong(node.where, f"python '{short(asked)}' cannot be had, {because}", hint)
-    return base or "", python
+    base = reader.text(node, "base") or ""
+    text = {key: _given(reader, draft, key) for key in ("python", "distribution")}
+    if base and is_image(base):
+        if not re.fullmatch(IMAGE, base):
+            reader.wrong(node.where, f"base '{short(base)}' is not the reference of an image", f"write {EXAMPLE}")
+        for key, example in (("python", '"3.12"'), ("distribution", "ubuntu:24.04")):
+            if not text[key]:
+                because = f"because what is in {short(base)} is seen only when it is locked"
+                reader.wrong(node.where, f"'{key}' is missing, {because}", f"write {key}: {example}")
+        if text["python"] and not re.fullmatch(PYTHON, text["python"]):
+            reader.wrong(draft.top["python"][0], f"'{short(text['python'])}' is no Python", 'write python: "3.12"')
+        return base, text["python"], _distribution(reader, draft, text["distribution"])
+    try:
+        found = distribution(base) if base else None
+    except SpecError:
+        known = f"it builds on {', '.join(DISTRIBUTIONS)}, and on images: {EXAMPLE}"
+        reader.wrong(node.where, f"base '{short(base)}' is none that this version builds on", known)
+        found = None
+    named = (("python", "python3", "Python"), ("distribution", "the distribution", "distribution"))
+    for key, what, word in named if found else ():
+        has = getattr(found, "python" if key == "python" else "name")
+        if text[key] not in ("", has):
+            because = f"because {what} of {base} is {has}, and images use the {word} of their base"
+            reader.wrong(
+                draft.top[key][1].where,
+                f"{key} '{short(text[key])}' cannot be had, {because}",
+                f'write {key}: "{has}", or leave it out',
+            )
+    return (found.name, found.python, found.name) if found else (base, "", "")
+
+
+def _given(reader: Reader, draft: _Draft, key: str) -> str:
+    return (reader.text(draft.top[key][1], key) or "") if key in draft.top else ""
+
+
+def _distribution(reader: Reader, draft: _Draft, name: str) -> str:
+    try:
+        return distribution(name).name if name else ""
+    except SpecError as error:
+        reader.wrong(draft.top["distribution"][0], error.message, error.hint)
+        return ""
 
 
 def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recipe]:

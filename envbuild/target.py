@@ -23,6 +23,7 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # Debian's and OCI's word â†
 CPUS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv9-a")
 FABRICS = ("none", "ethernet", "infiniband", "efa")
 SM = r"[1-9][0-9]?\.[0-9]"
+OTHERS = r"(?i)trainium|inferentia"  # accelerators without a compute capability
 DRIVER = r"[0-9]{3}(\.[0-9]{1,3}){1,2}"
 
 
@@ -54,7 +55,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One kind of node. `sm` is the compute capability ("9.0"), empty without a GPU; `gpus` are those of one node;
+    """One kind of node. `gpu` is the accelerator, `sm` its compute capability ("9.0"; empty without a GPU, and for
+    accelerators that have none, Trainium); `gpus` are those of one node;
     `cpu` is the oldest microarchitecture that images must run on; `driver` the oldest NVIDIA driver ("580.65.06");
     `nics` as the fabric's tools name them."""
 
@@ -112,8 +114,11 @@ def read(path: Path) -> Target:
     gpus = reader.value(nodes["gpus"], int, "gpus") if "gpus" in nodes else 0
     if text["sm"] and not re.fullmatch(SM, text["sm"]):
         reader.wrong(nodes["sm"].where, f"'sm' must be a compute capability, not '{text['sm']}'", 'write sm: "9.0"')
-    if len({"gpu", "sm", "gpus"} & set(nodes)) not in (0, 3) or (gpus is not None and gpus < ("gpus" in nodes)):
-        reader.wrong(top.where, "'gpu', 'sm' and 'gpus' go together", "give all three, or none for nodes without a GPU")
+    together = {"gpu", "gpus"} if text["gpu"] and re.search(OTHERS, text["gpu"]) else {"gpu", "sm", "gpus"}
+    if {"gpu", "sm", "gpus"} & set(nodes) not in (set(), together) or (gpus is not None and gpus < ("gpus" in nodes)):
+        what = "'gpu' and 'gpus'" if "sm" not in together else "'gpu', 'sm' and 'gpus'"
+        hint = f"give all {len(together)}, or none for nodes without an accelerator"
+        reader.wrong(top.where, f"{what} go together", hint)
     driver, driver_because = _driver(reader, nodes)
     target = Target(
         name=path.stem,

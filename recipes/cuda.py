@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime
+from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
 
 # nvcc needs crt, nvvm and cccl beside it; since 13.0 the wheel of that name holds the compiler (nvidia-cuda-nvcc-cu12
 # never did).
@@ -20,54 +20,160 @@ HEADERS = (
     "cusolver",
 )  # torch 2.15 does not ask for curand itself
 
+# What NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger, profilers
+# and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that look into cubins.
+APT = ("minimal-build", "libraries-dev", "nvml-dev", "nvtx", "cupti-dev", "nvdisasm")
+# Of the toolkit, what nobody runs or links in an image. cudart's and cudadevrt's static libraries stay: nvcc links them
+# unless it is told otherwise.
+HEAVY = ("doc", "nsight*", "extras/demo_suite", "extras/Debugger", "compute-sanitizer", "gds", "samples")
+
+# NVIDIA's archive has one folder for each distribution and signs each with one key; fingerprints as public
+# installation scripts pin them (each agrees with the file name that the archive offers the key under).
+CUDATOOLS = ("EB693B3035CD5710E231E123A4B469963BF863CC", "3bf863cc.pub")
+REPOSITORIES = {
+    "debian:12": ("debian12", *CUDATOOLS),
+    "debian:13": ("debian13", "02182E60104FCDC26EAE1B8597A5D4CB8793F200", "8793F200.pub"),
+    "ubuntu:20.04": ("ubuntu2004", *CUDATOOLS),
+    "ubuntu:22.04": ("ubuntu2204", *CUDATOOLS),
+    "ubuntu:24.04": ("ubuntu2404", *CUDATOOLS),
+}
+FOLDERS = {"amd64": "x86_64", "arm64": "sbsa"}  # of the archive, below the distribution's
+BASE = "/usr/local/cuda"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cuda(Recipe):
-    """The toolkit from the index's wheels, seen as a prefix that builds expect: /opt/cuda with bin, include, nvvm and
-    lib64.
+    """The toolkit as a prefix that builds expect: /opt/cuda with bin, include, nvvm, lib64 and lib64/stubs.
 
-    The wheels put everything below site-packages/nvidia/cu13, without lib64 and without unversioned library names; the
-    prefix is links. `version` is CUDA major.minor; left out, it is that of torch's own CUDA: a floating nvcc would be a
-    newer one.
+    `version` is CUDA major.minor; left out, it is that of torch's own CUDA: a floating nvcc would be a newer one.
+    `provider` says where it comes from: ``wheels`` of the package index (CUDA 13; the wheels put everything below
+    site-packages/nvidia, without lib64 and unversioned library names: the prefix is links), ``apt``, NVIDIA's archive
+    for the distribution, or ``base``, the base image's own /usr/local/cuda. `key` is the fingerprint of the key that
+    signs NVIDIA's archive, where it is another than the known one.
+
+    lib64/stubs holds libcuda.so and libnvidia-ml.so to link with, and in its folder ``driver`` the same under the
+    driver's names (LD_LIBRARY_PATH of a check on a machine without a GPU). Neither is on the loader's path.
     """
 
-    package: ClassVar[str] = "cuda-toolkit"
     prefix: ClassVar[str] = "/opt/cuda"
-    on_venv: ClassVar[bool] = True
     component: ClassVar[str] = "cuda"
-    after: ClassVar[tuple[str, ...]] = ("torch",)
+
+    provider: Literal["wheels", "apt", "base"] = "wheels"
+    key: str = ""
+
+    @property
+    def package(self) -> str:
+        return "cuda-toolkit" if self.provider == "wheels" else ""
+
+    @property
+    def on_toolkit(self) -> bool:
+        return self.provider == "wheels"
+
+    def faults(self) -> dict[str, str]:
+        bad = self.key and (len(self.key) != 40 or set(self.key.upper()) - set("0123456789ABCDEF"))
+        return {self.key: "is not the fingerprint of a key: 40 hex digits"} if bad else {}
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        major = self.version.partition(".")[0]
+        if self.provider == "wheels" and major.isdigit() and int(major) < 13:
+            why = f"the wheels of CUDA {self.version} hold no compiler, those of 13.0 and newer do"
+            return (f"{why}; take provider: apt, or provider: base on an image that has the toolkit",)
+        if self.provider == "apt" and env.distribution.name not in REPOSITORIES:
+            return (
+                f"NVIDIA's archive has no folder for {env.distribution.name}; it has {', '.join(sorted(REPOSITORIES))}",
+            )
+        if self.provider == "base" and not env.on_image:
+            why = f"its toolkit is to come from the base, and {env.base} is made from packages without one"
+            return (f"{why}; take provider: wheels or apt, or an image as base",)
+        return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {**super().matrix(env), "cuda-from": "wheels"}
+        return {**super().matrix(env), "cuda-from": self.provider}
+
+    def promised(self, env: RecipeEnv) -> tuple[str, ...]:
+        paths = ("bin/nvcc", "include/cuda.h", "lib64/stubs/libcuda.so", "lib64/stubs/libnvidia-ml.so")
+        return tuple(f"{BASE}/{path}" for path in paths) if self.provider == "base" else ()
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        if self.provider == "wheels":
+            return Sources(debian=("gcc",))  # for the stand-ins of the driver's libraries
+        if self.provider == "base":
+            return Sources()
+        folder, key, file = REPOSITORIES[env.distribution.name]
+        origin = f"apt:nvidia-cuda/{folder}/{FOLDERS[env.target.arch]}"
+        number = self.version.replace(".", "-")
+        return Sources(
+            debian=tuple(f"cuda-{part}-{number}" for part in APT),
+            repositories=(AptRepository(origin, "./", (), self.key or key, "" if self.key else file),),
+        )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        extras = ",".join((*COMPILER, *HEADERS))
-        return Runtime(core=(f"cuda-toolkit[{extras}]=={self.version}.*",), env={"CUDA_HOME": self.prefix})
+        wheels: tuple[str, ...] = ()
+        if self.provider == "wheels":
+            extras = ",".join((*COMPILER, *HEADERS))
+            wheels = (f"cuda-toolkit[{extras}]=={self.version}.*",)
+        # what is linked with cudart finds it without torch in the process (UCX, UCC, NCCL's tests)
+        return Runtime(toolkit=wheels, env={"CUDA_HOME": self.prefix}, libraries=(f"{self.prefix}/lib64",))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan import bridge
+        from envbuild.plan.stubs import DRIVER, stubs
 
-        wheels = f"{VENV}/lib/python{env.python}/site-packages/nvidia/cu{self.version.split('.')[0]}"
+        root, libraries = self.prefix, f"{self.prefix}/lib64"
+        named = [
+            f"mkdir -p {libraries}/stubs/{DRIVER}",
+            *(f"ln -s ../{name}.so {libraries}/stubs/{DRIVER}/{name}.so.1" for name in ("libcuda", "libnvidia-ml")),
+        ]
+        check = f"{root}/bin/nvcc --version"
+        if self.provider == "apt":
+            moved = [
+                f"mkdir -p {root}",
+                f"cp -a /usr/local/cuda-{self.version}/. {root}",
+                f"rm -rf {' '.join(f'{root}/{item}' for item in HEAVY)}",
+                f"find {root}/targets -name '*_static*.a' ! -name 'libcudart_static.a' -delete",
+            ]
+            return [bridge.comment("the toolkit, moved"), bridge.shell(commands=[*moved, *named, check])]
+        if self.provider == "base":
+            # links, not one link: the folder for checks is not the base's, and a layer adds only below /opt/cuda
+            linked = [
+                f"mkdir -p {libraries}/stubs",
+                f'for item in {BASE}/*; do case "${{item##*/}}" in lib64) ;; *) ln -s "$item" {root}/;; esac; done',
+                f"ln -s {BASE}/lib64/*.so* {BASE}/lib64/*.a {libraries}/",
+                f"ln -s {BASE}/lib64/stubs/*.so {libraries}/stubs/",
+            ]
+            return [bridge.comment("the base's toolkit"), bridge.shell(commands=[*linked, *named, check])]
+        wheels = f"{env.site_packages}/nvidia/cu{self.version.split('.')[0]}"
         return [
             bridge.comment("the toolkit as a prefix"),
             bridge.shell(
                 commands=[
-                    f"mkdir -p {self.prefix}/lib64",
-                    f"ln -s {wheels}/bin {wheels}/include {wheels}/nvvm {self.prefix}/",
-                    f"ln -s lib64 {self.prefix}/lib",
-                    f"ln -s {wheels}/lib/*.so* {self.prefix}/lib64/",
+                    f"mkdir -p {libraries}",
+                    f"ln -s {wheels}/bin {wheels}/include {wheels}/nvvm {root}/",
+                    f"ln -s lib64 {root}/lib",
+                    f"ln -s {wheels}/lib/*.so* {libraries}/",
                     # linkers look for libNAME.so; the wheels hold only libNAME.so.MAJOR
                     f'for library in {wheels}/lib/*.so.*; do name=$(basename "$library"); '
-                    f'link="{self.prefix}/lib64/${{name%%.so.*}}.so"; '
+                    f'link="{libraries}/${{name%%.so.*}}.so"; '
                     'test -e "$link" || ln -s "$library" "$link"; done',
-                    f"{self.prefix}/bin/nvcc --version",
+                    check,
                 ]
             ),
+            *stubs(f"{root}/include", f"{libraries}/stubs"),
         ]
 
     def verify(self, env: RecipeEnv) -> list[Check]:
+        program = (
+            "import ctypes; driver = ctypes.CDLL('libcuda.so.1'); nvml = ctypes.CDLL('libnvidia-ml.so.1'); "
+            "print('stand-ins', driver.cuInit(0), nvml.nvmlInit_v2())"
+        )
         return [
             Check(
                 "cuda: nvcc is the version asked for", f"{self.prefix}/bin/nvcc --version", rf"release {self.version},"
-            )
+            ),
+            Check(
+                "cuda: the driver's stand-ins answer for checks, and are nowhere on the loader's path",
+                f'LD_LIBRARY_PATH={self.prefix}/lib64/stubs/driver python3 -c "{program}"; '
+                "! ldconfig -p | grep -E 'libcuda\\.so|libnvidia-ml'",
+                r"stand-ins 34 12" if self.provider == "wheels" else "stand-ins",
+            ),
         ]

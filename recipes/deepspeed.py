@@ -1,11 +1,11 @@
 """DeepSpeed."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.plan.checks import cubins, imports
+from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources
 
-FOLDERS = {"fused_adam": "adam", "cpu_adam": "adam", "fused_lamb": "lamb", "fused_lion": "lion", "cpu_lion": "lion"}
 NEEDS = (
     "einops",
     "hjson",
@@ -20,12 +20,56 @@ NEEDS = (
 )
 
 
+class Op(NamedTuple):
+    """A builder of DeepSpeed: the variable that asks for it, the module that it makes, whether that holds GPU code."""
+
+    variable: str
+    module: str
+    gpu: bool = True
+
+
+# The builders of 0.19.8 under the accelerator cuda (op_builder.all_ops.ALL_OPS, asked itself: BUILD_VAR,
+# absolute_name(), sources()). inference_core_ops lacks a dot there, and so does its module.
+OPS = {
+    "async_io": Op("AIO", "deepspeed.ops.aio.async_io_op", gpu=False),
+    "cpu_adagrad": Op("CPU_ADAGRAD", "deepspeed.ops.adagrad.cpu_adagrad_op", gpu=False),
+    "cpu_adam": Op("CPU_ADAM", "deepspeed.ops.adam.cpu_adam_op", gpu=False),
+    "cpu_lion": Op("CPU_LION", "deepspeed.ops.lion.cpu_lion_op", gpu=False),
+    "fp_quantizer": Op("FP_QUANTIZER", "deepspeed.ops.fp_quantizer.fp_quantizer_op"),
+    "fused_adam": Op("FUSED_ADAM", "deepspeed.ops.adam.fused_adam_op"),
+    "fused_lamb": Op("FUSED_LAMB", "deepspeed.ops.lamb.fused_lamb_op"),
+    "fused_lion": Op("FUSED_LION", "deepspeed.ops.lion.fused_lion_op"),
+    "inference_core_ops": Op("INFERENCE_CORE_OPS", "deepspeed.inference.v2.kernelsinference_core_ops"),
+    "pin_memory": Op("PIN_MEMORY", "deepspeed.ops.pin_memory.pin_memory_op", gpu=False),
+    "quantizer": Op("QUANTIZER", "deepspeed.ops.quantizer.quantizer_op"),
+    "ragged_ops": Op("RAGGED_OPS", "deepspeed.inference.v2.ragged_ops"),
+    "random_ltd": Op("RANDOM_LTD", "deepspeed.ops.random_ltd_op"),
+    "spatial_inference": Op("SPATIAL_INFERENCE", "deepspeed.ops.spatial.spatial_inference_op"),
+    "stochastic_transformer": Op("STOCHASTIC_TRANSFORMER", "deepspeed.ops.transformer.stochastic_transformer_op"),
+    "transformer": Op("TRANSFORMER", "deepspeed.ops.transformer.transformer_op"),
+    "transformer_inference": Op(
+        "TRANSFORMER_INFERENCE", "deepspeed.ops.transformer.inference.transformer_inference_op"
+    ),
+    "utils": Op("UTILS", "deepspeed.ops.utils_op", gpu=False),
+}
+# Those that DeepSpeed has and this recipe cannot build, and why.
+WITHOUT = {
+    "cutlass_ops": "needs the package deepspeed-kernels, which this recipe does not bring",
+    "dc": "was not tried",
+    "evoformer_attn": "needs CUTLASS's source, which this recipe does not bring",
+    "gds": "needs cuFile on the node and was not tried",
+    "ragged_device_ops": "needs the package deepspeed-kernels, which this recipe does not bring",
+}
+# The words of op_builder/builder.py for what a CPU can do. It looks at the machine that builds.
+VECTORS = {"x86-64-v3": "AVX256", "x86-64-v4": "AVX512", "armv8-a": "NEON", "armv9-a": "NEON"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deepspeed(Recipe):
-    """DeepSpeed from its source distribution, with chosen ops compiled for the target's GPU.
+    """DeepSpeed from its source distribution, with chosen ops compiled for the target.
 
-    `ops` are the names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …); the index has no binary wheel, and
-    ops left out are compiled at the first use in a job.
+    `ops` are the names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …), or none. The index has no binary
+    wheel; ops left out are compiled at the first use in a job.
     """
 
     package: ClassVar[str] = "deepspeed"
@@ -37,13 +81,25 @@ class Deepspeed(Recipe):
     after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
     requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
     memory_gb: ClassVar[float] = 2.5  # one nvcc job over torch's headers peaks at 2.0 GB
+    cpu_minutes: ClassVar[float] = 1.1  # fused_adam alone
 
     ops: tuple[str, ...] = ("fused_adam",)
 
+    def faults(self) -> dict[str, str]:
+        reason = f"is no op that can be compiled here; there are: {', '.join(OPS)}"
+        return {op: WITHOUT.get(op, reason) for op in self.ops if op not in OPS}
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The ops asked for, and those that DeepSpeed compiles along with them."""
+        more = ("pin_memory",) if "async_io" in self.ops and "pin_memory" not in self.ops else ()
+        return (*self.ops, *more)
+
     def sources(self, env: RecipeEnv) -> Sources:
+        aio = ("libaio-dev",) if "async_io" in self.ops else ()
         # op builders are imported by setup.py, and with them what DeepSpeed itself needs
         return Sources(
-            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            debian=("g++", "gcc", *aio, "libc6-dev", "python3-dev"),
             python=("setuptools>=77", *NEEDS),
             sdists=(f"deepspeed=={self.version}" if self.version else "deepspeed",),
         )
@@ -51,6 +107,15 @@ class Deepspeed(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import python_wheel
 
+        # Ops for the CPU are compiled for the machine that builds; the target's may be an older one. Only setup.py is
+        # changed: ops that a job compiles at their first use are for the node that it runs on.
+        vectors = f"-D__{VECTORS.get(env.target.cpu, 'SCALAR')}__"
+        lines = (
+            "import op_builder.builder as _builder",
+            f"_builder.OpBuilder.cpu_arch = lambda self: '-march={env.target.cpu}'",
+            f"_builder.OpBuilder.simd_width = lambda self: '{vectors}'",
+        )
+        before = [f'sed -i "1i {"; ".join(lines)}" setup.py'] if any(not OPS[op].gpu for op in self.ops) else []
         return python_wheel(
             "deepspeed",
             environment={
@@ -59,29 +124,25 @@ class Deepspeed(Recipe):
                 # job
                 "DS_ACCELERATOR": "cuda",
                 "DS_BUILD_OPS": "0",
-                **{f"DS_BUILD_{op.upper()}": "1" for op in self.ops},
+                **{f"DS_BUILD_{OPS[op].variable}": "1" for op in self.chosen},
                 "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
                 "MAX_JOBS": "$ENVBUILD_JOBS",
             },
+            before=before,
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(python=NEEDS)
+        aio = (env.distribution.package("libaio1"),) if "async_io" in self.ops else ()
+        return Runtime(debian=aio, python=NEEDS)
 
     def extensions(self) -> tuple[str, ...]:
-        return tuple(f"deepspeed.ops.{FOLDERS.get(op, op)}.{op}_op" for op in self.ops)
+        return tuple(OPS[op].module for op in self.chosen)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        site = f"{VENV}/lib/python{env.python}/site-packages"
-        imports = f'{VENV}/bin/python -c "import torch, deepspeed; print(deepspeed.__version__)"'
-        checks = [Check("deepspeed: imports beside torch", imports, self.version)]
-        for op in self.ops:
-            library = f"$(ls {site}/deepspeed/ops/*/{op}_op*.so | head -1)"
-            checks.append(
-                Check(
-                    f"deepspeed: {op} holds code for sm_{env.target.sm_arch} and nothing else",
-                    f"/opt/cuda/bin/cuobjdump --list-elf {library}",
-                    rf"\A(?:ELF file +\d+: \S*sm_{env.target.sm_arch}\S*\n?)+\Z",
-                )
-            )
+        version = "deepspeed.__version__"
+        checks = [imports("deepspeed", ("deepspeed",), show=version, expect=self.version.replace(".", r"\.") or r"\d")]
+        if modules := self.extensions():
+            checks.append(imports("deepspeed ops", modules))
+        if kernels := [OPS[op].module for op in self.chosen if OPS[op].gpu]:
+            checks.append(cubins("deepspeed", kernels, env))
         return checks

@@ -21,8 +21,9 @@ class Mpi4py(Recipe):
     wheel: ClassVar[bool] = True
 
     def sources(self, env: RecipeEnv) -> Sources:
+        development: tuple[str, ...] = env.recipes["openmpi"].development
         return Sources(
-            debian=("gcc", "libc6-dev", "libopenmpi-dev", "python3-dev"),
+            debian=("gcc", "libc6-dev", *development, "python3-dev"),
             python=("setuptools>=77", "cython>=3.1"),
             sdists=(f"mpi4py=={self.version}" if self.version else "mpi4py",),
         )
@@ -30,7 +31,7 @@ class Mpi4py(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import python_wheel
 
-        return python_wheel("mpi4py", environment={"MPICC": "mpicc"})
+        return python_wheel("mpi4py", environment={"MPICC": env.recipes["openmpi"].mpicc(env)})
 
     def extensions(self) -> tuple[str, ...]:
         return ("mpi4py.MPI",)

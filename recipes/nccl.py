@@ -2,34 +2,200 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime
+from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import needs_version, newest, pinned, unknown
+
+# Tags of NVIDIA/nccl, without the "-1" that each ends with.
+RELEASES = {
+    "2.30.7": "73cf112295c33aee2b895f329f592f2a9b4b0f97",
+    "2.30.4": "1933fdd6360a8bfccaa0166bd71bce363d32e5b6",
+    "2.30.3": "6da422082f910a8dd230f7e42e26ece4dc37bccc",
+    "2.29.7": "b91894bd5b190c874d98a017f93f5daa515b65d0",
+    "2.29.3": "25368a7f78bae866f29e46938af94fa586c84484",
+    "2.29.2": "ebd1e929285881cb4df02c3459588a2e12b2d8c0",
+    "2.28.9": "dbc86fd06e8b0c4517b95d8958a09ccacf9520c9",
+    "2.28.7": "ae7aed194dc63c65d1bf5c0385ba3d68d3b64c8c",
+    "2.28.3": "f1308997d0420148b1be1c24d63f19d902ae589b",
+    "2.27.7": "593de54e52679b51428571c13271e2ea9f91b1b1",
+    "2.27.6": "7c12c627c62ef4e5a2485777a8d9dce58f3f562f",
+    "2.27.5": "3ea7eedf3b9b94f1d9f99f4e55536dfcbd23c1ca",
+    "2.27.3": "72d2432094d6ae36abd6e511c3a16a2d052dbf94",
+    "2.26.6": "8171af656bb3c47c8fc60b7cd49ae0c7494de664",
+    "2.26.5": "3000e3c797b4b236221188c07aa09c1f3a0170d4",
+    "2.26.2": "f44ac759fee12ecb3cc6891e9e739a000f66fd70",
+    "2.25.1": "80f6bda4378b99d99e82b4d76a633791cc45fef0",
+    "2.24.3": "6aae37927840b2bd7b7d42d2f0050e75f88ee97f",
+    "2.23.4": "68b542363f9a44cdaac480f51ebe0fc26de96139",
+    "2.22.3": "178b6b759074597777ce13438efb0e0ba625e429",
+    "2.21.5": "ab2b89c4c339bd7f816fbc114a4b05d386b66290",
+    "2.20.5": "48bb7fec7953112ff37499a272317f6663f8f600",
+    "2.20.3": "b6475625fbcaa2c3c0e50eed2fa1255d7514d4a2",
+    "2.19.4": "88d44d777f6970bdbf6610badcbd7e25a05380f0",
+    "2.19.3": "8c6c5951854a57ba90c4424fa040497f6defac46",
+    "2.19.1": "f9c3dc251e0fd3144341b4f43336c53dd913c110",
+    "2.18.6": "0b083e52096c387bad7a5c5c65b26a9dca54de8c",
+    "2.18.5": "559b70f86c190a0d8f67f0d7a0f2c9810dd1e8c7",
+    "2.18.3": "ea38312273e5b9a19a224c9ff4c10b7fcf441eaf",
+    "2.18.1": "d97a32fac84f69cbd022ffdc57d5687c760742c7",
+    "2.17.1": "5d3ab08b69754cb863ab1bf6e3fb6f7612bb725b",
+    "2.16.5": "f3d51667838f7542df8ea32ea4e144d812b3ed7c",
+    "2.16.2": "28189e2df85885b78bf20384cefc3cedab023bf5",
+    "2.15.5": "cb111f764a6d46370f24f75101d6b219bb2dda54",
+    "2.14.3": "c4e2aa6c792b4e94d0343c72ce20e71285238827",
+    "2.12.12": "7aa1c46fd551d5514474cfc55848219dc67ca683",
+    "2.10.3": "7e515921295adaab72adf56ea71a0fafb0ecb5f3",
+}
+# Where NVIDIA's images and packages have it.
+BASE_HEADER, BASE_LIBRARY = "/usr/include/nccl.h", "/usr/lib/*/libnccl.so.2"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nccl(Recipe):
-    """The wheel that torch itself pins; one libnccl in the image (a second one shadows it: the last installed wins).
+    """NCCL as /opt/nccl (include and lib), one libnccl in the image: a second one shadows it, and the last that was
+    installed wins.
 
-    Without a version the one that torch asks for. CUDA 13 only: the wheel for CUDA 12 writes the same file.
+    `provider`: ``wheel``, the one that torch itself pins (without a version: the one that torch asks for; `cuda` is the
+    CUDA of that wheel and of torch, as its name has it), ``source``, NVIDIA's repository compiled for the target's GPU
+    alone, or ``base``, the base image's own. A `version` that this recipe does not know needs its `commit`.
     """
 
-    package: ClassVar[str] = "nvidia-nccl-cu13"
-    component: ClassVar[str] = "nccl"
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    prefix: ClassVar[str] = "/opt/nccl"
+
+    provider: Literal["wheel", "source", "base"] = "wheel"
+    cuda: Literal["11", "12", "13"] = "13"
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+        if self.commit and self.provider != "source":
+            raise ValueError(f"a commit is for provider: source, not for {self.provider}")
+
+    # what a base image brings is its own affair, unless the spec says which it is
+    @property
+    def component(self) -> str:
+        return "" if self.provider == "base" and not self.version else "nccl"
+
+    @property
+    def package(self) -> str:
+        return f"nvidia-nccl-cu{self.cuda}" if self.provider == "wheel" else ""
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        return () if self.provider == "base" else ("cuda",)
+
+    @property
+    def on_toolkit(self) -> bool:
+        return self.provider != "base"  # the wheel, and nvcc where it comes from wheels
+
+    @property
+    def arch_specific(self) -> bool:
+        return self.provider == "source"
+
+    @property
+    def meets(self) -> tuple[str, ...]:
+        # NVCC_GENCODE is given
+        return ("nccl.default-gencode", "nccl.build-cuda") if self.provider == "source" else ()
+
+    @property
+    def memory_gb(self) -> float:
+        return 1.5 if self.provider == "source" else 0.5
+
+    @property
+    def cpu_minutes(self) -> float:
+        return 40.0 if self.provider == "source" else 0.0
+
+    def source(self) -> Git:
+        return pinned("nccl", "github:NVIDIA/nccl", self.version, self.commit, RELEASES, tag="v{}-1")
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.provider == "base":
+            why = f"its library is to come from the base, and {env.base} is made from packages without one"
+            return () if env.on_image else (f"{why}; take provider: wheel or source, or an image as base",)
+        cuda, torch = env.recipes.get("cuda"), env.recipes.get("torch")
+        if self.provider == "source":
+            reasons = unknown("NCCL", self.version, self.commit, RELEASES)
+            if cuda is None:
+                reasons += ("it is compiled with a CUDA toolkit, and this image has none; add cuda to the layers",)
+            if torch and not torch.builds:
+                # libtorch_cuda.so of the wheel has an RPATH to nvidia/nccl/lib of its venv, and requires that package
+                why = "a torch that was compiled elsewhere loads its own NCCL whatever stands beside it"
+                reasons += (f"{why}; take provider: wheel (or base), or a torch that is compiled here",)
+            return reasons
+        major = cuda.version.partition(".")[0] if cuda else ""
+        if major and major != self.cuda:
+            return (f"the image has CUDA {cuda.version} and this wheel is for CUDA {self.cuda}; write cuda: '{major}'",)
+        return ()
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libnccl",)
+
+    def promised(self, env: RecipeEnv) -> tuple[str, ...]:
+        return (BASE_HEADER, BASE_LIBRARY) if self.provider == "base" else ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {**super().matrix(env), "torch-cuda": "13"}
+        return {**super().matrix(env), **({"torch-cuda": self.cuda} if self.provider == "wheel" else {})}
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        if self.provider != "source":
+            return Sources()
+        return Sources(debian=("g++", "gcc", "libc6-dev", "make"), git=(self.source(),))
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(core=(f"nvidia-nccl-cu13=={self.version}" if self.version else "nvidia-nccl-cu13",))
+        wheel: tuple[str, ...] = ()
+        if self.provider == "wheel":
+            wheel = (f"{self.package}=={self.version}" if self.version else self.package,)
+        # on the loader's path, so that UCC and NCCL's tests find it without torch in the process: the same file
+        return Runtime(toolkit=wheel, libraries=() if self.provider == "base" else (f"{self.prefix}/lib",))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan import bridge
+        from envbuild.plan.blocks import folder, source, tidy
+
+        include, libraries = f"{self.prefix}/include", f"{self.prefix}/lib"
+        if self.provider == "source":
+            revision = f"NCCL_GIT_BRANCH={self.source().tag or 'none'} NCCL_GIT_COMMIT_HASH={self.source().commit[:7]}"
+            return [
+                *source(self.source()),
+                bridge.comment("nccl: compiled for one GPU"),
+                bridge.shell(
+                    commands=[
+                        f"cd {folder(self.source())}",
+                        # the shared library alone: src.build makes a static one of the same size too
+                        f'make -j "$ENVBUILD_JOBS" src.lib CUDA_HOME=/opt/cuda NVCC_GENCODE={env.target.gencode} '
+                        f"{revision}",
+                        f"mkdir -p {self.prefix}",
+                        f"cp -a build/include build/lib {self.prefix}/",
+                        tidy(self.prefix),
+                    ]
+                ),
+            ]
+        if self.provider == "base":
+            where = ["/usr/include/nccl*", BASE_LIBRARY]
+        else:
+            wheel = f"{env.site_packages}/nvidia/nccl"
+            where = [f"{wheel}/include/nccl*", f"{wheel}/lib/libnccl.so.2"]
+        return [
+            bridge.comment("nccl: include and lib, as links"),
+            bridge.shell(
+                commands=[
+                    f"mkdir -p {include} {libraries}",
+                    f"ln -s {where[0]} {include}/",
+                    f"ln -s {where[1]} {libraries}/",
+                    f"ln -s libnccl.so.2 {libraries}/libnccl.so",
+                    f"test -e {include}/nccl.h -a -e {libraries}/libnccl.so",
+                ]
+            ),
+        ]
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        library = f"{VENV}/lib/python{env.python}/site-packages/nvidia/nccl/lib/libnccl.so.2"
         program = (
             "import ctypes; n = ctypes.c_int(); "
-            f"ctypes.CDLL('{library}').ncclGetVersion(ctypes.byref(n)); "
+            f"ctypes.CDLL('{self.prefix}/lib/libnccl.so.2').ncclGetVersion(ctypes.byref(n)); "
             "print('.'.join(map(str, (n.value // 10000, n.value // 100 % 100, n.value % 100))))"
         )
-        expect = env.versions.get("nvidia-nccl-cu13", "").replace(".", r"\.")
-        return [Check("nccl: the library says the locked version", f'{VENV}/bin/python -c "{program}"', rf"^{expect}$")]
+        expect = env.versions.get(self.package, "") or newest(self.version, RELEASES) or self.version
+        python = f"{VENV}/bin/python" if self.provider == "wheel" else "python3"
+        said = expect.replace(".", r"\.") if self.provider != "base" or self.version else r"[0-9.]+"
+        return [Check("nccl: the library says the locked version", f'{python} -c "{program}"', rf"^{said}$")]

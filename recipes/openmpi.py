@@ -1,27 +1,178 @@
 """Open MPI."""
 
+import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import needs_version, newest, pinned, unknown
+
+# Tags of open-mpi/ompi.
+RELEASES = {
+    "5.0.10": "0d48030d410ae8f56790933135b28be1b3920ba1",
+    "5.0.9": "b79100b3fbbf45b3c6ed82a6b67b6346f8cfdc41",
+    "5.0.8": "84891baf79dc2ff1b66270d2c53f6eb3a6ba3a33",
+    "5.0.7": "29341e55efaabf7a6968444b4bb6f1f1fb40d664",
+    "5.0.6": "8a5c2ef25dc8e4528f0d3fd2ec91a6578160af95",
+    "5.0.2": "6db5e83b737a9b70c4e77a2bcf06ab641adffe2a",
+    "4.1.8": "ea8f4d03089018f08451f42f2cfa2467570f395e",
+    "4.1.7": "6b7e5d9911d13fad2954f2823779d6c480e08201",
+    "4.1.6": "439b23db6288f0370f6fcc80c8c0a06ad86d6873",
+    "4.1.5": "42b829b3b3190dd1987d113fd8c2810eb8584007",
+    "4.1.0": "9ac5471035b9066462506bc4d92be7a340a8058e",
+}
+# A checkout, unlike a release's tarball, has no configure script and no generated lexers.
+DEBIAN = ("autoconf", "automake", "flex", "g++", "gcc", "libc6-dev", "libtool", "make", "perl", "pkgconf", "zlib1g-dev")
+# The tag still says that it is a release candidate; upstream takes that out while it packs the tarball.
+RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_version=/' VERSION"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Openmpi(Recipe):
-    """Open MPI from Debian, with its UCX point-to-point layer."""
+    """Open MPI with its UCX point-to-point layer.
 
-    package: ClassVar[str] = "openmpi-bin"
-    after: ClassVar[tuple[str, ...]] = ("ucx", "rdma-core")
+    `provider`: ``debian``, the distribution's packages; ``source``, upstream's repository in /opt/openmpi, on the
+    image's own UCX and, where it has one, UCC and CUDA (with PMIx, hwloc and libevent as it carries them, so that
+    ``srun --mpi=pmix`` works); ``base``, the base image's, in `folder`. A `version` that this recipe does not know
+    needs its `commit`.
+    """
 
-    def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(
-            debian=("libopenmpi40", "openmpi-bin", "openssh-client"),
-            # a container's root is the only user that a build or a test has; jobs run as the submitting user
-            env={"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    prefix: ClassVar[str] = "/opt/openmpi"
+    after: ClassVar[tuple[str, ...]] = ("ucx", "rdma-core", "ucc", "cuda", "libfabric", "efa")
+    memory_gb: ClassVar[float] = 0.5
+
+    provider: Literal["debian", "source", "base"] = "debian"
+    commit: str = ""
+    folder: str = "/usr/local/mpi"  # where NVIDIA's images have it
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    @property
+    def builds(self) -> bool:
+        return self.provider == "source"
+
+    @property
+    def package(self) -> str:
+        return "openmpi-bin" if self.provider == "debian" else ""
+
+    @property
+    def on_toolkit(self) -> bool:
+        return self.provider == "source"  # /opt/cuda may be links into it
+
+    @property
+    def cpu_minutes(self) -> float:
+        return 20.0 if self.provider == "source" else 0.0
+
+    @property
+    def development(self) -> tuple[str, ...]:
+        """Packages that compiling against it needs in a build root."""
+        return ("libopenmpi-dev",) if self.provider == "debian" else ()
+
+    def home(self, env: RecipeEnv) -> str:
+        """The folder with its include and lib."""
+        if self.provider == "debian":
+            return f"/usr/lib/{env.target.machine}-linux-gnu/openmpi"
+        return self.prefix if self.provider == "source" else self.folder
+
+    def mpicc(self, env: RecipeEnv) -> str:
+        return "mpicc" if self.provider == "debian" else f"{self.home(env)}/bin/mpicc"
+
+    def faults(self) -> dict[str, str]:
+        wrong = not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", self.folder)
+        return {self.folder: "is not the path of a folder"} if wrong else {}
+
+    def source(self) -> Git:
+        fifth = self.version.partition(".")[0] != "4"  # before, the parts are copies in the repository
+        return pinned(
+            "openmpi",
+            "github:open-mpi/ompi",
+            self.version,
+            self.commit,
+            RELEASES,
+            submodules=("*",) if fifth else (),
         )
 
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.provider == "source":
+            return unknown("Open MPI", self.version, self.commit, RELEASES)
+        if self.provider == "base" and not env.on_image:
+            why = f"it is to come from the base, and {env.base} is made from packages without one"
+            return (f"{why}; take provider: debian or source, or an image as base",)
+        if self.version and self.provider == "debian":
+            why = f"{env.distribution.name} has one version of Open MPI, and {self.version} is asked for"
+            return (f"{why}; leave the version out, or write provider: source",)
+        return ()
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libmpi",)
+
+    def promised(self, env: RecipeEnv) -> tuple[str, ...]:
+        return (f"{self.folder}/bin/mpirun", f"{self.folder}/lib/libmpi.so") if self.provider == "base" else ()
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(debian=DEBIAN, git=(self.source(),)) if self.provider == "source" else Sources()
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import autotools
+
+        ucx = env.recipes.get("ucx")
+        own_ucx = bool(getattr(ucx, "from_source", False))
+        fabric = env.recipes.get("libfabric")
+        libfabric = "/opt/amazon/efa" if env.has("efa") else fabric.prefix if fabric and fabric.builds else ""
+        fifth = self.version.partition(".")[0] != "4"
+        options = [
+            "--disable-static",
+            "--enable-mpi-fortran=no",
+            # daemons on other nodes are started by path: their shells do not read this image's profile
+            "--enable-prte-prefix-by-default" if fifth else "--enable-mpirun-prefix-by-default",
+            *(f"--with-{name}=internal" for name in ("hwloc", "libevent", "pmix", *(("prrte",) if fifth else ()))),
+            *(["--disable-sphinx"] if fifth else ["--without-verbs"]),  # InfiniBand is UCX's
+            "--with-ucx=/opt/ucx" if own_ucx else "--without-ucx",
+            "--with-ucc=/opt/ucc" if own_ucx and env.has("ucc") else "--without-ucc",
+            f"--with-ofi={libfabric}" if libfabric else "--without-ofi",
+            "--with-cuda=/opt/cuda" if env.has("cuda") else "--without-cuda",
+            *(["--with-cuda-libdir=/opt/cuda/lib64/stubs"] if env.has("cuda") and fifth else []),
+        ]
+        return autotools(
+            self.source(),
+            self.prefix,
+            title="openmpi: compiled",
+            before=[RELEASE],
+            bootstrap="./autogen.pl",
+            configure=options,
+            # who compiled it, where and when is asked of the environment first
+            environment={"CFLAGS": "-g0 -O3", "USER": "root", "HOSTNAME": "envbuild"},
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        # a container's root is the only user that a build or a test has; jobs run as the submitting user
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if self.provider == "debian":
+            # trixie's and noble's library has the suffix of the time_t transition; openmpi-bin depends on the right one
+            return Runtime(debian=("openmpi-bin", "openssh-client"), env=allowed)
+        if self.provider == "source":
+            return Runtime(debian=("openssh-client", "zlib1g"), env=allowed, libraries=(f"{self.prefix}/lib",))
+        return Runtime(env=allowed)
+
     def verify(self, env: RecipeEnv) -> list[Check]:
-        checks = [Check("openmpi: two ranks start", "mpirun --oversubscribe -n 2 hostname", r"(?s)\n.+")]
-        if env.has("ucx"):
-            checks.append(Check("openmpi: UCX point-to-point layer", "ompi_info --parsable", r"mca:pml:ucx"))
+        folder = "" if self.provider == "debian" else f"{self.home(env)}/bin/"
+        checks = [Check("openmpi: two ranks start", f"{folder}mpirun --oversubscribe -n 2 hostname", r"(?s)\n.+")]
+        if self.provider == "source":
+            version = newest(self.version, RELEASES) if not self.commit else self.version
+            checks.append(
+                Check("openmpi: the version asked for", f"{folder}mpirun --version", rf"\(Open MPI\) {version}$")
+            )
+        ucx = env.recipes.get("ucx")
+        if ucx and self.provider != "base":
+            checks.append(Check("openmpi: UCX point-to-point layer", f"{folder}ompi_info --parsable", r"mca:pml:ucx"))
+        if getattr(ucx, "from_source", False) and self.provider != "base":
+            checks.append(
+                Check(
+                    "openmpi: its UCX is the image's own",
+                    # 5.x holds its components in libmpi, older releases have them in files of their own
+                    f"ldd \"$(command -v {folder}ompi_info)\" $(find {self.home(env)} -name 'mca_pml_ucx.so')",
+                    r"libucp\.so\.0 => /opt/ucx/lib/",
+                )
+            )
         return checks

@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from envbuild.recipe import Recipe, RecipeEnv, Runtime
+from envbuild.recipe import VENV, Recipe, RecipeEnv, Runtime, Sources
 
 # What most requirements look like. Only the others need `packaging`, whose import takes longer than all else of a run
 # that has nothing to do.
@@ -16,15 +16,46 @@ PLAIN = (
 @dataclass(frozen=True, kw_only=True)
 class PythonPackages(Recipe):
     """``python-packages: [transformers, "datasets>=4"]``: PEP 508 requirements, resolved together with everything
-    else in the venv."""
+    else in the venv.
+
+    ``python-packages: {packages: […], compiled: [ftfy==6.0.1]}``: `compiled` are pure Python packages that the index
+    has as source only; wheels of them are made here, with setuptools. What they ask for is not known before they are
+    made, so it has to stand in `packages`.
+    """
 
     shorthand: ClassVar[str] = "packages"
+    wheel: ClassVar[bool] = True  # of those in `compiled`; see `builds`
 
     packages: tuple[str, ...] = ()
+    compiled: tuple[str, ...] = ()
+
+    @property
+    def builds(self) -> bool:
+        return bool(self.compiled)
 
     def faults(self) -> dict[str, str]:
-        found = {text: requirement_fault(text) for text in self.packages if not re.fullmatch(PLAIN, text)}
+        texts = (*self.packages, *self.compiled)
+        found = {text: requirement_fault(text) for text in texts if not re.fullmatch(PLAIN, text)}
         return {text: reason for text, reason in found.items() if reason}
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        if not self.compiled:
+            return Sources()
+        return Sources(python=("setuptools", "wheel"), sdists=self.compiled)
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        if not self.compiled:
+            return []
+        from envbuild.plan import bridge
+        from envbuild.plan.units import INPUTS
+
+        make = f'"$UV" build --wheel --no-build-isolation --python {VENV}/bin/python --out-dir {INPUTS}/out "$sdist"'
+        return [
+            bridge.comment("wheels of packages that the index has as source only"),
+            bridge.shell(
+                commands=[f"mkdir -p {INPUTS}/out", f"for sdist in {INPUTS}/sdists/*; do {make} || exit 1; done"]
+            ),
+        ]
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(python=self.packages)

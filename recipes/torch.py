@@ -1,27 +1,180 @@
 """PyTorch."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime
+from envbuild.plan.checks import PYTHON, two_ranks, written
+from envbuild.recipe import Check, Git, PythonIndex, Recipe, RecipeEnv, Runtime, Sources
+
+BESIDE = ("torchaudio", "torchvision")  # what PyTorch's own indexes have for each of their builds of torch
+CHANNEL = r"cpu|cu(\d{2})(\d)"
+# What the wheel asks for that is no part of its CUDA (METADATA of the 2.x wheels).
+NEEDS = ("filelock", "fsspec>=0.8.5", "jinja2", "networkx>=2.5.1", "setuptools", "sympy>=1.13.3", "typing-extensions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Torch(Recipe):
-    """The index's own wheel with the CUDA libraries that it pins. `version`: ``2.15`` takes the newest patch of it."""
+    """PyTorch, from one of four places (`provider`).
+
+    - ``index``: the package index's wheel with the CUDA libraries that it pins; ``2.15`` takes the newest patch of it
+    - ``vendor``: PyTorch's own index for `channel` (``cu113``, ``cu126``, ``cpu``)
+    - ``source``: compiled from `commit` of pytorch/pytorch, with UCC when the image has recipe ucc
+    - ``base``: the one that the base image has
+
+    `beside` names packages that exist for each build of torch and come from the same place: ``[torchvision]``, or
+    with a version ``[torchvision==0.11.2]``.
+    """
 
     package: ClassVar[str] = "torch"
     component: ClassVar[str] = "torch"
+    wheel: ClassVar[bool] = True  # of provider source; see `builds`
+    # not measured; an extension's nvcc job over torch's headers takes 2.0 to 2.8 GB
+    memory_gb: ClassVar[float] = 4.0
+
+    provider: Literal["index", "vendor", "source", "base"] = "index"
+    channel: str = ""
+    beside: tuple[str, ...] = ()
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.provider == "vendor") != bool(self.channel):
+            raise ValueError("'provider: vendor' and 'channel' go together: write channel: cu126")
+        if (self.provider == "source") != bool(self.commit):
+            raise ValueError(
+                "'provider: source' and 'commit' go together: write the 40 digits that upstream's tag names"
+            )
+        if self.provider == "source" and self.release.count(".") != 2:
+            raise ValueError("'provider: source' needs a whole version: write version: 2.15.0")
+        if self.provider in ("source", "base") and self.beside:
+            raise ValueError("'beside' takes packages of an index: provider index or vendor")
+
+    def faults(self) -> dict[str, str]:
+        found = {}
+        if self.channel and not re.fullmatch(CHANNEL, self.channel):
+            found[self.channel] = "is no channel of PyTorch's own index: cpu, or cu with three digits (cu126)"
+        pattern = rf"({'|'.join(BESIDE)})(==[0-9]+(\.[0-9]+)*)?"
+        reason = f"is none that torch brings along: {', '.join(BESIDE)}, where needed with ==VERSION after it"
+        return found | {text: reason for text in self.beside if not re.fullmatch(pattern, text)}
+
+    @property
+    def builds(self) -> bool:
+        return self.provider == "source"
+
+    @property
+    def release(self) -> str:
+        """The version without the channel (2.6.0 of 2.6.0+cu126)."""
+        return self.version.partition("+")[0]
+
+    @property
+    def has_cuda(self) -> bool:
+        """Whether this build of torch is one for GPUs, as far as its options say."""
+        return self.channel != "cpu"
+
+    # Two class variables elsewhere. What `beside` names comes from torch's own place.
+    @property
+    def meets(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("torchvision.same-cuda",) if self.beside else ()
+
+    # What torch is compiled against stands below it, and a toolkit made of wheels above.
+    @property
+    def after(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("cuda", "nccl", "ucx", "ucc") if self.provider == "source" else ()
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.provider == "base" and not env.on_image:
+            return (f"the base {env.base} is a distribution and has no torch; write provider: index",)
+        if self.provider == "source" and env.target.sm and not env.has("cuda"):
+            return ("torch is compiled for a GPU with a CUDA toolkit; add the layer cuda",)
+        return ()
+
+    def promised(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.provider != "base":
+            return ()
+        # /usr/local/lib/python3.12/dist-packages in NVIDIA's images, /opt/conda/lib/python3.11/site-packages in others
+        return (f"/*/*/lib/python{env.python}/*-packages/torch/lib/libtorch_python.so",)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {**super().matrix(env), "channel": "index"}
+        whole = self.release.count(".") == 2
+        if self.provider == "vendor":
+            if whole:  # 2.6.0+cu126 is a build of its own in the matrix
+                return {"torch": f"=={self.release}+{self.channel}", "channel": "pytorch"}
+            asked = {"torch": self.release or "*", "channel": "pytorch"}
+            cuda = re.fullmatch(CHANNEL, self.channel)
+            return asked | ({"torch-cuda": f"{cuda[1]}.{cuda[2]}"} if cuda and cuda[1] else {})
+        if self.provider == "base":
+            return super().matrix(env)  # the base says in the matrix which channel its torch is of
+        native = {"torch-ucc": "native"} if self.provider == "source" and env.has("ucc") else {}
+        return {**super().matrix(env), "channel": self.provider, **native}
+
+    def requirements(self) -> tuple[str, ...]:
+        """torch and what stands beside it, as requirements."""
+        suffix = f"+{self.channel}" if self.provider == "vendor" else ""
+        wanted = ""
+        if self.release:
+            wanted = f"=={self.release}{suffix if self.release.count('.') > 1 else '.*'}"
+        beside = (f"{text}{suffix}" if "==" in text else text for text in self.beside)
+        return (f"torch{wanted}", *beside)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        if self.provider == "vendor":
+            return Sources(indexes=(PythonIndex(f"pip:pytorch/{self.channel}", ("torch", *BESIDE)),))
+        if self.provider != "source":
+            return Sources()
+        # pyproject.toml and requirements-build.txt of pytorch/pytorch
+        needs = ("cmake>=3.27", "ninja", "numpy", "packaging", "pyyaml", "requests", "setuptools>=77,<82", "six")
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "make", "python3-dev"),
+            python=(*needs, "typing-extensions>=4.10"),
+            git=(self.git,),
+            gives=(f"torch=={self.release}",),
+        )
+
+    @property
+    def git(self) -> Git:
+        return Git("pytorch", "github:pytorch/pytorch", self.commit, f"v{self.release}", ("*",))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        if self.provider != "source":
+            return []
+        from envbuild.plan.blocks import python_wheel
+
+        flags = {
+            "PYTORCH_BUILD_VERSION": self.release,
+            "PYTORCH_BUILD_NUMBER": "1",  # without it the version gets a suffix of the commit
+            "BUILD_TEST": "0",
+            "MAX_JOBS": "$ENVBUILD_JOBS",
+            "USE_CUDA": "0",
+        }
+        if env.has("cuda"):
+            flags |= {
+                "USE_CUDA": "1",
+                "CUDA_HOME": "/opt/cuda",
+                "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
+            }
+        if env.has("nccl"):
+            flags |= {"USE_SYSTEM_NCCL": "1", "NCCL_ROOT": "/opt/nccl"}
+        if env.has("ucc"):
+            # USE_UCC alone is refused by its CMake files; both are found in config mode
+            flags |= {
+                "USE_UCC": "1",
+                "USE_SYSTEM_UCC": "1",
+                "UCC_HOME": "/opt/ucc",
+                "UCX_HOME": "/opt/ucx",
+                "CMAKE_PREFIX_PATH": "/opt/ucc:/opt/ucx",
+            }
+        return python_wheel("torch", git=self.git, environment=flags)
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        wanted = f"=={self.version}{'.*' if self.version.count('.') < 2 else ''}" if self.version else ""
-        locked = env.versions.get("torch", "")
+        locked = env.versions.get("torch", "") or (self.release if self.provider == "source" else "")
         # pyxis and enroot's hook set the rendezvous variables only for images that say which PyTorch they hold
-        return Runtime(core=(f"torch{wanted}",), env={"PYTORCH_VERSION": locked} if locked else {})
+        variables = {"PYTORCH_VERSION": locked} if locked else {}
+        if self.provider == "base":
+            return Runtime(env=variables)
+        if self.provider == "source":
+            return Runtime(core=NEEDS, env=variables)
+        return Runtime(core=self.requirements(), env=variables)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (
@@ -32,12 +185,20 @@ class Torch(Recipe):
             "import torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(4); d.all_reduce(t); "
             "print('sum', int(t.sum())); d.destroy_process_group()"
         )
-        launch = f"{VENV}/bin/torchrun --standalone --nproc-per-node 2 /tmp/gloo.py"
-        return [
-            Check("torch: imports", f'{VENV}/bin/python -c "{program}"', r"True\n3\.0"),
+        nccl = self.has_cuda and (self.provider != "source" or env.has("nccl"))
+        checks = [
+            Check("torch: imports", f'{PYTHON} -c "{program}"', rf"{nccl}\n3\.0"),
             Check(
                 "torch: two-rank all-reduce over gloo",
-                f"cat > /tmp/gloo.py <<'END'\n{gloo}\nEND\n{launch}",
+                f"{written('/tmp/gloo.py', gloo)} && {two_ranks('/tmp/gloo.py')}",
                 r"sum 8\n(?s:.*)sum 8",
             ),
         ]
+        if self.provider == "source" and env.has("ucc"):
+            shown = f'{PYTHON} -c "import torch; print(torch.distributed.is_ucc_available())"'
+            checks.append(Check("torch: built with UCC", shown, "^True$"))
+        if self.beside:
+            names = [re.split("=", text)[0] for text in self.beside]
+            shown = f'{PYTHON} -c "import torch, {", ".join(names)}; print(torch.ops.{names[0]} is not None)"'
+            checks.append(Check(f"torch: {', '.join(names)} import", shown, "True"))
+        return checks

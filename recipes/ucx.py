@@ -1,23 +1,166 @@
 """UCX: the communication layer below MPI and UCC."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
+from envbuild import verbs
+from envbuild.plan.checks import STUB_DRIVER
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import commit_of, needs_version, newest, pinned, unknown
+
+# Tags of openucx/ucx. Older ones than 1.14.0 are no use to UCC 1.4.4 and newer (ucp_memh_pack).
+RELEASES = {
+    "1.22.0": "8a6b06fb880accbb933a79cda893883872c68d9d",
+    "1.21.0": "b6a9d47fccce849c28111f05a7fa8f1c930ff17d",
+    "1.20.1": "d8e50df6651b9ea5b76f23aee0aefbf053a4137a",
+    "1.20.0": "4b7a6ca8410f9cea0e15857233ecfeefdd863dde",
+    "1.19.1": "7009d7a19b1c2464224a3fe117a4155fb29298f5",
+    "1.19.0": "e4636149592d5a435c2c911fe7727444a13bfa2e",
+    "1.18.1": "d9aa5650d4cbcbb00d61af980614dbe9dd27a1f2",
+    "1.18.0": "693d02837894b9c346c9f91b105e4aff6f259c09",
+    "1.17.0": "4ef9a097c12ee6f7a8d3e41c317ea2d47e424b32",
+    "1.16.0": "e4bb80267c5978f18ad0b4fcfb53d3f552d884d6",
+    "1.15.0": "348d14f111de710f12247b6a3ae12aefd0fe7b99",
+    "1.14.1": "04897a079ac88713842f7209c5e82430d095444e",
+    "1.14.0": "ae505b93582b10ce15c29a546a86c168e2e36216",
+}
+# As contrib/configure-release-mt of the repository: for speed, and usable from several threads (torch,
+# MPI_THREAD_MULTIPLE). Not --enable-optimizations, which compiles for the machine at hand.
+RELEASE = ("--disable-logging", "--disable-debug", "--disable-assertions", "--disable-params-check", "--enable-mt")
+# Named and not guessed: a library that the build root lacks, or brings by chance, must not change the product in
+# silence.
+FABRIC = ("mlx5", "rc", "ud", "dc", "dm", "devx", "ib-hw-tm")
+# All of its device code stands behind DOCA GPUNetIO: without that, UCX is the same for every GPU, and no architecture
+# is named (--with-nvcc-gencode), so that images for several kinds of node share it.
+WITHOUT = ("bfd", "doca-gpunetio", "fuse3", "go", "java", "knem", "mad", "rocm", "ugni", "valgrind", "xpmem", "ze")
+DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libtool", "make", "pkgconf")
+VERBS = ("libibverbs-dev", "librdmacm-dev")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ucx(Recipe):
-    """UCX from Debian: verbs and mlx5, shared memory, TCP; no CUDA support."""
+    """UCX with verbs and mlx5, shared memory and TCP; from source also with CUDA and GDRCopy when the image has them.
 
-    package: ClassVar[str] = "libucx0"
-    after: ClassVar[tuple[str, ...]] = ("rdma-core",)
+    `provider`: ``debian``, the distribution's package, which has no CUDA support, or ``source``, upstream's repository
+    in /opt/ucx. Left out, it is source for an image that asks for a version, and debian for one that does not. A
+    `version` that this recipe does not know needs its `commit`.
+    """
+
+    prefix: ClassVar[str] = "/opt/ucx"
+    after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda", "gdrcopy")
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
+    memory_gb: ClassVar[float] = 0.4
+    cpu_minutes: ClassVar[float] = 4.1
+
+    provider: Literal["", "debian", "source"] = ""
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    @property
+    def from_source(self) -> bool:
+        return self.provider == "source" or (not self.provider and bool(self.version))
+
+    @property
+    def builds(self) -> bool:
+        return self.from_source
+
+    @property
+    def component(self) -> str:
+        return "ucx" if self.from_source else ""
+
+    @property
+    def package(self) -> str:
+        return "" if self.from_source else "libucx0"
+
+    def source(self) -> Git:
+        return pinned("ucx", "github:openucx/ucx", self.version, self.commit, RELEASES)
+
+    @property
+    def whole(self) -> str:
+        """The version that is compiled."""
+        return self.version if self.commit else newest(self.version, RELEASES)
+
+    def alone(self) -> tuple[str, ...]:
+        """Values of UCX_TLS with which two ranks reach each other on a machine without a network: 1.20.0 and 1.20.1
+        take the loopback device for unreachable (mended in 1.21.0: openucx/ucx#11202)."""
+        no_loopback = self.from_source and self.whole.startswith("1.20.")
+        return ("self,sm",) if no_loopback else ("self,sm", "self,tcp")
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.from_source:
+            return unknown("UCX", self.version, self.commit, RELEASES)
+        if not self.provider and env.has("cuda"):
+            why = f"the UCX of {env.distribution.name} has no CUDA support, and this image has CUDA"
+            return (f"{why}; write a version to compile it, or provider: debian to take it as it is",)
+        return ()
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libucp",)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        if not self.from_source:
+            return Sources()
+        development = () if verbs.prefix(env) else VERBS
+        return Sources(debian=(*DEBIAN, *development), git=(self.source(),))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import autotools
+        from envbuild.plan.revision import git_that_knows
+
+        own = verbs.prefix(env)
+        options = [
+            *RELEASE,
+            "--disable-static",
+            "--enable-devel-headers",  # UCC and the torch plugin compile against uct and ucs
+            "--enable-cma",
+            *(f"--with-{name}{f'={own}' if own else ''}" for name in ("verbs", "rdmacm")),
+            *(f"--with-{name}" for name in FABRIC),
+            *(f"--without-{name}" for name in WITHOUT),
+            "--with-gdrcopy=/opt/gdrcopy" if env.has("gdrcopy") and env.has("cuda") else "--without-gdrcopy",
+        ]
+        options.append("--with-cuda=/opt/cuda" if env.has("cuda") else "--without-cuda")
+        shim, path = git_that_knows(self.source())
+        return autotools(
+            self.source(),
+            self.prefix,
+            title="ucx: compiled",
+            before=shim,
+            bootstrap="./autogen.sh",
+            configure=options,
+            # upstream's own -O3 stays, its -Werror does not: the next compiler has new warnings
+            environment={"CFLAGS": "-g0 -Wno-error", "CXXFLAGS": "-g0 -Wno-error", "PATH": path},
+        )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(debian=("libucx0", "ucx-utils"))
+        if not self.from_source:
+            return Runtime(debian=("libucx0", "ucx-utils"))
+        # verbs are linked by modules alone, which are skipped in silence where the library is missing
+        return Runtime(debian=verbs.packages(env), libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        return [
+        checks = [
             Check("ucx: shared memory and TCP transports", "ucx_info -d", r"Transport: tcp"),
             Check("ucx: InfiniBand module", "ucx_info -c -f", r"UCX_RC_MLX5_"),
         ]
+        if not self.from_source:
+            return checks
+        revision = commit_of(self.version, self.commit, RELEASES)[:7]
+        said = rf"Library version: {self.whole}[\s\S]*revision {revision}"
+        checks.insert(0, Check("ucx: the version and commit asked for", "ucx_info -v", said))
+        for number, transports in enumerate(self.alone()):
+            run = f"UCX_TLS={transports} ucx_perftest -p {13337 + number}"
+            once = f"{run} 127.0.0.1 -t tag_bw -s 65536 -n 200"
+            both = f"{run} & for second in 1 2 3 4 5; do sleep 1; {once} && break; done && wait"
+            checks.append(Check(f"ucx: two ranks of ucx_perftest over {transports}", both, r"Final:\s+200"))
+        if env.has("cuda"):
+            count = "ucx_info -c -f | grep -c -E '^#? *UCX_CUDA_COPY_'"
+            checks.append(
+                Check(
+                    "ucx: its CUDA module loads where there is a driver, and is left out where there is none",
+                    f"echo without $({count}); echo with $(LD_LIBRARY_PATH={STUB_DRIVER} {count})",
+                    r"^without 0\nwith [1-9]",
+                )
+            )
+        return checks

@@ -3,13 +3,14 @@
 Containerfile
 <unit>/<input>/         as the unit sees it below /run/envbuild (`envbuild.engines.embedded.inputs`)
 <unit>/apt.conf         and sources.list, of units with Debian packages
-<unit>/seed.tar         what the base begins with: the files of its essential packages
+<unit>/seed.tar         what the base begins with: the files of its essential packages, or of an image's layers
 <unit>/step-<n>.sh      a command that does not fit into a RUN
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.engines.asroot import as_root
@@ -85,19 +86,34 @@ def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]
     for number, step in enumerate(unit.steps):
         if script := script_of(unit, number):
             (folder.parent / script).write_text(step.command.strip() + "\n")
-    if unit.seed:
-        blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == inputs.DEBS for blob in item.blobs}
-        debs = [(name, str(store.blob(blobs[name]).resolve())) for name in unit.seed if name in blobs]
-        arguments = {"debs": debs, "work": str(folder.resolve()), "epoch": unit.epoch}
+    if unit.seed or unit.layers:
+        arguments = {
+            "debs": paths_of(unit, inputs.DEBS, unit.seed, store),
+            "layers": paths_of(unit, inputs.LAYERS, unit.layers, store),
+            "work": str(folder.resolve()),
+            "epoch": unit.epoch,
+        }
         as_root("envbuild.engines.context", "write_seed", arguments)
+    if unit.layers:  # they are in the seed; a builder gets the whole context sent, and layers are large
+        layers = folder / inputs.LAYERS
+        shutil.rmtree(layers)
+        layers.mkdir()
     return verified
 
 
-def write_seed(*, debs: list[tuple[str, str]], work: str, epoch: int) -> None:
-    """``work/seed.tar`` from packages given as (name, path): what the embedded engine unpacks, as one canonical tar.
+def paths_of(unit: Unit, name: str, files: Sequence[str], store: Store) -> list[tuple[str, str]]:
+    """(file name, path in the store) of `files` of the input `name`."""
+    blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == name for blob in item.blobs}
+    return [(file, str(store.blob(blobs[file]).resolve())) for file in files if file in blobs]
+
+
+def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], work: str, epoch: int) -> None:
+    """``work/seed.tar`` from packages and layers given as (name, path): what the embedded engine unpacks, as one
+    canonical tar.
 
     Must run as root, or as root of a user namespace."""
     from envbuild.engines.embedded import deb
+    from envbuild.oci.apply import apply_layers
     from envbuild.oci.layer import members, write_members
     from envbuild.oci.tarsink import TarSink
 
@@ -107,6 +123,7 @@ def write_seed(*, debs: list[tuple[str, str]], work: str, epoch: int) -> None:
     for name, path in debs:  # the order of unpacking follows from the names
         (names / name).symlink_to(path)
     deb.unpack((names / name for name, _ in debs), tree)
+    apply_layers([Path(path) for _, path in layers], tree)
     for name, mode in SYSTEM.items():
         if not (tree / name).exists():
             (tree / name).mkdir()

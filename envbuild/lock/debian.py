@@ -1,97 +1,90 @@
-"""The Debian half of a lock: base and units resolved with apt, every package named with archive, path and sha256."""
+"""The Debian half of a lock: base and units resolved with apt, every package named with archive, path and sha256.
+
+Ubuntu's packages are Debian packages too; so are those of vendors' repositories.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
+from envbuild.bases import Distribution
 from envbuild.console import Talk
-from envbuild.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
-from envbuild.lock.apt import Apt, AptFailed, open_apt
+from envbuild.errors import ConflictError, EnvbuildError, Finding, InputError
+from envbuild.lock.apt import Apt, AptFailed
+from envbuild.lock.archives import Opening
 from envbuild.lock.lockfile import DebianFile
-from envbuild.lock.packages import Package, Packages, essential, status
+from envbuild.lock.packages import Package, Packages, essential, installed_names, status
+from envbuild.lock.transport import Transport
+from envbuild.recipe import AptRepository
 from envbuild.site import Site
 from envbuild.store import Store
 
-CODENAMES = {"12": "bookworm", "13": "trixie"}
-GLIBC = {"12": (2, 36), "13": (2, 41)}
-URI = re.compile(r"^'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
+URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class DebianLock:
     """What apt chose: unit → files, sorted by file name; the files of the base that are unpacked first; the archive's
-    date.
+    date; unit → the names that were asked for and are not there already, sorted.
     """
 
     units: Mapping[str, tuple[DebianFile, ...]]
     essential: tuple[str, ...]
     released: int
-
-
-def release(base: str) -> str:
-    """The Debian release number of a base (``debian:13`` → 13). Raises SpecError for what is not built from Debian
-    packages.
-    """
-    name, _, tag = base.partition(":")
-    number = next((number for number, codename in CODENAMES.items() if tag in (number, codename)), "")
-    if name != "debian" or not number:
-        known = ", ".join(f"debian:{number}" for number in CODENAMES)
-        raise SpecError(f"the base '{base}' cannot be locked", hint=f"write one of: {known}")
-    return number
-
-
-def archives(base: str) -> tuple[str, ...]:
-    """The archives of a base, the main one first."""
-    codename = CODENAMES[release(base)]
-    return f"debian:{codename}/main", f"debian:{codename}-updates/main", f"debian-security:{codename}-security/main"
+    requested: Mapping[str, tuple[str, ...]]
 
 
 def resolve(
-    base: str,
+    distribution: Distribution,
     arch: str,
     units: Mapping[str, Iterable[str]],
     site: Site,
     store: Store,
     talk: Talk,
     *,
+    repositories: Iterable[AptRepository] = (),
+    installed: str | None = None,
+    transport: Transport | None = None,
     prefer: Mapping[str, str] | None = None,
     refresh: bool = False,
 ) -> DebianLock:
     """Resolve `units` (name → package names; ``base`` among them): the base from nothing, every other unit on top of
-    it.
+    it. With `installed`, dpkg's status file of an image that the base is taken from, the base has no packages of its
+    own, and what is installed there is asked of nobody.
 
-    `prefer` (package → version) is kept where the archive still has it. Raises InputError (unknown package, unreachable
-    archive) and ConflictError (packages that cannot be installed together).
+    The packages of vendors' `repositories` are open to every unit but the base. apt takes the highest version wherever
+    it is, so that a vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to). `prefer` (package →
+    version) is kept where the archives still have it. Raises InputError (unknown packages, archives that cannot be
+    read) and ConflictError (packages that cannot be installed together).
     """
-    places = {archive: site.places(archive)[1] for archive in archives(base)}
-    if not places[archives(base)[0]]:
-        raise InputError(
-            "this machine's apt configuration names no Debian archive",
-            hint="write into site.yaml:  mirrors: {debian: [ADDRESS], debian-security: [ADDRESS]}",
-        )
-    if not places[archives(base)[2]]:
-        talk.warn("no place is known for Debian's security archive: the lock is made without its updates")
-        del places[archives(base)[2]]
-    apt = open_apt(site, store, arch, places, talk, refresh=refresh)
+    repositories = tuple(repositories)
+    opening = Opening(distribution, arch, site, store, transport or Transport(site), talk, refresh)
+    apt = opening.apt(repositories)
     packages = Packages(apt.lists())
-    _check_names(packages, units)
+    present = installed_names(installed or "")
+    wanted = {name: [item for item in names if item not in present] for name, names in units.items()}
+    _check_names(packages, wanted, [distribution.family.capitalize(), *(item.origin for item in repositories)])
     with store.workdir() as workdir:
         work = Work(apt, packages, workdir, dict(prefer or {}), talk)
-        base_packages = work.install("base", ["?essential", "apt", *units.get("base", ())], None)
-        installed = workdir / "status"
-        installed.write_text(status(base_packages))
-        others = [name for name in units if name != "base" and tuple(units[name])]
+        status_file = workdir / "status"
+        base = [] if installed is not None else work.base(wanted.get("base", ()))
+        status_file.write_text(status(base) if installed is None else installed)
+        others = [name for name in wanted if wanted[name] and (name != "base" or installed is not None)]
         with ThreadPoolExecutor(2) as pool:
-            chosen = list(pool.map(lambda name: work.install(name, units[name], installed), others))
-    found = {"base": base_packages, **dict(zip(others, chosen, strict=True))}
+            chosen = list(pool.map(lambda name: work.install(name, wanted[name], status_file), others))
+    found = dict(zip(others, chosen, strict=True))
+    if installed is None:
+        found["base"] = base
     return DebianLock(
         {name: _files(found.get(name, ())) for name in units},
-        tuple(file.file for file in _files(essential(base_packages))),
+        tuple(file.file for file in _files(essential(base))),
         apt.released(),
+        {name: tuple(sorted(set(items))) for name, items in wanted.items()},
     )
 
 
@@ -105,8 +98,20 @@ class Work:
     prefer: dict[str, str]
     talk: Talk
 
+    def base(self, names: Iterable[str]) -> list[Package]:
+        """The packages of a base, from nothing: the essential ones, apt, and `names`."""
+        asked = ["?essential", "apt", *names]
+        found = self.install("base", asked, None)
+        merged = "usr-is-merged"
+        if any(package.name == "usrmerge" for package in found) and merged in self.packages.stanzas:
+            # apt takes the first of "usrmerge | usr-is-merged", which converts an old system with the help of perl; a
+            # tree that begins with /usr merged needs the second one only.
+            found = self.install("base", [*asked, merged], None)
+        return found
+
     def install(self, unit: str, names: Iterable[str], installed: Path | None) -> list[Package]:
-        """The packages that `names` need beside what is installed. Raises ConflictError."""
+        """The packages that `names` need beside what is `installed` (a status file; None: nothing, and only the
+        distribution's own archives are asked). Raises ConflictError."""
         arguments = ["install", "--yes", "--no-remove", "--print-uris", *names]
         preferences = self.workdir / f"preferences-{unit}"
         preferences.write_text(
@@ -118,21 +123,26 @@ class Work:
             )
         )
         try:
-            text = self.apt.get(*arguments, status=installed, preferences=preferences)
+            text = self.apt.get(*arguments, status=installed, preferences=preferences, plain=installed is None)
         except AptFailed as first:
             if not self.prefer:
                 raise _conflict(unit, str(first)) from None
             self.talk.say(f"{unit}: the locked versions no longer fit together; Debian packages are resolved anew")
             try:
-                text = self.apt.get(*arguments, status=installed)
+                text = self.apt.get(*arguments, status=installed, plain=installed is None)
             except AptFailed as second:
                 raise _conflict(unit, str(second)) from None
         chosen = []
-        for match in URI.finditer(text):
-            package = self.packages.find(match["file"].partition("_")[0], match["sha256"])
+        for line in text.splitlines():
+            if not line.startswith("'"):
+                continue
+            match = URI.fullmatch(line)
+            package = self.packages.find(unquote(match["file"].partition("_")[0]), match["sha256"]) if match else None
             if package is None:
+                file = line.split()[1] if match is None else match["file"]
                 raise InputError(
-                    f"apt chose {match['file']}, which the package lists do not hold", hint="envbuild lock --refresh"
+                    f"apt chose {file}, which the package lists do not hold with a sha256",
+                    hint="envbuild lock --refresh",
                 )
             chosen.append(package)
         return chosen
@@ -154,10 +164,14 @@ def _files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
     return tuple(sorted(files, key=lambda file: file.file))
 
 
-def _check_names(packages: Packages, units: Mapping[str, Iterable[str]]) -> None:
-    """Raises InputError with one finding for each package that no archive has."""
+def _check_names(packages: Packages, units: Mapping[str, Iterable[str]], archives: Sequence[str]) -> None:
+    """Raises InputError with one finding for each package that none of `archives` has (the distribution's name, then
+    the repositories' origins)."""
     from envbuild.fields import did_you_mean
 
+    where = f"the {archives[0]} archive has no package"
+    if len(archives) > 1:
+        where = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
     findings = []
     for unit, names in units.items():
         for name in names:
@@ -166,7 +180,7 @@ def _check_names(packages: Packages, units: Mapping[str, Iterable[str]]) -> None
                 continue
             hint = did_you_mean(plain, (known for known in packages.names() if known[:1] == plain[:1]), "")
             hint = hint if hint.startswith("did you mean") else "search for its name: apt-cache search WORD"
-            findings.append(Finding(f"the Debian archive has no package '{plain}' (asked for by {unit})", "", hint))
+            findings.append(Finding(f"{where} '{plain}' (asked for by {unit})", "", hint))
     if findings:
         raise InputError.of(findings)
 

@@ -38,12 +38,16 @@ SNAPSHOT = re.compile(r"\d{8}T\d{6}Z")
 
 
 def debian_archives(etc: Path = Path("/etc/apt")) -> dict[str, tuple[str, ...]]:
-    """``debian:`` and ``debian-security:`` → addresses of those archives in apt's sources, in their order; others are
-    passed over.
+    """``debian:``, ``debian-security:`` and ``ubuntu:`` → addresses of those archives in apt's sources, in their order;
+    others are passed over.
     """
     found: dict[str, list[str]] = {}
     for uri, suites, components in apt_sources(etc):
         if "main" not in components:
+            continue
+        if urlsplit(uri).path.rstrip("/").rpartition("/")[2] in ("ubuntu", "ubuntu-ports"):
+            places = found.setdefault("ubuntu:", [])
+            places += [uri] if uri not in places else []
             continue
         for suite in suites:
             if not SUITE.fullmatch(suite.rstrip("/")):

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.errors import InputError
 from envbuild.lock.transport import Absent, Transport, Unreachable, join, local_path, shown
-from envbuild.site import PythonIndexes
+from envbuild.site import PythonIndexes, mirror_line
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
@@ -41,12 +41,14 @@ class IndexFile:
 
 @dataclass(slots=True)
 class Index:
-    """All indexes of a site as one. Answers are kept for the life of the object; safe to use from several threads."""
+    """All indexes of a site as one, or those of the vendor `origin`. Answers are kept for the life of the object; safe
+    to use from several threads."""
 
     transport: Transport
     indexes: PythonIndexes
     cache: dict[str, list[IndexFile]] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    origin: str = "python:"
 
     def files(self, project: str) -> list[IndexFile]:
         """Files of a project on all indexes, in the indexes' order; none when no index knows it. Raises InputError when
@@ -75,9 +77,10 @@ class Index:
         except Absent:
             return []
         except Unreachable as error:
+            what = "the package index" if self.origin == "python:" else f"the package index {self.origin}"
             raise InputError(
-                f"the package index does not answer for '{name}': {error}",
-                hint="other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml",
+                f"{what} does not answer for '{name}': {error}",
+                hint=f"other indexes are given as  {mirror_line(self.origin, 'ADDRESS, …')}  in site.yaml",
                 where=shown(page),
             ) from None
         if "json" in answer.kind:

@@ -1,31 +1,41 @@
-"""The step resolve → lock: from what an image asks for to every input by its digest."""
+"""The step resolve → lock: from what an image asks for to every input by its digest.
+
+Its parts are the base (where that is somebody's image), Debian packages, Python packages and sources. What one of them
+cannot have stops none of the others, so that one answer names everything that is missing.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild import __version__
+from envbuild.bases import Distribution, distribution, is_image
 from envbuild.console import Talk
-from envbuild.errors import ConflictError, Finding, LockError, SpecError
+from envbuild.errors import ConflictError, EnvbuildError, InputError, LockError, SpecError
 from envbuild.lock import debian, python, uv
+from envbuild.lock.archives import Opening
+from envbuild.lock.baseimage import Found, lock_base
+from envbuild.lock.changes import BASE, EVERYTHING, check_upgrades
+from envbuild.lock.changes import changes as changes
 from envbuild.lock.index import Index
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.sources import lock_source
+from envbuild.lock.sources import lock_sources
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
+from envbuild.lock.vendorindex import vendor_indexes
+from envbuild.lock.versions import check_versions, component_versions
 from envbuild.site import Site
 from envbuild.store import Store
 
-EVERYTHING = "*"  # in `upgrade`
 TOOLS = "tools"  # the pseudo-unit whose Python file is the uv that builds use
+Part = TypeVar("Part")
 
 
 def make_lock(
@@ -42,8 +52,10 @@ def make_lock(
     """Lock everything that `request` asks for.
 
     `previous` keeps its versions wherever they still fit and can still be had, but for the packages in `upgrade`
-    (names, ``*`` for all). A `previous` that answers this very request is given back as it is, unless `refresh` asks to
-    look again for what can no longer be had. Raises SpecError, ConflictError, InputError, EngineError (the store).
+    (names, ``base`` for the image that the base is, ``*`` for all). A `previous` that answers this very request is
+    given back as it is, unless `refresh` asks to look again for what can no longer be had. Raises InputError with all
+    that cannot be had, after everything that can be had was obtained; SpecError, ConflictError, EngineError (the
+    store).
     """
     given = tuple(dict(waiver) for waiver in waivers)
     components = request.spec.get("components")
@@ -52,80 +64,211 @@ def make_lock(
         if not upgrade and not refresh and previous.waivers == given:
             check_versions(request, previous)
             return previous
-    upgraded = frozenset(str(canonicalize_name(name)) for name in upgrade)
     kept = None if EVERYTHING in upgrade else previous
-    transport = Transport(site)
-    transfer = Transfer(transport, store)
-    number = debian.release(request.base)
-    packages = debian.resolve(
-        request.base,
-        request.arch,
-        {name: unit.debian for name, unit in request.units.items()},
-        site,
-        store,
-        talk,
-        prefer={
-            file.name: file.version
-            for file in (kept.debian.values() if kept else ())
-            if file.name not in upgrade | upgraded
-        },
-        refresh=refresh or bool(upgrade),
-    )
-    with store.workdir() as workdir:
-        talk.start("python", "resolving Python packages")
-        try:
-            work = python.PythonWork(
-                uv.Resolver(
-                    site,
-                    full_python(request.python, packages.units.values()),
-                    python.platform(request.arch, debian.GLIBC[number]),
-                    workdir,
-                    store.root / "uv",
-                ),
-                Index(transport, site.python()),
-                transfer,
-                python.wheel_tags(request.python, request.arch, debian.GLIBC[number]),
-                earlier_versions(kept, upgraded),
-            )
-            python_lock = work.lock(request.units)
-            uv_version = kept.tools["uv"] if kept and "uv" in kept.tools and "uv" not in upgraded else uv.uv_version()
-            tool = work.wheel(uv.Pin("uv", uv_version, frozenset()))
-        finally:
-            talk.finish("python")
-    known = {} if kept is None else {name: file for name, file in kept.sources.items() if name not in upgrade}
-    archives = {archive.file: archive for unit in request.units.values() for archive in unit.archives}
-    with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda archive: lock_source(site, transfer, archive, known), archives.values())
-        sources: dict[str, SourceFile] = dict(zip(archives, found, strict=True))
-    units = {
-        name: UnitLock(
-            debian=tuple(file.file for file in packages.units[name]),
-            requested=tuple(sorted(set(unit.debian))),
-            essential=packages.essential if name == "base" else (),
-            python=python_lock.units[name].python,
-            sdists=python_lock.units[name].sdists,
-            sources=tuple(sorted(archive.file for archive in unit.archives)),
-        )
-        for name, unit in request.units.items()
-    }
-    lock = Lock(
-        image=request.image,
-        inputs=request.digest(),
-        base=request.base,
-        arch=request.arch,
-        python=request.python,
-        epoch=packages.released,
-        tools={"envbuild": __version__, "hpccm": installed("hpccm"), "uv": uv_version},
-        versions={},
-        debian=by_name(file for files in packages.units.values() for file in files),
-        python_files={**python_lock.files, tool.file: tool},
-        sources=sources,
-        units={**units, TOOLS: UnitLock(python=(tool.file,))},
-        waivers=given,
-    )
+    work = Locking(request, site, store, talk, kept, upgrade, refresh)
+    lock = replace(work.lock(), waivers=given)
     check_upgrades(lock, upgrade, components)
     check_versions(request, lock)
-    return replace(lock, versions=component_versions(components, lock))
+    return replace(lock, versions=component_versions(request, lock))
+
+
+@dataclass(slots=True)
+class Locking:
+    """One locking. `kept` is the lock whose versions stay, but for what is in `upgrade`; `errors` is what the parts
+    could not have."""
+
+    request: LockRequest
+    site: Site
+    store: Store
+    talk: Talk
+    kept: Lock | None
+    upgrade: frozenset[str]
+    refresh: bool
+    errors: list[EnvbuildError] = field(default_factory=list)
+    transport: Transport = field(init=False)
+    transfer: Transfer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = Transport(self.site)
+        self.transfer = Transfer(self.transport, self.store)
+
+    @property
+    def distribution(self) -> Distribution:
+        return distribution(self.request.distribution or self.request.base)
+
+    @property
+    def upgraded(self) -> frozenset[str]:
+        """`upgrade` as names of Python packages are written."""
+        return frozenset(str(canonicalize_name(name)) for name in self.upgrade)
+
+    def lock(self) -> Lock:
+        """Everything, but for what is concluded from it. Raises what `make_lock` raises."""
+        request, on_image = self.request, is_image(self.request.base)
+        base = self.attempt(self.base) if on_image else None
+        asked = self.debian_names()
+        packages: debian.DebianLock | None = None
+        python_lock: tuple[python.PythonLock, PythonFile] | None = None
+        if on_image and base is None:
+            # Nothing can be resolved on top of it; what else is missing is told all the same.
+            self.attempt(self.look)
+            self.attempt(lambda: vendor_indexes(request.indexes, self.site, self.transport))
+        else:
+            packages = self.attempt(lambda: self.debian(asked, base))
+            number = full_python(request.python, packages.units.values() if packages and not on_image else ())
+            python_lock = self.attempt(lambda: self.python(number, base))
+        sources = self.attempt(self.sources)
+        if packages is None or python_lock is None or sources is None or self.errors:
+            raise together(self.errors)
+        files, tool = python_lock
+        units = {
+            name: UnitLock(
+                debian=tuple(file.file for file in packages.units[name]),
+                requested=packages.requested[name],
+                essential=packages.essential if name == "base" else (),
+                python=files.units[name].python if name in files.units else (),
+                sdists=files.units[name].sdists if name in files.units else (),
+                sources=source_files(self.unit(name)),
+            )
+            for name in asked
+        }
+        return Lock(
+            image=request.image,
+            inputs=request.digest(),
+            base=request.base,
+            arch=request.arch,
+            python=request.python,
+            epoch=max(packages.released, base.created if base else 0),
+            tools={"envbuild": __version__, "hpccm": installed("hpccm"), "uv": tool.version},
+            versions={},
+            debian=by_name(file for found in packages.units.values() for file in found),
+            python_files={**files.files, tool.file: tool},
+            sources=sources,
+            units={**units, TOOLS: UnitLock(python=(tool.file,))},
+            distribution=self.distribution.name,
+            base_image=base.image if base else None,
+        )
+
+    def attempt(self, part: Callable[[], Part]) -> Part | None:
+        """What `part` gives; what it cannot have is kept for the end."""
+        try:
+            return part()
+        except (InputError, ConflictError, SpecError) as error:
+            self.errors.append(error)
+            return None
+
+    def unit(self, name: str) -> UnitRequest:
+        return self.request.units.get(name, UnitRequest())
+
+    def debian_names(self) -> dict[str, tuple[str, ...]]:
+        """Unit → names of its Debian packages. What every image has joins the run-time packages where the base has no
+        packages of its own."""
+        names = {name: unit.debian for name, unit in self.request.units.items()}
+        if is_image(self.request.base):
+            common = names.get("base", ())
+            names = {"base": (), "debian": (), **names}
+            names |= {"base": (), "debian": tuple(sorted({*names["debian"], *common}))}
+        return names
+
+    def base(self) -> Found:
+        """The image that the base is."""
+        request, kept = self.request, self.kept
+        stays = kept is not None and not self.refresh and BASE not in self.upgrade
+        return lock_base(
+            request.base,
+            request.arch,
+            self.site,
+            self.transport,
+            self.transfer,
+            self.store,
+            self.talk,
+            previous=kept.base_image if kept and stays else None,
+            distribution=self.distribution.name,
+            python=request.python,
+            promised=request.promised,
+        )
+
+    def look(self) -> None:
+        """Ask every archive and repository of Debian packages."""
+        fresh = self.refresh or bool(self.upgrade)
+        opening = Opening(self.distribution, self.request.arch, self.site, self.store, self.transport, self.talk, fresh)
+        opening.apt(self.request.repositories)
+
+    def debian(self, names: Mapping[str, Iterable[str]], base: Found | None) -> debian.DebianLock:
+        """The Debian packages. The apt sources that a base image has of its own take no part."""
+        forgotten = self.upgrade | self.upgraded
+        return debian.resolve(
+            self.distribution,
+            self.request.arch,
+            names,
+            self.site,
+            self.store,
+            self.talk,
+            repositories=self.request.repositories,
+            installed=base.status if base else None,
+            transport=self.transport,
+            prefer={
+                file.name: file.version
+                for file in (self.kept.debian.values() if self.kept else ())
+                if file.name not in forgotten
+            },
+            refresh=self.refresh or bool(self.upgrade),
+        )
+
+    def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:
+        """The Python packages for Python `number`, and the uv that installs them."""
+        request, kept, glibc = self.request, self.kept, self.distribution.glibc
+        vendors = vendor_indexes(request.indexes, self.site, self.transport)
+        with self.store.workdir() as workdir:
+            self.talk.start("python", "resolving Python packages")
+            try:
+                work = python.PythonWork(
+                    uv.Resolver(
+                        self.site,
+                        number,
+                        python.platform(request.arch, glibc),
+                        workdir,
+                        self.store.root / "uv",
+                        vendors,
+                    ),
+                    Index(self.transport, self.site.python()),
+                    self.transfer,
+                    python.wheel_tags(request.python, request.arch, glibc),
+                    earlier_versions(kept, self.upgraded),
+                    present=base.image.python if base else {},
+                )
+                found = work.lock(request.units)
+                stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded
+                number = kept.tools["uv"] if kept and stays else uv.uv_version()
+                return found, work.wheel(uv.Pin("uv", number, frozenset()))
+            finally:
+                self.talk.finish("python")
+
+    def sources(self) -> dict[str, SourceFile]:
+        """Archives and commits."""
+        units = self.request.units.values()
+        known = self.kept.sources if self.kept else {}
+        return lock_sources(
+            self.site,
+            self.transport,
+            self.transfer,
+            self.store,
+            self.talk,
+            [archive for unit in units for archive in unit.archives],
+            [source for unit in units for source in unit.git],
+            {name: file for name, file in known.items() if name not in self.upgrade},
+        )
+
+
+def source_files(unit: UnitRequest) -> tuple[str, ...]:
+    """Names of the archives and tarballs that a unit gets, sorted."""
+    return tuple(sorted({*(archive.file for archive in unit.archives), *(source.file for source in unit.git)}))
+
+
+def together(errors: Iterable[EnvbuildError]) -> EnvbuildError:
+    """All findings as one error: what cannot be had decides over its kind, because only that may change by itself."""
+    found = list(errors)
+    kind = next((type(error) for error in found if isinstance(error, InputError)), type(found[0]))
+    return kind.of(dict.fromkeys(finding for error in found for finding in error.findings))
 
 
 def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
@@ -156,129 +299,9 @@ def by_name(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
     return dict(sorted(found.items()))
 
 
-def component_versions(components: object, lock: Lock) -> dict[str, str]:
-    """Component → version of the package that stands for it (`Recipe.package`), as it was locked."""
-    found = {file.name: file.version for file in lock.debian.values()}
-    found |= {file.name: file.version for file in lock.python_files.values()}
-    named = components.items() if isinstance(components, Mapping) else ()
-    return {str(name): found[package] for name, package in named if package in found}
-
-
-def check_versions(request: LockRequest, lock: Lock) -> None:
-    """Raises ConflictError for every component that was locked in another version than its layer asks for.
-
-    A recipe may take its package from where there is one version only (Debian), and so cannot follow its option.
-    """
-    components, layers = request.spec.get("components"), request.spec.get("layers")
-    if not isinstance(components, Mapping) or not isinstance(layers, Mapping):
-        return
-    found = component_versions(components, lock)
-    origins = {file.name: file.archive for file in lock.debian.values()}
-    origins |= {file.name: "the package index" for file in lock.python_files.values()}
-    findings = []
-    for name, package in components.items():
-        asked, has = str(layers.get(name, {}).get("version") or ""), found.get(name, "")
-        if not asked or answers(asked, has, python=origins.get(package) == "the package index"):
-            continue
-        if has:
-            because = f"{origins[package]} has {has} and the recipe takes it from there"
-            short = re.match(r"(?:\d+:)?(\d+(?:\.\d+)?)", has)
-            hint = f'leave the version of {name} out, or write version: "{short[1] if short else has}"'
-        elif request.units.get(f"build-{name}", UnitRequest()).archives:
-            continue  # compiled from the recipe's own archive, whose version no package tells
-        else:
-            because = f"the recipe installs no package '{package}', whose version that would be"
-            hint = f"leave the version of {name} out, or correct 'package' in the recipe"
-        findings.append(Finding(f"{name} {asked} cannot be had, because {because}", hint=hint))
-    if findings:
-        raise ConflictError.of(findings)
-
-
-def answers(asked: str, locked: str, *, python: bool = False) -> bool:
-    """Whether `locked` is the version `asked` or one of its line: ``1.18`` is answered by ``1.18.1+ds-2``, by
-    ``1:1.18-1`` and not by ``1.180``; a `python` version also by its other spellings (``4.1.0`` by ``4.1``, PEP 440).
-    """
-    if re.match(rf"(\d+:)?{re.escape(asked)}(?!\d)", locked):
-        return True
-    try:
-        return python and SpecifierSet(f"=={asked}").contains(locked, prereleases=True)
-    except InvalidSpecifier:
-        return False
-
-
 def installed(package: str) -> str:
     """The installed version of a Python package, or ``none``."""
     try:
         return version(package)
     except PackageNotFoundError:
         return "none"
-
-
-def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None) -> None:
-    """Raises SpecError with every name to upgrade that the image does not have. `components`: component → its package,
-    so that the name of a layer is answered with that."""
-    debian_names = {file.name for file in lock.debian.values()}
-    known = debian_names | {file.name for file in lock.python_files.values()} | set(lock.sources)
-    packages = (
-        {str(name): str(package) for name, package in dict(components).items()}
-        if isinstance(components, Mapping)
-        else {}
-    )
-    findings = [
-        Finding(f"the image has no package '{name}' to upgrade", hint=upgrade_hint(name, known, packages))
-        for name in sorted(upgrade)
-        if name != EVERYTHING and name not in known and str(canonicalize_name(name)) not in known
-    ]
-    if findings:
-        raise SpecError.of(findings)
-
-
-def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -> str:
-    """Names of `known` that `name` may have meant: the package of that component, the closest ones, or the components'
-    packages."""
-    import difflib
-
-    names = sorted(known)
-    if packages.get(name) in names:
-        return f"the package of {name} is {packages[name]}: --upgrade {packages[name]}"
-    close = difflib.get_close_matches(name.lower()[:100], names, n=3)
-    close += [other for other in names if len(name) > 2 and name.lower() in other and other not in close]
-    if close:
-        first, *more = (f"'{other}'" for other in close[:5])
-        return f"did you mean {', '.join([first, *more[:-1]])}{f' or {more[-1]}' if more else ''}?"
-    examples = sorted(set(packages.values()) & set(names)) or names
-    return f"its packages are {', '.join(examples[:8])}{' and others' if len(names) > len(examples[:8]) else ''}"
-
-
-def changes(old: Lock, new: Lock) -> list[str]:
-    """One line for each package or source that differs: ``numpy 2.5.1 → 2.5.5``, ``+ click 8.5.1``, ``- six 1.17``."""
-    lines = []
-    for label, before, after in (
-        ("", _versions(old.debian.values()), _versions(new.debian.values())),
-        ("", _versions(old.python_files.values()), _versions(new.python_files.values())),
-        ("source ", _sources(old.sources.values()), _sources(new.sources.values())),
-    ):
-        for name in sorted(before.keys() | after.keys()):
-            was, now = before.get(name, {}), after.get(name, {})
-            if was == now:
-                continue
-            if not was:
-                lines.append(f"+ {label}{name} {', '.join(sorted(now))}")
-            elif not now:
-                lines.append(f"- {label}{name} {', '.join(sorted(was))}")
-            elif was.keys() == now.keys():
-                lines.append(f"{label}{name} {', '.join(sorted(now))}: other content")
-            else:
-                lines.append(f"{label}{name} {', '.join(sorted(was))} → {', '.join(sorted(now))}")
-    return lines
-
-
-def _versions(files: Iterable[DebianFile | PythonFile]) -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = {}
-    for file in files:
-        found.setdefault(file.name, {}).setdefault(file.version, []).append(file.sha256)
-    return {name: {key: sorted(digests) for key, digests in versions.items()} for name, versions in found.items()}
-
-
-def _sources(files: Iterable[SourceFile]) -> dict[str, dict[str, list[str]]]:
-    return {file.file: {file.origin: [file.sha256]} for file in files}

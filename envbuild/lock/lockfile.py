@@ -44,16 +44,36 @@ class PythonFile:
     version: str
     size: int
     sha256: str
+    origin: str = ""  # pip:NAME of a vendor's index; empty: the package index
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """An archive by origin (``github:openucx/ucx@v1.20.1``)."""
+    """An archive by origin (``github:openucx/ucx@v1.20.1``), or a commit (``github:openucx/ucx@<40 hex digits>``, with
+    `git`), whose tarball envbuild makes itself. `submodules`: path → the commit there (``github:NVIDIA/cutlass@…``).
+    """
 
     file: str
     origin: str
     sha256: str
     size: int = 0
+    git: bool = False
+    submodules: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseImage:
+    """The image of a registry that another one stands on: `reference` as the spec has it, `digest` of its manifest,
+    `config` and `layers` (bottom first: sha256, bytes, media type) as it names them, `python` the packages (name →
+    version) that its own interpreter sees, `env` its environment."""
+
+    reference: str
+    digest: str
+    config: str
+    layers: tuple[tuple[str, int, str], ...]
+    distribution: str
+    python: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +108,8 @@ class Lock:
     chosen: Mapping[str, str] = field(default_factory=dict)  # component → version that resolve picked for the spec
     settled: Mapping[str, str] = field(default_factory=dict)  # component → locked version, of all that the matrix knows
     facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
+    distribution: str = ""  # what the base is made of (debian:13)
+    base_image: BaseImage | None = None  # None: the base is made from the distribution's packages
 
 
 class Head(NamedTuple):
@@ -99,7 +121,10 @@ class Head(NamedTuple):
 
 
 SCHEMA = 1
+KINDS: dict[str, type] = {"size": int, "git": bool, "submodules": dict}  # of an entry's values; the others are texts
+WORDS = {int: "a number", bool: "true or false", dict: "keys with values", str: "text"}
 TABLES = (("debian", "debian", DebianFile), ("python_files", "python", PythonFile), ("sources", "source", SourceFile))
+OPTIONAL = ("origin", "git", "submodules")  # keys of entries that are left out when they are empty
 UNIT_FIELDS = tuple(field.name for field in dataclasses.fields(UnitLock))
 HEADER = """\
 # Lock of the image {image}: every input by its digest. Written by envbuild; keep it beside the spec and do not edit it.
@@ -138,7 +163,9 @@ def dump_lock(lock: Lock) -> str:
     import yaml
 
     value: dict[str, Any] = {"schema": SCHEMA}
-    value |= {name: getattr(lock, name) for name in ("image", "inputs", "base", "arch", "python", "epoch")}
+    value |= {
+        name: getattr(lock, name) for name in ("image", "inputs", "base", "distribution", "arch", "python", "epoch")
+    }
     value |= {
         "tools": _sorted(lock.tools),
         "versions": _sorted(lock.versions),
@@ -153,10 +180,19 @@ def dump_lock(lock: Lock) -> str:
     }
     for table, _, _ in TABLES:
         value[table] = {
-            file: {key: item for key, item in dataclasses.asdict(entry).items() if key != "file"}
+            file: {
+                key: item
+                for key, item in dataclasses.asdict(entry).items()
+                if key != "file" and (item or key not in OPTIONAL)
+            }
             for file, entry in sorted(getattr(lock, table).items())
         }
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    if lock.base_image:
+        value["base_image"] = {
+            **dataclasses.asdict(lock.base_image),
+            "layers": [[*part] for part in lock.base_image.layers],
+        }
     body = yaml.dump(value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1 << 20)
     return HEADER.format(image=lock.image) + str(body)
 
@@ -199,7 +235,7 @@ def parse_lock(text: str, path: Path) -> Lock:
 def _lock(value: Mapping[str, Any]) -> Lock:
     tables: dict[str, Any] = {}
     for table, kind, shape in TABLES:
-        expected = {field.name: int if field.name == "size" else str for field in dataclasses.fields(shape)}
+        expected = {field.name: KINDS.get(field.name, str) for field in dataclasses.fields(shape)}
         tables[table] = {file: _entry(shape, kind, file, entry, expected) for file, entry in value[table].items()}
     units = {
         name: UnitLock(
@@ -224,6 +260,8 @@ def _lock(value: Mapping[str, Any]) -> Lock:
         chosen=_texts(value.get("chosen", {}), "chosen"),
         settled=_texts(value.get("settled", {}), "settled"),
         facts=tuple(_text(item, "facts") for item in value.get("facts", [])),
+        distribution=_text(value.get("distribution", ""), "distribution"),
+        base_image=_base_image(value["base_image"]) if "base_image" in value else None,
     )
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
         raise ValueError("epoch is not a number")
@@ -239,11 +277,27 @@ def _lock(value: Mapping[str, Any]) -> Lock:
     return lock
 
 
+def _base_image(value: Mapping[str, Any]) -> BaseImage:
+    layers = tuple(
+        (_text(digest, "layers"), int(size), _text(kind, "layers")) for digest, size, kind in value["layers"]
+    )
+    texts = {key: _text(value[key], key) for key in ("reference", "digest", "config", "distribution")}
+    for digest in (texts["digest"], texts["config"], *(layer[0] for layer in layers)):
+        if not SHA256.fullmatch(digest):
+            raise ValueError("base_image: a digest is not 64 hexadecimal digits")
+    return BaseImage(**texts, layers=layers, python=_texts(value["python"], "python"), env=_texts(value["env"], "env"))
+
+
 def _entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], expected: Mapping[str, type]) -> Any:
-    values = {"file": file, **entry}
+    defaults = {
+        field.name: KINDS.get(field.name, str)() for field in dataclasses.fields(shape) if field.name in OPTIONAL
+    }
+    if shape is SourceFile:
+        del defaults["origin"]  # every source has one
+    values = {**defaults, "file": file, **entry}
     for key, wanted in expected.items():
         if type(values[key]) is not wanted:
-            raise ValueError(f"{kind} file {file}: '{key}' is not {'a number' if wanted is int else 'text'}")
+            raise ValueError(f"{kind} file {file}: '{key}' is not {WORDS[wanted]}")
     if not SHA256.fullmatch(values["sha256"]):
         raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
     if "/" in values["file"] or values["file"] in ("", ".", ".."):

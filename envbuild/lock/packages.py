@@ -18,7 +18,7 @@ NOT_INSTALLED = ("Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Desc
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One stanza: its fields, and the archive it stands in (``debian:trixie/main``)."""
+    """One stanza: its fields, and the archive it stands in (``debian:trixie/main``, ``apt:nvidia-cuda/ubuntu2204``)."""
 
     fields: dict[str, str]
     archive: str
@@ -92,6 +92,16 @@ def status(packages: Iterable[Package]) -> str:
         lines = [f"{key}: {value}" for key, value in package.fields.items() if key not in NOT_INSTALLED]
         stanzas.append("\n".join([lines[0], "Status: install ok installed", *lines[1:]]) + "\n\n")
     return "".join(stanzas)
+
+
+def installed_names(status: str) -> frozenset[str]:
+    """Names of the packages that are installed by a dpkg status file, as ``NAME`` and as ``NAME:ARCH``."""
+    found = set()
+    for stanza in status.split("\n\n"):
+        values = fields(stanza.lstrip("\n"))
+        if values.get("Status", "").endswith(" installed"):
+            found |= {values["Package"], f"{values['Package']}:{values.get('Architecture', '')}"}
+    return frozenset(found)
 
 
 def essential(packages: Iterable[Package]) -> list[Package]:

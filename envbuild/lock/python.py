@@ -3,6 +3,12 @@ package.
 
 The run-time packages (``venv``) are resolved together; builds are resolved apart, but take every package that both have
 in the version that is shipped, so that a kernel is compiled against the torch it will meet.
+
+A base image brings packages of its own, which the venv sees. They take part in every resolution in the version that is
+there and are not installed again. Where a requirement of the spec or of a recipe names a version that the image does
+not have (or asks for extras), the venv gets one that fits, which hides the image's; what others of the image's packages
+think of that is not checked. A requirement of a build may so replace tools only: a kernel is compiled against what it
+will meet.
 """
 
 from __future__ import annotations
@@ -24,13 +30,16 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import ConflictError, InputError, SpecError
-from envbuild.lock.index import Index, IndexFile, belongs
+from envbuild.lock.given import accepted, compiled_packages, plain_versions
+from envbuild.lock.index import Index, IndexFile, belongs, split_name
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.uv import Pin, Resolver
+from envbuild.site import mirror_line
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+PART = "venv-"  # of the units that form the lower layers of the venv
 NAMED = 5  # versions that a message lists
 NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
 # Programs of a build that leave no trace of their own version in what they make: their version may differ from the
@@ -67,7 +76,8 @@ class PythonLock:
 
 @dataclass(slots=True)
 class PythonWork:
-    """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible."""
+    """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible.
+    `present`: name → version of the packages that a base image brings."""
 
     resolver: Resolver
     index: Index
@@ -75,34 +85,45 @@ class PythonWork:
     tags: tuple[Tag, ...]
     previous: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
+    present: Mapping[str, str] = field(default_factory=dict)
 
     def lock(self, units: Mapping[str, UnitRequest]) -> PythonLock:
         """Resolve and choose. Raises SpecError, ConflictError, InputError."""
         for unit, request in units.items():
             check_requirements(unit, (*request.python, *request.sdists))
         sdists = {unit: [self.sdist(text, unit) for text in request.sdists] for unit, request in units.items()}
-        compiled = {str(canonicalize_name(file.name)): file.version for files in sdists.values() for file in files}
-        core = units.get("venv-core", UnitRequest()).python
-        runtime = tuple(dict.fromkeys([*core, *units.get("venv", UnitRequest()).python]))
+        made = compiled_packages(units, sdists)
+        compiled = {name: version for found in made.values() for name, version in found.items()}
+        present = {name: version for name, version in plain_versions(self.present).items() if name not in compiled}
+        parts = {unit: request.python for unit, request in units.items() if unit.startswith(PART) and request.python}
+        asked = [text for texts in parts.values() for text in texts]
+        runtime = tuple(dict.fromkeys([*asked, *units.get("venv", UnitRequest()).python]))
+        python, machine = self.resolver.python, self.resolver.platform.partition("-")[0]
+        # What is compiled reaches the image as a wheel of its own, not from the index.
+        omit = {**accepted(present, runtime, python, machine), **compiled}
         pins: dict[str, dict[str, Pin]] = {}
         if runtime:
-            # What is compiled from an sdist reaches the image as a wheel of its own, not from the index.
-            pins["venv"] = self.resolver.resolve(
-                "venv",
-                runtime,
-                prefer=self.previous.get("venv"),
-                omit=compiled,
-            )
+            pins["venv"] = self.resolve("venv", runtime, prefer=self.previous.get("venv"), omit=omit)
         shipped = {name: pin.version for name, pin in pins.get("venv", {}).items()}
         apart = {
             unit: request.python
             for unit, request in units.items()
-            if request.python and unit not in ("venv", "venv-core")
+            if request.python and unit != "venv" and unit not in parts
         }
-        if core:
-            apart["venv-core"] = core
+        given: dict[str, dict[str, str]] = {}
+        for unit, requirements in apart.items():
+            kept = accepted(present, requirements, python, machine)
+            given[unit] = {
+                name: version
+                for name, version in present.items()
+                if name not in shipped and (name in kept or name not in BUILD_TOOLS)
+            }
+            # What an index has of another unit's package is another build of it: this one is below, or it is missed.
+            given[unit] |= {name: version for name, version in compiled.items() if name not in made[unit]}
+        apart |= parts
+        given |= dict.fromkeys(parts, omit)
         with ThreadPoolExecutor(2) as pool:
-            results = pool.map(lambda item: self.apart(item[0], item[1], shipped, compiled), apart.items())
+            results = pool.map(lambda item: self.apart(item[0], item[1], shipped, given[item[0]]), apart.items())
             pins |= dict(zip(apart, results, strict=True))
         self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
         locked = {
@@ -118,17 +139,46 @@ class PythonWork:
         return PythonLock(locked, files)
 
     def apart(
-        self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str], compiled: Mapping[str, str]
+        self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str], omit: Mapping[str, str]
     ) -> dict[str, Pin]:
-        """The packages of a build, or of the venv's core, in the shipped versions."""
-        bound = {name: version for name, version in shipped.items() if unit == "venv-core" or name not in BUILD_TOOLS}
-        return self.resolver.resolve(
+        """The packages of a build, or of a part of the venv, in the shipped versions; `omit`: those that are there."""
+        whole = unit.startswith(PART)
+        bound = {name: version for name, version in shipped.items() if whole or name not in BUILD_TOOLS}
+        return self.resolve(
             unit,
             requirements,
             constraints=[f"{name}=={version}" for name, version in bound.items()],
             prefer={**shipped, **self.previous.get(unit, {})},
-            omit=compiled if unit == "venv-core" else None,
+            omit=omit,
         )
+
+    def resolve(
+        self,
+        unit: str,
+        requirements: Iterable[str],
+        *,
+        constraints: Iterable[str] = (),
+        prefer: Mapping[str, str] | None,
+        omit: Mapping[str, str],
+    ) -> dict[str, Pin]:
+        """What the resolver says; a conflict with a package of the base image is told with the way out."""
+        try:
+            return self.resolver.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
+        except ConflictError as error:
+            named = {name: version for name, version in omit.items() if f"{name}==" in error.message}
+            named = {name: version for name, version in sorted(named.items()) if name in self.present}
+            if not named:
+                raise
+            brings = ", ".join(f"{name} {version}" for name, version in named.items())
+            own = f"name another version of {next(iter(named))} under python-packages: the venv then has its own"
+            raise ConflictError(
+                f"{error.message}\nThe base image brings {brings}.", f"{error.hint}, or {own}"
+            ) from None
+
+    def listing(self, name: str) -> tuple[str, Index]:
+        """(origin, index) of the package `name`: the vendor's that gives it, else the package index (origin empty)."""
+        vendor = next((vendor for vendor in self.resolver.vendors if name in vendor.packages), None)
+        return (vendor.origin, vendor.index) if vendor else ("", self.index)
 
     def choose(self, pins: Mapping[tuple[str, str], Pin]) -> None:
         """Fill `chosen` with the best wheel of every pin."""
@@ -143,7 +193,8 @@ class PythonWork:
         """
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}
         fitting: list[tuple[int, tuple[int, str], int, IndexFile]] = []
-        files = [file for file in self.index.files(pin.name) if belongs(file.name, pin.name)]
+        origin, index = self.listing(pin.name)
+        files = [file for file in index.files(pin.name) if belongs(file.name, pin.name)]
         for place, file in enumerate(files):
             try:
                 _, version, build, tags = parse_wheel_filename(file.name)
@@ -162,11 +213,18 @@ class PythonWork:
                     f"{pin.name} {pin.version} has no wheel for this image, only its source",
                     hint="compile it with a recipe (wheel=True), or name a version that has a wheel",
                 )
+            if origin:
+                raise InputError(
+                    f"{pin.name} {pin.version} cannot be taken, because it comes from {origin} and from nowhere else, "
+                    "and that index does not list a wheel of it for this image",
+                    hint="what other indexes have under this name is something else; for a copy that has it, write "
+                    f"into site.yaml:  {mirror_line(origin)}",
+                )
             raise InputError(
                 f"{pin.name} {pin.version} was resolved, but no index lists a wheel of it for this image",
-                hint="other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml",
+                hint=f"other indexes are given as  {mirror_line('python:', 'ADDRESS, …')}  in site.yaml",
             )
-        return self.record(max(fitting)[-1], pin.version)
+        return self.record(max(fitting)[-1], pin.version, origin)
 
     def sdist(self, text: str, unit: str) -> PythonFile:
         """The sdist that ``name`` or ``name==version`` names: the earlier lock's version if it fits, else the last.
@@ -177,8 +235,10 @@ class PythonWork:
         fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
         others: dict[Version, bool] = {}  # version → whether it runs on this Python
         earlier = self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(wanted.name)))
-        for place, file in enumerate(self.index.files(wanted.name)):
-            if file.name.endswith(".whl") or file.yanked or not belongs(file.name, str(canonicalize_name(wanted.name))):
+        name = str(canonicalize_name(wanted.name))
+        origin, index = self.listing(name)
+        for place, file in enumerate(index.files(name)):
+            if file.name.endswith(".whl") or file.yanked or not belongs(file.name, name):
                 continue
             try:
                 version = parse_sdist_filename(file.name)[1]
@@ -195,13 +255,14 @@ class PythonWork:
             raise no_such_sdist(wanted, others, self.resolver.python)
         if not fitting:
             raise InputError(
-                f"no package index has an sdist for '{text}'",
-                hint="check the name; other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml",
+                f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
+                hint="check the name; other indexes are given as  "
+                f"{mirror_line(origin or 'python:', 'ADDRESS, …')}  in site.yaml",
             )
         best = max(fitting)
-        return self.record(best[-1], str(best[2]))
+        return self.record(best[-1], str(best[2]), origin)
 
-    def record(self, file: IndexFile, version: str) -> PythonFile:
+    def record(self, file: IndexFile, version: str, origin: str = "") -> PythonFile:
         """The lock's entry for a file of the index; one without a digest there is fetched to compute it."""
         sha256, size = file.sha256, file.size
         if not sha256:
@@ -212,9 +273,8 @@ class PythonWork:
                     f"{file.name} cannot be had: {error}", hint="check the network and the index"
                 ) from None
         size = size or self.transfer.transport.size(file.url)
-        from envbuild.lock.index import split_name
-
-        return PythonFile(file.name, str(canonicalize_name(split_name(file.name)[0])), version, size, sha256)
+        name = str(canonicalize_name(split_name(file.name)[0]))
+        return PythonFile(file.name, name, version, size, sha256, origin)
 
 
 def no_such_sdist(wanted: Requirement, versions: Mapping[Version, bool], python: str) -> ConflictError:

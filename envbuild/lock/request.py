@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
-from envbuild.recipe import Archive
+from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRequest:
-    """Inputs that one unit asks for: Debian package names, Python requirements, sdists to compile, archives."""
+    """Inputs that one unit asks for: Debian package names, Python requirements, sdists to compile, archives, commits;
+    `gives`: packages (``apex==0.1``) that it compiles from them."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
     sdists: tuple[str, ...] = ()
     archives: tuple[Archive, ...] = ()
+    git: tuple[Git, ...] = ()
+    gives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +29,33 @@ class LockRequest:
     """All that a lock answers.
 
     `units` are in build order: ``base`` first, then ``debian`` (run-time packages), ``venv`` (all run-time Python
-    requirements, resolved together), ``venv-core`` (the part of them that forms the first venv unit), then one
-    ``build-NAME`` for each compiling recipe. The Debian packages of every unit but the base are resolved on top of the
-    base's; those of build units too.
+    requirements, resolved together), ``venv-core`` and ``venv-toolkit`` (the parts of them that form the venv's lower
+    units, the second a part of the first), then one ``build-NAME`` for each compiling recipe. The Debian packages of
+    every unit but the base are resolved on top of the base's; those of build units too.
     """
 
     image: str
-    base: str  # debian:13
+    base: str  # debian:13, or the reference of an image
+    distribution: str  # debian:13; what a base image is made of
     arch: str  # amd64 | arm64 (Debian's and OCI's words)
     python: str  # 3.13
     units: dict[str, UnitRequest]
-    spec: dict[str, object]  # what else, when changed, must make the lock outdated (versions, waivers)
+    repositories: tuple[AptRepository, ...] = ()  # beside the distribution's own archives, for every unit but the base
+    indexes: tuple[PythonIndex, ...] = ()
+    promised: tuple[tuple[str, str], ...] = ()  # (recipe, path that the base image must hold)
+    # what else, when changed, must make the lock outdated (versions, waivers)
+    spec: Mapping[str, object] = field(default_factory=dict)
 
     def digest(self) -> str:
-        """``sha256:<hex>`` of everything above."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        """``sha256:<hex>`` of everything above. What is empty does not count, so that a kind of input that a later
+        envbuild knows leaves the locks of images without it as they are."""
+        text = json.dumps(_filled(asdict(self)), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _filled(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: filled for key, item in value.items() if (filled := _filled(item)) not in ({}, [], "", None)}
+    if isinstance(value, (list, tuple)):
+        return [_filled(item) for item in value]
+    return value

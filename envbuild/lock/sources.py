@@ -1,22 +1,30 @@
-"""Archives by origin: where a site may have them, and their digest.
+"""Sources by origin: archives, where a site may have them, and their digests; commits are `envbuild.lock.git`'s.
 
 An origin names what a source is, not where it lies: ``github:openucx/ucx@v1.20.1``, ``file:ucx-1.20.1.tar.gz``,
-``mirror:path/below/it``. What a site's mirror holds below a prefix is tried in the shapes in which such mirrors exist.
+``mirror:path/below/it``, ``debian:pool/main/p/…`` (below the roots of the Debian archive), ``vendor:NAME/path`` (below
+a vendor's download area). What a site's mirror holds below a prefix is tried in the shapes in which such mirrors exist.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import replace
 
-from envbuild.errors import InputError
+from envbuild.console import Talk
+from envbuild.errors import Finding, InputError, SpecError
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
-from envbuild.lock.transport import join
-from envbuild.recipe import Archive
-from envbuild.site import Site
+from envbuild.lock.transport import Transport, join
+from envbuild.recipe import Archive, Git
+from envbuild.site import ARCHIVES, HOMES, Site, mirror_line
+from envbuild.store import Store
 
-FORGE = re.compile(r"(?P<repository>[^@]+)@(?P<tag>.+)")
+FORGE = re.compile(r"(?P<kind>github:|gitlab:)(?P<repository>[^@]+)@(?P<tag>.+)")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+GZIP = (".tar.gz", ".tgz")
+PARALLEL = 4
 
 
 def candidates(site: Site, origin: str, file: str) -> list[str]:
@@ -24,34 +32,48 @@ def candidates(site: Site, origin: str, file: str) -> list[str]:
     `file`.
     """
     rest, places = site.places(origin)
-    names = [rest, f"{rest}/{file}", file]
-    forge = FORGE.fullmatch(rest)
-    if forge:
-        repository, tag = forge["repository"], forge["tag"]
-        # A released tarball (made by the project, so with its configure script) is better than one that the forge makes
-        # of the tree.
-        names = [
-            f"{repository}/releases/download/{tag}/{file}",
-            f"{repository}/{file}",
-            f"{repository.rpartition('/')[2]}/{file}",
-            f"{repository}@{tag}/{file}",
-            f"{repository}/archive/{tag}.tar.gz",
-            file,
-        ]
-        if not file.endswith((".tar.gz", ".tgz")):
-            names.remove(f"{repository}/archive/{tag}.tar.gz")
-    return list(dict.fromkeys(join(place, name) for place in places for name in names if name))
+    found = []
+    for place in places:
+        for name in _names(origin, rest, file, place in HOMES.values()):
+            found.append(join(place, name))
+    return list(dict.fromkeys(found))
+
+
+def _names(origin: str, rest: str, file: str, home: bool) -> list[str]:
+    """Paths below a place, which is where the origins of its kind have their `home`, or a mirror. `rest` is what the
+    mirror's key leaves of the origin."""
+    forge = FORGE.fullmatch(origin)
+    if not forge:
+        # Of the Debian archive, and of a vendor's area, the origin is the whole path; folders may hold just the file.
+        names = [rest, file] if rest.rpartition("/")[2] == file else [rest, f"{rest}/{file}", file]
+        return [name.lstrip("/") for name in names if name]
+    tag, below = forge["tag"], rest.removesuffix(f"@{forge['tag']}")
+    # A released tarball (made by the project, so with its configure script) is better than one that the forge makes of
+    # the tree.
+    release, made = f"releases/download/{tag}/{file}", f"archive/{tag}.tar.gz"
+    if forge["kind"] == "gitlab:":
+        release, made = f"-/releases/{tag}/downloads/{file}", f"-/archive/{tag}/{file}"
+    names = [f"{below}/{release}"]
+    if not home:
+        last = forge["repository"].rpartition("/")[2]
+        names += [f"{below}/{file}", f"{last}/{file}", f"{below}@{tag}/{file}"]
+    if file.endswith(GZIP):
+        names.append(f"{below}/{made}")
+    if not home:
+        names.append(file)
+    return [name.lstrip("/") for name in names]
 
 
 def lock_source(site: Site, transfer: Transfer, archive: Archive, known: Mapping[str, SourceFile]) -> SourceFile:
     """The archive with its digest: as the recipe says, else as `known` (file name → an earlier lock's entry), else
-    fetched and computed.
+    fetched and computed. Raises InputError.
     """
     earlier = known.get(archive.file)
-    if earlier and earlier.origin == archive.origin and archive.sha256 in ("", earlier.sha256):
+    digest = archive.sha256.lower()
+    if earlier and not earlier.git and earlier.origin == archive.origin and digest in ("", earlier.sha256):
         return earlier
-    if archive.sha256:
-        return SourceFile(archive.file, archive.origin, archive.sha256.lower())
+    if digest:
+        return SourceFile(archive.file, archive.origin, digest)
     places = candidates(site, archive.origin, archive.file)
     try:
         sha256, size = transfer.obtain(places)
@@ -60,12 +82,110 @@ def lock_source(site: Site, transfer: Transfer, archive: Archive, known: Mapping
     return SourceFile(archive.file, archive.origin, sha256, size)
 
 
+def lock_sources(
+    site: Site,
+    transport: Transport,
+    transfer: Transfer,
+    store: Store,
+    talk: Talk,
+    archives: Iterable[Archive],
+    gits: Iterable[Git],
+    known: Mapping[str, SourceFile],
+) -> dict[str, SourceFile]:
+    """File name → entry, of all sources of an image; the same one may be named several times.
+
+    Everything that can be had is obtained first, then every failure is told: raises one InputError with all of them,
+    SpecError for two sources of one file name, EngineError (the store).
+    """
+    from envbuild.lock.git import lock_git
+
+    def one(source: Archive | Git) -> SourceFile | tuple[Finding, ...]:
+        try:
+            if isinstance(source, Git):
+                return lock_git(site, transport, store, talk, source, known)
+            return lock_source(site, transfer, source, known)
+        except InputError as error:
+            return error.findings
+
+    wanted = merged([*archives, *gits])
+    pool = ThreadPoolExecutor(PARALLEL)
+    try:
+        futures = [pool.submit(one, source) for source in wanted]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        failed = next((error for future in futures if future.done() and (error := future.exception())), None)
+        if failed:
+            transfer.stop.set()
+            raise failed
+        answers = [future.result() for future in futures]
+    except KeyboardInterrupt:
+        transfer.stop.set()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    if findings := [finding for answer in answers if isinstance(answer, tuple) for finding in answer]:
+        raise InputError.of(dict.fromkeys(findings))
+    return {answer.file: answer for answer in answers if isinstance(answer, SourceFile)}
+
+
+def merged(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
+    """`sources` by their files, each once: with the digest that one of its namers knows, with the submodules that any
+    of them wants. Raises SpecError for different sources of one file name.
+    """
+    found: dict[str, Archive | Git] = {}
+    for source in sources:
+        have = found.setdefault(source.file, source)
+        if isinstance(have, Git) and isinstance(source, Git):
+            same = (have.origin, have.commit) == (source.origin, source.commit)
+            submodules = tuple(sorted({*have.submodules, *source.submodules}))
+            found[source.file] = replace(have, tag=have.tag or source.tag, submodules=submodules)
+        elif isinstance(have, Archive) and isinstance(source, Archive):
+            digests = {item.sha256.lower() for item in (have, source)} - {""}
+            same = have.origin == source.origin and len(digests) < 2
+            found[source.file] = replace(have, sha256="".join(digests))
+        else:
+            same = False
+        if not same:
+            raise SpecError(
+                f"two different sources are named {source.file}: {_told(have)} and {_told(source)}",
+                hint="give one of them another file name in its recipe",
+            )
+    return list(found.values())
+
+
+def _told(source: Archive | Git) -> str:
+    return f"{source.origin}@{source.commit}" if isinstance(source, Git) else f"{source.origin} {source.sha256}".strip()
+
+
 def unobtainable(origin: str, file: str, sha256: str, misses: list[tuple[str, str]]) -> InputError:
-    """The error for a source that no mirror has."""
+    """The error for a source that no place has: `misses` are (place, why)."""
     digest = f" (sha256 {sha256})" if sha256 else ""
-    looked = "".join(f"\n  {place}: {why}" for place, why in misses) or "\n  nowhere: the site names no mirror for it"
-    prefix = origin[: origin.find(":") + 1]
-    return InputError(
-        f"the source {origin} ({file}){digest} cannot be had; looked at:{looked}",
-        hint=f"write into site.yaml:  mirrors: {{{prefix} [ADDRESS-OR-FOLDER]}}  and put {file} there",
-    )
+    changed = any("other content" in why for _, why in misses)
+    hint = site_line(origin, file)
+    if changed and not is_commit(origin):
+        hint = (
+            "the file was changed where it lies: look at what changed, then give its new sha256 in the recipe, or lock "
+            f"it again:  envbuild lock NAME --upgrade {file}"
+        )
+    return InputError(f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}", hint)
+
+
+def looked(misses: Iterable[tuple[str, str]]) -> str:
+    """Where something was looked for, as the end of a message."""
+    lines = [f"{place}: {why}" for place, why in misses] or ["nowhere: the site names no mirror for it"]
+    return "looked at:" + "".join(f"\n  {line}" for line in lines)
+
+
+def is_commit(origin: str) -> bool:
+    """Whether the origin of a lock's source is a commit."""
+    return COMMIT.fullmatch(origin.rpartition("@")[2]) is not None
+
+
+def site_line(origin: str, file: str) -> str:
+    """The line of site.yaml that would supply a source."""
+    place = "FOLDER-OR-ADDRESS"
+    line = mirror_line(origin, place)
+    if origin.partition(":")[0] in ARCHIVES:
+        # No more than the file's own folder: the packages of that archive are to come from where they do.
+        line = f'mirrors: {{"{origin.rpartition("/")[0]}": [{place}]}}'
+    what = "a clone of that repository" if is_commit(origin) else file
+    return f"write into site.yaml:  {line}  and put {what} there"

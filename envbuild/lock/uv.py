@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
+from envbuild.lock.vendorindex import VendorIndex
 from envbuild.site import Site
 
 KEPT = (
@@ -24,15 +29,19 @@ KEPT = (
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
 MOVED = 8  # packages that are tried one by one before a new version is taken for them
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+VIA = re.compile(r"^ +# via (.+)$", re.MULTILINE)
+PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit, where they stand in a pyproject.toml
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One resolved package: `hashes` are the sha256 of all its files in the index."""
+    """One resolved package: `hashes` are the sha256 of all its files in the index; `via` who asks for it, where uv was
+    told to say so."""
 
     name: str
     version: str
     hashes: frozenset[str]
+    via: str = ""
 
 
 def uv_binary() -> str:
@@ -98,13 +107,15 @@ def site_environment(site: Site) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """Resolves requirements for one Python version and platform. `workdir` is a private folder, `cache` uv's cache."""
+    """Resolves requirements for one Python version and platform. `workdir` is a private folder, `cache` uv's cache; the
+    packages that `vendors` name come from their indexes and from nowhere else."""
 
     site: Site
     python: str  # 3.13 or 3.13.5
     platform: str  # x86_64-manylinux_2_40
     workdir: Path
     cache: Path
+    vendors: tuple[VendorIndex, ...] = ()
 
     def resolve(
         self,
@@ -150,22 +161,89 @@ class Resolver:
         prefer: Mapping[str, str],
         omit: Mapping[str, str],
     ) -> dict[str, Pin]:
+        """One resolution. uv can be told from which index a package comes, but only of packages that are required by
+        name. So what others need from a vendor's index is found out first, and then required as well.
+        """
+        owners = {name: vendor for vendor in self.vendors for name in vendor.packages if name not in omit}
+        asked = {str(canonicalize_name(Requirement(text).name)) for text in requirements} & owners.keys()
+
+        def run(also: frozenset[str] = frozenset(), *, pool: bool = False) -> dict[str, Pin]:
+            for name in sorted(asked | also):
+                owners[name].check(name)
+            return self._run(what, [*requirements, *sorted(also)], constraints, prefer, omit, pool=pool)
+
+        also: frozenset[str] = frozenset()
+        try:
+            pins = run()
+        except (ConflictError, InputError, SpecError) as error:
+            if not owners:
+                raise
+            try:
+                found = run(pool=True)  # all indexes as one: only the names that come out of it are of use
+            except EnvbuildError:
+                raise error from None
+            also = frozenset(owners.keys() & found.keys() - asked)
+            if not also:
+                raise
+            pins = run(also)
+        while more := owners.keys() & pins.keys() - asked - also:
+            also |= more
+            pins = run(also)
+        # A package that nobody needs any more, now that another version of its user was taken, is not required either.
+        idle = {name for name in also if name in pins and pins[name].via == f"{PROJECT.format(what)} (pyproject.toml)"}
+        if idle:
+            fewer = run(also - idle)
+            if not owners.keys() & fewer.keys() - asked - (also - idle):
+                pins = fewer
+        return pins
+
+    def _run(
+        self,
+        what: str,
+        requirements: list[str],
+        constraints: list[str],
+        prefer: Mapping[str, str],
+        omit: Mapping[str, str],
+        *,
+        pool: bool,
+    ) -> dict[str, Pin]:
+        """One run of uv; with `pool` the vendors' indexes are open to every package."""
         folder = self.workdir / what
         folder.mkdir(exist_ok=True)
-        asked, bounds, output = folder / "requirements.in", folder / "constraints.txt", folder / "requirements.txt"
-        asked.write_text("".join(f"{line}\n" for line in requirements))
+        bounds, output = folder / "constraints.txt", folder / "requirements.txt"
         bounds.write_text("".join(f"{line}\n" for line in constraints))
         # uv takes the pins of an existing output file as preferences.
         output.write_text("".join(f"{name}=={version}\n" for name, version in sorted(prefer.items())))
         command = [uv_binary(), "pip", "compile", "--quiet", *site_arguments(self.site)]
         command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform]
-        command += ["--generate-hashes", "--no-build", "--no-header", "--no-annotate", "--cache-dir", str(self.cache)]
+        command += ["--generate-hashes", "--no-build", "--no-header", "--cache-dir", str(self.cache)]
         command += ["--constraints", bounds.name, "--output-file", output.name]
+        if self.vendors:
+            asked = folder / "pyproject.toml"
+            asked.write_text(pyproject(what, requirements, self.vendors, omit))
+            asked.chmod(0o600)  # an address may hold a password
+            command += ["--annotation-style", "line"]
+            if "--no-index" in command:  # which would close the vendors' indexes too
+                (folder / "none").mkdir(exist_ok=True)
+                command[command.index("--no-index") : command.index("--no-index") + 1] = [
+                    "--default-index",
+                    (folder / "none").as_uri(),
+                ]
+            for vendor in self.vendors if pool else ():
+                command += ["--index" if "://" in vendor.place else "--find-links", vendor.place]
+        else:
+            asked = folder / "requirements.in"
+            asked.write_text("".join(f"{line}\n" for line in requirements))
+            command.append("--no-annotate")
         for name, version in omit.items():
             stand_in(folder, name, version)
             command += ["--no-emit-package", name]
         if omit:
+            # An index may have this very version too, with a wheel that fits better: it is not to be asked what it
+            # needs.
+            (folder / "uv.toml").write_text(needing_nothing(omit))
             command += ["--find-links", str(folder)]
+            command[command.index("--no-config") : command.index("--no-config") + 1] = ["--config-file", "uv.toml"]
         done = subprocess.run(
             [*command, asked.name],
             cwd=folder,
@@ -175,14 +253,43 @@ class Resolver:
             check=False,
         )
         if done.returncode:
-            raise _failure(what, done.stderr)
+            raise _failure(what, done.stderr.replace(f"{PROJECT.format(what)} depends on", "you require"))
         return parse_pins(output.read_text())
 
 
-def stand_in(folder: Path, name: str, version: str) -> None:
-    """A wheel without content for a package that is compiled later: uv resolves only what has a wheel somewhere.
+def pyproject(what: str, requirements: Iterable[str], vendors: Iterable[VendorIndex], omit: Mapping[str, str]) -> str:
+    """The requirements as a project of uv's, which knows of each vendor's packages where they come from (uv
+    documentation, "Package indexes": an explicit index gives only what is pinned to it).
+    """
 
-    It names no dependencies: the recipe that compiles the package lists them.
+    def text(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML string
+
+    lines = ["[project]", f"name = {text(PROJECT.format(what))}", 'version = "0"']
+    lines.append(f"dependencies = [{', '.join(text(requirement) for requirement in requirements)}]")
+    pinned = []
+    for number, vendor in enumerate(vendors):
+        flat = [] if "://" in vendor.place else ['format = "flat"']
+        lines += ["[[tool.uv.index]]", f'name = "vendor-{number}"', f"url = {text(vendor.place)}", *flat]
+        lines.append("explicit = true")
+        pinned += [
+            f'{text(name)} = {{ index = "vendor-{number}" }}' for name in sorted(vendor.packages) if name not in omit
+        ]
+    return "".join(f"{line}\n" for line in (*lines, "[tool.uv.sources]", *pinned))
+
+
+def needing_nothing(packages: Mapping[str, str]) -> str:
+    """A configuration of uv's that says of `packages` (name → version) that they need nothing."""
+    return "".join(
+        f"[[dependency-metadata]]\nname = {json.dumps(name)}\nversion = {json.dumps(version)}\nrequires-dist = []\n"
+        for name, version in packages.items()
+    )
+
+
+def stand_in(folder: Path, name: str, version: str) -> None:
+    """A wheel without content for a package that no index gives: uv resolves only what has a wheel somewhere.
+
+    It names no dependencies: the recipe that compiles the package lists them, and a base image has them.
     """
     import zipfile
 
@@ -204,7 +311,8 @@ def parse_pins(text: str) -> dict[str, Pin]:
     pins: dict[str, Pin] = {}
     for block in re.split(r"\n(?=\S)", text):
         if match := PIN.match(block):
-            pins[match[1]] = Pin(match[1], match[2], frozenset(HASH.findall(block)))
+            via = VIA.search(block)
+            pins[match[1]] = Pin(match[1], match[2], frozenset(HASH.findall(block)), via[1] if via else "")
     return pins
 
 

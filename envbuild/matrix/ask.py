@@ -18,7 +18,7 @@ from envbuild.matrix.report import plain, text
 from envbuild.matrix.request import of_image, of_words, overlaid, picked
 from envbuild.project import Project, valid_name
 from envbuild.resolve import lock_request, resolve
-from envbuild.settle import met
+from envbuild.settle import met, waived
 from envbuild.spec import ImageSpec, filled, load
 from envbuild.target import Target
 from envbuild.target import load as load_target
@@ -66,9 +66,9 @@ def check_image(name: str, why: str) -> Result:
     current = is_current(lock, spec, target)
     asks = of_image(spec, target, matrix)
     locked = picked(lock.settled if current else lock.chosen, matrix)
-    answer = check(matrix, overlaid(asks, locked), spec.waivers, met(spec))
+    answer = check(matrix, overlaid(asks, locked), waived(spec), met(spec))
     title = f"{spec.name} ({'as locked' if current else 'as its spec asks; it has no current lock'})"
-    return told(matrix, answer, title, why, why_not(matrix, asks, why, spec.waivers) if why else [])
+    return told(matrix, answer, title, why, why_not(matrix, asks, why, waived(spec)) if why else [])
 
 
 @cache

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from envbuild.bases import is_image
 from envbuild.errors import Finding, SpecError
 from envbuild.fields import short
 from envbuild.lock.lockfile import Lock
 from envbuild.matrix import values
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.model import Component, Constraint, Term
-from envbuild.recipe import RecipeEnv, Runtime
+from envbuild.recipe import Runtime
 from envbuild.recipefile import ask as ask_recipe
 from envbuild.recipefile import file_of
 from envbuild.spec import ImageSpec
@@ -56,13 +57,17 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
     every mistake."""
     told: list[tuple[str, str, str, str]] = [("base", spec.base, "", "")]
     told.append(("python", spec.python, "", f"base {spec.base}"))  # a base has one Python
+    if is_image(spec.base):
+        told.append(("os", spec.distribution.replace(":", ""), "", "the spec's distribution"))
     node = f"target {target.name}"
     told.append(("arch", target.arch, "", node))
     if target.gpu:
-        told += [("gpu", target.gpu, "", node), ("sm", target.sm, "", node)]
+        told.append(("gpu", target.gpu, "", node))
+    if target.sm:
+        told.append(("sm", target.sm, "", node))
     if target.driver:
         told.append(("driver", target.driver, "", node))
-    env = RecipeEnv(target=target, python=spec.python, recipes=spec.recipes)
+    env = spec.recipe_env(target)
     for name, recipe in spec.recipes.items():
         for component, text in ask_recipe(recipe, "matrix", dict, env).items():
             place = spec.where.get(name, "") or shown(file_of(recipe))
@@ -70,7 +75,7 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
     named = {component for component, *_ in told}
     for name, recipe in spec.recipes.items():
         runtime = ask_recipe(recipe, "runtime", Runtime, env)
-        for component, text in required((*runtime.core, *runtime.python), matrix):
+        for component, text in required((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
             if component not in named:
                 told.append((component, text, spec.where.get(name, ""), ""))
     asks: dict[tuple[str, str], Ask] = {}

@@ -80,7 +80,7 @@ def _checked(block: type) -> Callable[..., Any]:
                     hint=f"did you mean {close[0]!r}?" if close else f"it takes: {', '.join(sorted(known))}",
                 )
         if "parallel" in known:  # hpccm's default, $(nproc), knows neither memory nor the units beside this one
-            kwargs.setdefault("parallel", "$ENVBUILD_JOBS")
+            kwargs.setdefault("parallel", '"$ENVBUILD_JOBS"')
         return block(**copy.deepcopy(kwargs))
 
     make.__name__ = block.__name__

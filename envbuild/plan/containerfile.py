@@ -22,6 +22,9 @@ OUT = f"{INPUTS}/out"
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
+# Versions stand in the lock, and a unit sees an archive that holds just those; a step may change folders within itself;
+# texts of programs stand in single quotes.
+LINT = "# hadolint global ignore=DL3003,DL3008,SC2016"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +39,21 @@ class Instruction:
     layer: bool = False
 
 
-def containerfile(plan: Plan) -> str:
-    """The text. Pure: rendered twice, or in two threads, it is the same. Raises SpecError for what it cannot say."""
+def containerfile(plan: Plan, *, locked: bool = True) -> str:
+    """The text. Pure: rendered twice, or in two threads, it is the same. Not `locked` (`envbuild.lock.draft`), it
+    leaves out the keys of units, which follow from the locked files. Raises SpecError for what it cannot say."""
     with bridge.hpccm_target(plan.config.architecture):
-        how = f"# {plan.image}: {PRINTED}; inputs: envbuild compile {plan.image} --context DIR"
-        items = [instruction.item for instruction in instructions(plan)]
-        return bridge.render([bridge.raw(how), *items]) + "\n"
+        how = f"inputs: envbuild compile {plan.image} --context DIR"
+        if not locked:
+            how = f"not locked: which files its inputs are stands open until envbuild lock {plan.image}"
+        head = [bridge.raw(f"# {plan.image}: {PRINTED}; {how}\n{LINT}")]
+        items = [instruction.item for instruction in instructions(plan, locked=locked)]
+        return bridge.render([*head, *items]) + "\n"
 
 
-def instructions(plan: Plan) -> list[Instruction]:
+def instructions(plan: Plan, *, locked: bool = True) -> list[Instruction]:
     """All instructions in order. Call it inside of `bridge.hpccm_target`."""
-    keys = plan.keys()
+    keys = plan.keys() if locked else {unit.name: "" for unit in plan.units}
     found: list[Instruction] = []
     for unit in plan.units:
         found += stage(plan, unit, keys[unit.name])
@@ -64,14 +71,15 @@ def image_layers(plan: Plan) -> tuple[str, ...]:
 
 
 def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
-    """``FROM below AS unit``, the folders that other units give, its commands. `key` is the unit's."""
+    """``FROM below AS unit``, the folders that other units give, its commands. `key` is the unit's, empty without a
+    lock."""
     stacked, copied = split(plan, unit)
 
     def one(item: Any, other: Unit = unit, step: int = -1, layer: bool = False) -> Instruction:
         return Instruction(item, unit.name, other.name, step, layer)
 
     yield one(bridge.stage(unit.name, stacked or "scratch", plan.config.architecture))
-    if unit.seed:
+    if unit.seed or unit.layers:
         yield one(bridge.raw(f"ADD {unit.name}/seed.tar /"), layer=True)
     for other in copied:
         for folder in other.keep:
@@ -80,7 +88,7 @@ def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
     path = values.pop("PATH")
     # ARGs are the environment of RUN and do not stay in the image; buildah lets no ARG have its way with PATH, and
     # makes up a HOSTNAME. The unit's key is among them because buildah's cache does not look into mounts.
-    values |= {"HOSTNAME": "envbuild", "ENVBUILD_UNIT": key}
+    values |= {"HOSTNAME": "envbuild", **({"ENVBUILD_UNIT": key} if key else {})}
     yield one(bridge.raw(f"ENV PATH={literal(path)}"))
     yield one(bridge.raw("ARG " + words(dict(sorted(values.items())))))
     if not stacked:

@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import Lock
+    from envbuild.lock.lockfile import Lock, SourceFile
     from envbuild.resolve import Resolution
 
 
@@ -52,7 +52,11 @@ def sbom(lock: Lock) -> dict[str, object]:
             component(package.name, package.version, f"pkg:pypi/{package.name}@{package.version}", package.sha256)
         )
     for source in sorted(lock.sources.values(), key=lambda item: item.file):
-        components.append(component(source.file, "", "", source.sha256))
+        components += of_source(source)
+    if lock.base_image:
+        name, digest = lock.base_image.reference, lock.base_image.digest
+        purl = f"pkg:oci/{name.split('@')[0].split(':')[0].rpartition('/')[2]}@sha256%3A{digest}"
+        components.append({**component(name, f"sha256:{digest}", purl, digest), "type": "container"})
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -62,8 +66,23 @@ def sbom(lock: Lock) -> dict[str, object]:
     }
 
 
+def of_source(source: SourceFile) -> list[dict[str, object]]:
+    """A source as components: the file, or the commit and those of its submodules."""
+    if not source.git:
+        return [component(source.file, "", "", source.sha256)]
+    found = []
+    for origin in (source.origin, *source.submodules.values()):
+        repository, _, commit = origin.rpartition("@")
+        kind, _, path = repository.partition(":")
+        purl = f"pkg:{kind}/{path.lower()}@{commit}" if kind in ("github", "gitlab") else ""
+        found.append(component(path, commit, purl, source.sha256 if origin == source.origin else ""))
+    return found
+
+
 def component(name: str, version: str, purl: str, sha256: str) -> dict[str, object]:
-    value: dict[str, object] = {"type": "library", "name": name, "hashes": [{"alg": "SHA-256", "content": sha256}]}
+    value: dict[str, object] = {"type": "library", "name": name}
+    if sha256:
+        value["hashes"] = [{"alg": "SHA-256", "content": sha256}]
     if version:
         value["version"] = version
     if purl:

@@ -8,7 +8,9 @@ rebuilds none of them.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.plan import bridge, evidence
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
 # uv writes the time at which the file of a wheel came into its folder (its ctime) into each package: uv_cache.json
 FORGET_TIMES = (
-    f"for file in $(find {VENV} -path '*.dist-info/uv_cache.json'); do "
-    'sed -i \'/\\.dist-info\\/uv_cache\\.json,/d\' "${file%/*}/RECORD" && rm "$file" || exit 1; done'
+    f"find {VENV} -path '*.dist-info/uv_cache.json' -exec sh -c 'for file; do "
+    'sed -i "/\\.dist-info\\/uv_cache\\.json,/d" "${file%/*}/RECORD" && rm "$file" || exit 1; done\' sh {} +'
 )
+MODULES = (Path(__file__).with_name("modules.py")).read_text()  # a program of the unit, not of this process
 UV_CACHE = "/opt/.uv-cache"  # beside the venv on the same file system, so that uv links instead of copying
 
 
@@ -40,7 +43,7 @@ def recipe_env(resolution: Resolution, lock: Lock) -> RecipeEnv:
     """What recipes may know once there is a lock: versions by package name."""
     versions = {file.name: file.version for file in lock.debian.values()}
     versions |= {file.name: file.version for file in lock.python_files.values()}
-    return RecipeEnv(resolution.target, resolution.spec.python, resolution.spec.recipes, versions)
+    return resolution.spec.recipe_env(resolution.target, versions)
 
 
 class Planner:
@@ -54,30 +57,59 @@ class Planner:
         self.runtimes: dict[str, Runtime] = {
             name: ask(recipe, "runtime", Runtime, self.env) for name, recipe in self.recipes.items()
         }
+        self.compiled = {name: recipe for name, recipe in self.recipes.items() if recipe.builds}
+        # A wheel that others are compiled against (torch from source) belongs below them.
+        self.core_wheels = tuple(
+            name
+            for name, recipe in self.compiled.items()
+            if recipe.wheel and not recipe.on_venv
+            if any(other.on_venv and name in self.below(above) for above, other in self.compiled.items())
+        )
+        self.has_toolkit = bool(self.locked("venv-toolkit").python)
+        more = set(self.locked("venv-core").python) - set(self.locked("venv-toolkit").python)
+        self.has_core = bool(more or self.core_wheels)
 
     def units(self) -> Iterator[Unit]:
         image_units = ["base"]
-        wheels: list[str] = []
         yield self.base()
         if self.locked("debian").debian:
             image_units.append("debian")
             yield self.debian("debian", "Debian packages that the image runs with", in_image=True)
-        has_core = bool(self.locked("venv-core").python)
-        if has_core:
-            image_units.append("venv-core")
-            yield self.venv("venv-core", "Python: torch and the CUDA wheels", self.locked("venv-core"), ())
-        for name, recipe in self.recipes.items():
-            if not (recipe.wheel or recipe.prefix):
-                continue
+        image_units += self.lower_venv()
+        if self.has_toolkit:
+            yield self.venv("venv-toolkit", "Python: the CUDA wheels", ())
+        waiting = set(self.core_wheels)
+        if self.has_core and not waiting:
+            yield self.core()
+        for name, recipe in self.compiled.items():
             if self.locked(f"build-{name}").debian:
                 yield self.debian(f"build-{name}", f"packages to build {name}", in_image=False)
             yield self.compile(name, recipe)
-            (wheels if recipe.wheel else image_units).append(name)
+            if not recipe.wheel:
+                image_units.append(name)
+            if name in waiting:
+                waiting.remove(name)
+                if not waiting:
+                    yield self.core()
+        wheels = tuple(name for name, recipe in self.compiled.items() if recipe.wheel and name not in self.core_wheels)
         if self.locked("venv").python or wheels:
             image_units.append("venv")
-            lowers = ("venv-core",) if has_core else ()
-            yield self.venv("venv", "Python: kernels and everything else", self.locked("venv"), lowers, tuple(wheels))
+            yield self.venv("venv", "Python: kernels and everything else", self.lower_venv(), wheels)
         yield self.glue(tuple(image_units))
+
+    def core(self) -> Unit:
+        lowers = ("venv-toolkit",) if self.has_toolkit else ()
+        return self.venv("venv-core", "Python: torch and what it needs", lowers, self.core_wheels)
+
+    def lower_venv(self) -> tuple[str, ...]:
+        """The units that the venv's last one stands on."""
+        found = {"venv-toolkit": self.has_toolkit, "venv-core": self.has_core}
+        return tuple(name for name, there in found.items() if there)
+
+    def venv_below(self, recipe: Recipe) -> tuple[str, ...]:
+        """The units of the venv that a recipe is compiled against."""
+        wanted = {"venv-toolkit": recipe.on_toolkit or recipe.on_venv, "venv-core": recipe.on_venv}
+        return tuple(name for name in self.lower_venv() if wanted[name])
 
     def locked(self, unit: str) -> UnitLock:
         from envbuild.lock.lockfile import UnitLock
@@ -109,7 +141,17 @@ class Planner:
         }
 
     def base(self) -> Unit:
-        locked = self.locked("base")
+        locked, image = self.locked("base"), self.lock.base_image
+        if image:
+            blobs = tuple(Blob(f"{number:03}", sha256, size) for number, (sha256, size, _) in enumerate(image.layers))
+            return Unit(
+                name="base",
+                title=image.reference,
+                layers=tuple(blob.name for blob in blobs),
+                inputs=(Input("layers", "files", blobs),),
+                steps=(),
+                epoch=self.lock.epoch,
+            )
         return Unit(
             name="base",
             title=f"{self.lock.base} from {len(locked.debian)} packages",
@@ -147,17 +189,23 @@ class Planner:
         locked = sorted((self.lock.python_files[file] for file in files), key=lambda item: item.name)
         return "".join(f"{item.name}=={item.version} --hash=sha256:{item.sha256}\n" for item in locked)
 
+    def new_venv(self) -> str:
+        """Makes the venv. One on somebody's image sees the Python packages that this image has."""
+        if self.env.on_image:
+            return f'"$UV" venv --python {self.env.python} --system-site-packages {VENV}'
+        return f'"$UV" venv --python /usr/bin/python3 {VENV}'
+
     def install(self) -> str:
         return (
             f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/python --no-deps '
             f"--require-hashes -r {INPUTS}/requirements/requirements.txt"
         )
 
-    def venv(
-        self, name: str, title: str, locked: UnitLock, lowers: tuple[str, ...], wheels: tuple[str, ...] = ()
-    ) -> Unit:
-        files = tuple(file for file in locked.python if not lowers or file not in self.locked("venv-core").python)
-        commands = [] if lowers else [f'"$UV" venv --python /usr/bin/python3 {VENV}']
+    def venv(self, name: str, title: str, lowers: tuple[str, ...], wheels: tuple[str, ...] = ()) -> Unit:
+        """One part of the venv, over the parts in `lowers`; `wheels` are units that give some."""
+        below = {file for lower in lowers for file in self.locked(lower).python}
+        files = tuple(file for file in self.locked(name).python if file not in below)
+        commands = [] if lowers else [self.new_venv()]
         inputs = [self.tools()]
         if files:
             inputs += [
@@ -168,10 +216,11 @@ class Planner:
         if wheels:
             inputs.append(Input("kernels", "files", units=wheels))
             # by name and version from a folder: installed by path, they would carry the path (direct_url.json)
-            commands.append(
-                f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/kernels --no-deps '
-                f"$(cd {INPUTS}/kernels && ls *.whl | sed 's/^\\([^-]*\\)-\\([^-]*\\)-.*/\\1==\\2/')"
-            )
+            commands += [
+                f'set -- && for wheel in {INPUTS}/kernels/*.whl; do name="${{wheel##*/}}"; rest="${{name#*-}}"; '
+                'set -- "$@" "${name%%-*}==${rest%%-*}"; done',
+                f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/kernels --no-deps "$@"',
+            ]
         commands += [FORGET_TIMES, f"rm -rf {UV_CACHE}"]
         return Unit(
             name=name,
@@ -190,16 +239,15 @@ class Planner:
         lowers = ["base"]
         if locked.debian:
             lowers.append(f"root-build-{name}")
-        if recipe.on_venv:
-            lowers.append("venv-core")
-        lowers += [other for other in self.below(name) if self.recipes[other].prefix]
+        lowers += self.venv_below(recipe)
+        lowers += [other for other in self.below(name) if self.recipes[other].builds and not self.recipes[other].wheel]
         inputs: list[Input] = []
         steps: list[Step] = []
         env: dict[str, str] = {}
         if recipe.wheel:
             inputs.append(self.tools())
             env |= self.uv_env()
-            commands = [] if recipe.on_venv else [f'"$UV" venv --python /usr/bin/python3 {VENV}']
+            commands = [] if self.venv_below(recipe) else [self.new_venv()]
             if locked.python:
                 inputs += [
                     self.python("python", locked.python),
@@ -208,6 +256,8 @@ class Planner:
                 commands.append(self.install())
             if commands:
                 steps.append(Step(" && \\\n    ".join(commands), "Python packages of the build"))
+        if recipe.wheel and ask(recipe, "extensions", tuple):
+            inputs.append(Input("checks", "text", texts=(("modules.py", MODULES),)))
         if locked.sdists:
             inputs.append(self.python("sdists", locked.sdists))
         if locked.sources:
@@ -220,12 +270,13 @@ class Planner:
             title=f"{name} {recipe.version}".strip(),
             lowers=tuple(lowers),
             inputs=tuple(inputs),
-            steps=(*steps, *self.commands(recipe)),
+            steps=(*steps, *self.commands(recipe), *self.promised_modules(recipe)),
             env=env,
             keep=() if recipe.wheel else (recipe.prefix,),
             product=Product.WHEEL if recipe.wheel else Product.LAYER,
             in_image=not recipe.wheel,
             memory_gb=recipe.memory_gb,
+            cpu_minutes=recipe.cpu_minutes,
             epoch=self.lock.epoch,
         )
 
@@ -233,6 +284,15 @@ class Planner:
         """The recipe's own steps; a fault in it is told with its file and line."""
         with blame(file_of(recipe)):
             return bridge.steps(ask(recipe, "build", list, self.env))
+
+    def promised_modules(self, recipe: Recipe) -> Iterator[Step]:
+        """Looks whether the wheels hold the extension modules that the recipe names: builds that find no GPU, or no
+        compiler, leave some out and succeed."""
+        modules = ask(recipe, "extensions", tuple) if recipe.wheel else ()
+        if modules:
+            words = " ".join(shlex.quote(module) for module in modules)
+            command = f"{VENV}/bin/python {INPUTS}/checks/modules.py {INPUTS}/out {words}"
+            yield Step(command, "the extension modules that must be there")
 
     def below(self, name: str) -> list[str]:
         """Recipes of the image that `name` builds on, directly or not, in order."""
@@ -277,16 +337,18 @@ def image_config(resolution: Resolution, lock: Lock) -> ImageConfig:
     """The OCI config: environment, labels. What a job tunes (NCCL_*, UCX_*) belongs to the launch profile, not here."""
     env = recipe_env(resolution, lock)
     recipes = [resolution.spec.recipes[name] for name in resolution.order]
-    bins = [f"{recipe.prefix}/bin" for recipe in recipes if recipe.prefix]
-    values = {"LANG": "C.UTF-8", "VIRTUAL_ENV": VENV, **resolution.runtime.env}
+    bins = [f"{recipe.prefix}/bin" for recipe in recipes if recipe.prefix and recipe.builds]
+    below = dict(lock.base_image.env) if lock.base_image else {}
+    values = {**below, "LANG": "C.UTF-8", "VIRTUAL_ENV": VENV, **resolution.runtime.env}
     for recipe in recipes:  # now with locked versions
         values |= {
             name: value
             for name, value in ask(recipe, "runtime", Runtime, env).env.items()
             if name not in resolution.spec.env and name != "PATH"
         }
-    path = [f"{VENV}/bin", *bins, *filter(None, [values.get("PATH", "")]), SYSTEM_PATH]
-    values["PATH"] = ":".join(path)
+    own = resolution.runtime.env.get("PATH", "")
+    folders = ":".join([f"{VENV}/bin", *bins, own, below.get("PATH", ""), SYSTEM_PATH]).split(":")
+    values["PATH"] = ":".join(dict.fromkeys(filter(None, folders)))
     labels = {
         "org.opencontainers.image.title": lock.image,
         "org.opencontainers.image.description": resolution.spec.description,

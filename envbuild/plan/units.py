@@ -63,9 +63,11 @@ class Unit:
     """One isolated build.
 
     `lowers` are names of units of the same plan, bottom first. `seed` lists Debian packages (file names in the input
-    ``debs``) that are extracted into the empty tree before the first step: only the base has one. `keep` limits the
+    ``debs``) that are extracted into the empty tree before the first step, `layers` OCI layers (file names in the input
+    ``layers``, bottom first) that are applied to it: only the base has one of these. `keep` limits the
     layer to these absolute paths; empty means everything. `in_image` says whether the layer is part of the image.
-    `memory_gb` is what one compile job takes.
+    `memory_gb` is what one compile job takes, `cpu_minutes` what the whole build took where it was measured (0: nobody
+    did).
     """
 
     name: str
@@ -76,9 +78,11 @@ class Unit:
     env: Mapping[str, str] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     seed: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
     product: Product = Product.LAYER
     in_image: bool = True
     memory_gb: float = 0.5
+    cpu_minutes: float = 0.0
     epoch: int = 0
 
 
@@ -114,8 +118,10 @@ class Plan:
         keys: dict[str, str] = {}
         for unit in self.units:
             content = asdict(unit)
-            for field_name in ("name", "title", "memory_gb", "in_image"):
+            for field_name in ("name", "title", "memory_gb", "cpu_minutes", "in_image"):
                 content.pop(field_name)
+            if not unit.layers:  # a field that came later: the keys of units without it stay what they were
+                content.pop("layers")
             content["steps"] = [step.command for step in unit.steps]
             content["lowers"] = [keys[name] for name in unit.lowers]
             for item in content["inputs"]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.errors import VerifyError
 from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
 from envbuild.plan.units import Plan
-from envbuild.recipe import Check
+from envbuild.recipe import Check, RecipeEnv
 from envbuild.recipefile import ask
 from envbuild.resolve import Resolution
-from envbuild.verify.audit import Expectations, audit
+from envbuild.verify.audit import audit
 from envbuild.verify.evidence import Evidence, document, raise_for, summary, write
 from envbuild.verify.look import Runner, look
+from envbuild.verify.modules import import_results
+from envbuild.verify.promised import expectations, locked_expectations, locked_own, own
 from envbuild.verify.run import run_checks
 
 if TYPE_CHECKING:
@@ -64,12 +65,15 @@ def examine(
     """All tiers that can run here, on the file itself."""
     run = runner(path, plan.config.env, workspace)
     workspace.talk.start("verify", f"verify {plan.image}")
-    results = audit(look(run), expectations(plan, resolution, lock))
     env = planned_env(resolution, lock)
+    expected = expectations(resolution, lock)
+    results = audit(look(run, own(resolution, lock)), expected)
+    by_hand = f"envbuild run {path} -- /bin/sh"
+    results += import_results(expected.modules, run, by_hand)
     checks: list[Check] = []
     for recipe in resolution.recipes:
         checks += ask(recipe, "verify", list, env)
-    results += run_checks(checks, run, look=f"envbuild run {path} -- /bin/sh")
+    results += run_checks(checks, run, look=by_hand)
     evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
     workspace.talk.finish("verify")
     return evidence
@@ -93,7 +97,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     workspace.talk.start("verify", f"verify {path.name}")
-    results = audit(look(runner(path, {}, workspace)), locked_expectations(lock))
+    results = audit(look(runner(path, {}, workspace), locked_own(lock)), locked_expectations(lock))
     workspace.talk.finish("verify")
     return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results))
 
@@ -109,30 +113,7 @@ def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
     return run
 
 
-def planned_env(resolution: Resolution, lock: Lock) -> Any:
+def planned_env(resolution: Resolution, lock: Lock) -> RecipeEnv:
     from envbuild.plan.planner import recipe_env
 
     return recipe_env(resolution, lock)
-
-
-def expectations(plan: Plan, resolution: Resolution, lock: Lock) -> Expectations:
-    """What the lock and the recipes promise to be inside."""
-    recipes = resolution.recipes
-    return replace(
-        locked_expectations(lock),
-        sm=resolution.target.sm_arch,
-        arch_files=tuple(f"dist:{recipe.name}" for recipe in recipes if recipe.arch_specific and recipe.wheel),
-        modules=tuple(module for recipe in recipes for module in ask(recipe, "extensions", tuple)),
-    )
-
-
-def locked_expectations(lock: Lock) -> Expectations:
-    """What the lock alone promises: the packages of the image's units, and the wheels compiled from sdists."""
-    units = [unit for name, unit in lock.units.items() if name in ("base", "debian", "venv", "venv-core")]
-    debs = [lock.debian[file] for unit in units for file in unit.debian]
-    files = {file for unit in units for file in unit.python} | {f for unit in lock.units.values() for f in unit.sdists}
-    packages = [lock.python_files[file] for file in files]
-    return Expectations(
-        debian={deb.name: deb.version for deb in debs},
-        python={package.name: package.version for package in packages},
-    )

@@ -1,23 +1,24 @@
-"""Shared libraries: that all are found, that there is one of each kind that must not be mixed, and that none stands in
-for the driver."""
+"""Shared libraries: that every one that is needed is found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from posixpath import basename
 from typing import Any
 
-from envbuild.verify.results import AuditResult, judged, listed
+from envbuild.verify.results import AuditResult, divided, home, in_product, judged, listed
 
 Seen = Mapping[str, Any]
 
 
-def library_results(seen: Seen, driver: Sequence[str]) -> Iterator[AuditResult]:
+def library_results(seen: Seen, driver: Sequence[str], complete: bool = True) -> Iterator[AuditResult]:
     """Every needed library is found by the loader or loaded before by Python code; only the driver's own may be
     missing.
 
     A file of a wheel that nothing else needs and Python cannot import is a plugin of an optional feature: named, not a
-    failure.
+    failure. Named as well are files of a product in /opt that has the library elsewhere in its folder (its own scripts
+    tell the loader where) and, `complete` False, what a base image brought.
     """
     elves: Mapping[str, Mapping[str, Any]] = seen["elves"]
     sites = tuple(sorted({f"{dist['site']}/" for dist in seen["python"]}))
@@ -28,6 +29,7 @@ def library_results(seen: Seen, driver: Sequence[str]) -> Iterator[AuditResult]:
     }
     used = reachable(seen) if lost else set()
     optional = {path for path in lost if sites and path.startswith(sites) and path not in used}
+    bundled = {path for path in lost if in_product(path) and set(lost[path]) <= _names_below(home(path), elves)}
     preloads = sum(len(elf.get("preload", ())) for elf in elves.values())
     met = sum(len(elf.get("needed", ())) for elf in elves.values())
     compared = f"{met} needs of {len(elves)} files are met by the loader"
@@ -36,13 +38,16 @@ def library_results(seen: Seen, driver: Sequence[str]) -> Iterator[AuditResult]:
     if optional:
         plugins = [f"{path} (no {', '.join(lost[path])})" for path in sorted(optional)]
         compared += f"; optional plugins that cannot be used: {listed(plugins)}"
-    faults = [f"{path} needs {', '.join(lost[path])}" for path in lost if path not in optional]
+    if bundled:
+        compared += f"; found by their product's own scripts alone: {listed(sorted(bundled))}"
+    faults = {path: f"{path} needs {', '.join(lost[path])}" for path in lost if path not in optional | bundled}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
-    faults += [f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()]
+    faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
+    kept, note = divided(seen, faults, complete)
     yield judged(
         "libraries are found",
-        faults,
-        compared,
+        kept,
+        f"{compared}{note}",
         "add the package that holds it, or its folder to the recipe's runtime(libraries=…)",
     )
     yield judged(
@@ -57,6 +62,12 @@ def library_results(seen: Seen, driver: Sequence[str]) -> Iterator[AuditResult]:
         f"{len(elves)} ELF files",
         "a file was cut short: build the image again with --rebuild",
     )
+
+
+def _names_below(folder: str, elves: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Names by which the libraries below a folder can be needed."""
+    below = {path: elf for path, elf in elves.items() if path.startswith(folder)}
+    return {basename(path) for path in below} | {elf["soname"] for elf in below.values() if elf.get("soname")}
 
 
 def reachable(seen: Seen) -> set[str]:
@@ -82,36 +93,3 @@ def reachable(seen: Seen) -> set[str]:
                 found.add(target)
                 waiting.append(target)
     return found
-
-
-def single_results(seen: Seen, allowed: Mapping[str, int]) -> Iterator[AuditResult]:
-    """No more than the allowed number of files of each library. Says which one the loader's path gives and which ones
-    are really used."""
-    for library, most in sorted(allowed.items()):
-        there = seen["singles"].get(library)
-        if there is None:
-            continue  # not counted in the image, so nothing is claimed
-        files = there["files"]
-        first = ", ".join(sorted({path for path in there["first"].values() if path})) or "none"
-        used = ", ".join(f"{path} by {count}" for path, count in sorted(there["used"].items())) or "none"
-        yield judged(
-            f"at most {most} {library}",
-            [] if len(files) <= most else [f"{len(files)} are there: {', '.join(files)}"],
-            f"files: {len(files)}; on the loader's path: {first}; used: {used}",
-            "two versions in one process hang or crash: leave out the package that brings the second one",
-        )
-
-
-def driver_result(seen: Seen) -> AuditResult:
-    """The driver comes from the host; a stub that the loader finds would hide it."""
-    faults = [f"{name} is {path}" for name, path in seen["driver"].items() if path]
-    for path, elf in seen["elves"].items():
-        for name, target in elf.get("needed", {}).items():
-            if name in seen["driver"] and target:
-                faults.append(f"{path} takes {name} from {target}")
-    return judged(
-        "the driver is the host's",
-        faults,
-        f"{', '.join(sorted(seen['driver']))} are not on the loader's path",
-        "take the stub folder out of ld.so.conf.d, LD_LIBRARY_PATH and RPATH",
-    )

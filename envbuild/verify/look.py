@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,21 @@ for name, text in {parts!r}:
     setattr(sys.modules[{package!r}], name, load({package!r} + "." + name, text))
 sys.modules[{package!r} + ".seen"].main({options!r})
 """
-ORDER = ("elf", "fatbin", "loader", "bytecode", "installed", "tree", "seen")  # each after those it imports
+# Each after those it imports.
+ORDER = (
+    *("elf", "fatbin", "notes", "symbols", "x86", "loader", "linking"),
+    *("bytecode", "installed", "tree", "compiled", "seen"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What an image has of its own. `prefixes`: folders that hold one product each (None: those of /opt, as they are).
+    `folders` and `dists` (distributions by name) were compiled for this image, by its own units."""
+
+    prefixes: tuple[str, ...] | None = None
+    folders: tuple[str, ...] = ()
+    dists: tuple[str, ...] = ()
 
 
 def program(options: Mapping[str, Any]) -> str:
@@ -43,13 +58,24 @@ def program(options: Mapping[str, Any]) -> str:
 
 
 def look(
-    runner: Runner, *, singles: Sequence[str] = SINGLES, cuobjdump: bool = True, python: str = PYTHON
+    runner: Runner,
+    own: Own | None = None,
+    *,
+    singles: Sequence[str] = SINGLES,
+    cuobjdump: bool = True,
+    python: str = PYTHON,
 ) -> dict[str, Any]:
     """The document of the image that `runner` runs commands in (`envbuild.verify.inside.seen`). Raises VerifyError.
 
-    `singles`: libraries to count. `python`: interpreter of the image, 3.11 or later.
+    `singles`: libraries to count. `python`: interpreter of the image, 3.8 or later.
     """
-    options = {"singles": list(singles), "cuobjdump": cuobjdump}
+    own = own or Own()
+    options = {
+        "singles": list(singles),
+        "cuobjdump": cuobjdump,
+        "prefixes": None if own.prefixes is None else list(own.prefixes),
+        "compiled": {"folders": list(own.folders), "dists": list(own.dists)},
+    }
     code, output = runner([python, "-I", "-B", "-c", program(options)])
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from envbuild.recipe import VENV
 from envbuild.verify.results import AuditResult, judged, listed
 
 REBUILD = "the image is not what the lock says: build it again with --rebuild, and report it when it stays"
@@ -34,16 +36,19 @@ def python_results(
     """Names and versions of dist-info folders; every file of a RECORD is there and belongs to one distribution only."""
     dists = seen["python"]
     if declared or also or (complete and dists):
-        names = [normal(dist["name"]) for dist in dists]
+        # on a base image one name may be in two folders: the venv's stands first on Python's path
+        ordered = sorted(dists, key=lambda dist: dist["site"].startswith(f"{VENV}/"))
+        versions = {normal(dist["name"]): dist["version"] for dist in ordered}
+        places = Counter((normal(dist["name"]), dist["site"]) for dist in dists)
         built = {normal(name) for name in also}
         faults = differences(
             {normal(name): version for name, version in declared.items()},
-            {normal(dist["name"]): dist["version"] for dist in dists if normal(dist["name"]) not in built},
+            {name: version for name, version in versions.items() if name not in built},
             complete,
             same=same_version,
         )
-        faults += [f"{name} is not installed" for name in built - set(names)]
-        faults += [f"{name} is installed {names.count(name)} times" for name in set(names) if names.count(name) > 1]
+        faults += [f"{name} is not installed" for name in built - set(versions)]
+        faults += [f"{name} is installed {count} times" for (name, _), count in places.items() if count > 1]
         yield judged(
             "Python packages are those of the lock",
             faults,

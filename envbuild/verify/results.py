@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+from envbuild.recipe import VENV
+
+OPT = "/opt/"
 
 
 class Status(StrEnum):
@@ -40,3 +45,28 @@ def listed(items: Iterable[str], limit: int = 12) -> str:
     all_items = list(items)
     more = f"; and {len(all_items) - limit} more" if len(all_items) > limit else ""
     return "; ".join(all_items[:limit]) + more
+
+
+def in_product(path: str) -> bool:
+    """Whether it is in a folder of /opt that holds one product: not the venv."""
+    return path.startswith(OPT) and not path.startswith(f"{VENV}/")
+
+
+def home(path: str) -> str:
+    """``/opt/NAME/`` of a path in it."""
+    return "/".join(path.split("/")[:3]) + "/"
+
+
+def mine(seen: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Whether a path is in the venv or a prefix: on somebody's image, what envbuild put there and can mend."""
+    folders = tuple(f"{folder}/" for folder in (VENV, *seen["prefixes"]))
+    return lambda path: path.startswith(folders)
+
+
+def divided(seen: Mapping[str, Any], faults: Mapping[str, str], complete: bool) -> tuple[list[str], str]:
+    """(faults by path that count; a note about those that the base image brought). `complete`: there is no such
+    image."""
+    ours = mine(seen)
+    theirs = [] if complete else sorted(text for path, text in faults.items() if not ours(path))
+    kept = [text for path, text in faults.items() if complete or ours(path)]
+    return kept, f"; of the base image, not judged: {listed(theirs, 3)}" if theirs else ""

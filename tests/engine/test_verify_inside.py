@@ -10,16 +10,17 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-from verifybytes import make_elf, make_fatbin
+from verifybytes import make_elf, make_fatbin, make_property
 
 from envbuild.verify.audit import Expectations, audit
-from envbuild.verify.look import Runner, look
+from envbuild.verify.look import Own, Runner, look
 from envbuild.verify.results import Status
 
 pytestmark = pytest.mark.engine
@@ -130,11 +131,11 @@ def wheel(root: Path, name: str, files: dict[str, bytes]) -> None:
         (site / path).write_bytes(data)
 
 
+OWN = Own(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("DeepSpeed",))
 EXPECTED = Expectations(
     debian={"libc6": "2.41-12"},
     python={"nvidia-nccl-cu13": "1.0", "deepspeed": "1.0"},
     sm="90",
-    arch_files=("dist:deepspeed",),
     modules=("deepspeed.ops.adam.fused_adam_op",),
 )
 
@@ -144,8 +145,11 @@ def failures(seen: dict[str, Any]) -> dict[str, str]:
 
 
 def test_an_image_as_declared(root: Path) -> None:
-    seen = look(runner_in(root))
+    seen = look(runner_in(root), OWN)
     assert failures(seen) == {}
+    assert list(seen["compiled"]) == [f"{SITE}/deepspeed/ops/adam/fused_adam_op.so"]
+    assert seen["link"]["files"] == 2
+    assert seen["versions"]["compared"] > 100  # of the interpreter and its libraries
     assert seen["cuda"] == {
         f"{SITE}/nvidia/nccl/lib/libnccl.so.2": {"sm_80": 1, "sm_90": 1, "compute_120": 1},
         f"{SITE}/deepspeed/ops/adam/fused_adam_op.so": {"sm_90": 1},
@@ -166,6 +170,114 @@ def test_looking_changes_nothing_and_sees_the_same_twice(root: Path) -> None:
     first.pop("cpu_seconds"), second.pop("cpu_seconds")
     assert first == second
     assert state() == before
+
+
+def machine() -> int:
+    return {"x86_64": 62, "aarch64": 183}[os.uname().machine]
+
+
+@pytest.fixture
+def planted(root: Path, tmp_path: Path) -> Path:
+    """A copy with UCX in a prefix, the distribution's beside it, and a torch; nothing is wrong yet."""
+    copied = tmp_path / "planted"
+    shutil.copytree(root, copied, symlinks=True)
+    ucp: dict[str, Any] = {"soname": "libucp.so.0", "machine": machine(), "needed": ["libc.so.6"]}
+    put(copied, "/opt/ucx/lib/libucp.so.0", **ucp, has=["ucp_init_version"], wants=["printf"])
+    put(copied, f"/usr/lib/{os.uname().machine}-linux-gnu/libucp.so.0", **ucp, has=["ucp_init_version"])
+    put(copied, "/usr/bin/ucx_info", machine=machine(), needed=["libucp.so.0"], wants=["ucp_init_version"])
+    torch = {"soname": "libc10.so", "machine": machine(), "has": ["_ZN3c105Error4whatEv"]}
+    wheel(copied, "torch", {"torch/lib/libc10.so": make_elf(**torch)})
+    (copied / "opt/venv/bin").mkdir()
+    (copied / "opt/venv/bin/python").symlink_to("/usr/bin/python3")
+    (copied / "etc/ld.so.conf.d/00-envbuild.conf").write_text("/opt/ucx/lib\n")
+    cached(copied)
+    return copied
+
+
+def put(root: Path, path: str, **options: Any) -> None:
+    (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+    (root / path[1:]).write_bytes(make_elf(**options))
+
+
+def cached(root: Path) -> None:
+    subprocess.run([tool("ldconfig"), "-r", str(root)], check=True, capture_output=True)
+    shutil.rmtree(root / "var/cache/ldconfig", ignore_errors=True)
+
+
+def told(root: Path, **expected: Any) -> dict[str, str]:
+    """Name of each result that failed → detail; packages that this file's other tests look at are let be."""
+    results = audit(look(runner_in(root), OWN), replace(EXPECTED, python_more=True, **expected))
+    return {item.name: item.detail for item in results if item.status == Status.FAIL}
+
+
+def test_the_own_ucx_beside_the_distribution_s(planted: Path) -> None:
+    assert told(planted) == {}
+    seen = look(runner_in(planted), OWN)
+    assert seen["singles"]["libucp"]["first"] == {"libucp.so.0": "/opt/ucx/lib/libucp.so.0"}
+    assert seen["link"]["files"] == 4  # three of the venv, one of the prefix
+    (planted / "etc/ld.so.conf.d/00-envbuild.conf").unlink()
+    cached(planted)
+    detail = told(planted)["at most 1 libucp"]
+    debian = f"/usr/lib/{os.uname().machine}-linux-gnu/libucp.so.0"
+    assert f"the loader takes {debian}, not /opt/ucx/lib/libucp.so.0" in detail
+    assert f"/usr/bin/ucx_info gets {debian}" in detail
+
+
+def test_a_kernel_for_another_torch(planted: Path) -> None:
+    common: dict[str, Any] = {"machine": machine(), "needed": ["libc10.so"]}
+    good, bad = f"{SITE}/good/_C.so", f"{SITE}/bad/_C.so"
+    put(planted, good, **common, wants=["PyModule_Create2", "_ZN3c105Error4whatEv"])
+    assert told(planted) == {}
+    put(planted, bad, **common, wants=["_ZN3c105Error8gone_whyEv"])
+    found = told(planted)
+    assert list(found) == ["symbols are found"]
+    assert f"{bad} wants c10::Error::gone_why (_ZN3c105Error8gone_whyEv)" in found["symbols are found"]
+    assert "libc10.so of torch 1.0" in found["symbols are found"]
+    assert good not in found["symbols are found"]
+
+
+def test_stubs_on_a_path_of_the_loader(planted: Path) -> None:
+    stubs, name = "/opt/cuda/lib64/stubs", "stub libraries are on no path of the loader"
+    put(planted, f"{stubs}/libcuda.so", soname="libcuda.so.1", machine=machine())
+    assert told(planted) == {}
+    put(planted, "/opt/ucx/bin/x", machine=machine(), runpath=stubs)
+    found = told(planted)
+    assert list(found) == [name]
+    assert f"/opt/ucx/bin/x looks into {stubs}" in found[name]
+    (planted / "etc/ld.so.conf.d/zz.conf").write_text(f"{stubs}\n")
+    cached(planted)
+    found = told(planted)
+    assert f"{stubs} is in ld.so.cache" in found[name]
+    assert "libcuda.so.1 is /opt/cuda/lib64/stubs/libcuda.so" in found["the driver is the host's"]
+
+
+def test_code_for_the_cpu_that_built(planted: Path) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("code for x86-64 is looked at alone")
+    name, library = "what was compiled here runs on x86-64-v2", "/opt/ucx/lib/libucs.so.0"
+    wide, cpuid = b"\xc5\xfc\x11\x07\xc3", b"\x0f\xa2\xc3"  # vmovups %ymm0, (%rdi)
+    put(planted, library, sections={".text": wide}, unwind=[0])
+    put(planted, "/opt/other/lib/libx.so.0", sections={".text": wide}, unwind=[0])  # not compiled here
+    found = told(planted, cpu="x86-64-v2")
+    assert list(found) == [name]
+    assert f"{library} has AVX or BMI2 (x86-64-v3)" in found[name]
+    assert told(planted, cpu="x86-64-v3") == {}
+    put(planted, library, sections={".text": wide + cpuid}, unwind=[0, 5])
+    assert told(planted, cpu="x86-64-v2") == {}
+    put(planted, library, needed=["libc.so.6"], sections={".text": wide}, wants=["getauxval"], unwind=[0])
+    assert told(planted, cpu="x86-64-v2") == {}
+    put(planted, "/usr/bin/new", note=make_property(0xC0008002, 4))
+    found = told(planted, cpu="x86-64-v2")
+    assert "/usr/bin/new asks for x86-64-v3" in found["no file asks for more than x86-64-v2"]
+
+
+def test_cuda_code_of_a_prefix_without_a_line_of_its_own(planted: Path) -> None:
+    section = {".nv_fatbin": make_fatbin([("sm", 80, ""), ("sm", 90, "")])}
+    put(planted, "/opt/ucx/lib/ucc/libucc_tl_cuda.so", machine=machine(), sections=section)
+    found = told(planted)
+    name = "what was compiled here has CUDA code for sm_90 and nothing else"
+    assert list(found) == [name]
+    assert found[name].startswith("/opt/ucx/lib/ucc/libucc_tl_cuda.so holds sm_80, sm_90 (2 libraries")
 
 
 def test_every_need_resolves_as_the_loader_itself_does(root: Path) -> None:

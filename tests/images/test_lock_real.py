@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.bases import distribution
 from envbuild.console import Quiet
 from envbuild.errors import ConflictError, InputError
 from envbuild.fetch import fetch, missing
@@ -25,6 +26,7 @@ pytestmark = [
 MPI = LockRequest(
     "mpi",
     "debian:13",
+    "debian:13",
     "amd64",
     "3.13",
     {
@@ -37,7 +39,6 @@ MPI = LockRequest(
             debian=("gcc", "libopenmpi-dev", "python3-dev"), python=("setuptools", "cython"), sdists=("mpi4py",)
         ),
     },
-    {},
 )
 
 
@@ -98,10 +99,24 @@ def test_other_machine(site: Site, store: Store) -> None:
     assert "aarch64" in lock.units["tools"].python[0]
 
 
+def test_debian_12(site: Site, store: Store) -> None:
+    """The release before: without usrmerge, which would bring perl into every base."""
+    units = {**MPI.units, "debian": UnitRequest(debian=("openmpi-bin", "libucx0"))}
+    request = replace(MPI, image="old", base="debian:12", distribution="debian:12", python="3.11", units=units)
+    lock = make_lock(request, site, store, Quiet())
+    names = {lock.debian[file].name for file in lock.units["base"].debian}
+    assert {"libc6", "dpkg", "apt", "python3.11", "usr-is-merged"} <= names
+    assert not {"usrmerge", "perl"} & names
+    archives = {file.archive.partition("/")[0] for file in lock.debian.values()}
+    assert archives <= {"debian:bookworm", "debian:bookworm-updates", "debian-security:bookworm-security"}
+    assert "cp311" in lock.units["venv"].python[0]
+    assert make_lock(request, site, store, Quiet(), previous=lock, refresh=True) == lock
+
+
 def test_mistakes(site: Site, store: Store) -> None:
     units = {"base": UnitRequest(debian=("openmpi-bni",))}
     with pytest.raises(InputError, match="no package 'openmpi-bni'") as missing_package:
-        debian.resolve("debian:13", "amd64", {"base": units["base"].debian}, site, store, Quiet())
+        debian.resolve(distribution("debian:13"), "amd64", {"base": units["base"].debian}, site, store, Quiet())
     assert missing_package.value.hint == "did you mean 'openmpi-bin'?"
     with pytest.raises(ConflictError, match="numpy"):
         conflict = UnitRequest(python=("numpy<1.20", "numpy>2"))

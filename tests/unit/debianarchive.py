@@ -1,5 +1,5 @@
-"""A small signed Debian archive, made of package stanzas only: enough for apt to resolve, and to refuse what is not
-signed.
+"""Small signed archives of Debian packages, made of package stanzas only: enough for apt to resolve, and to refuse what
+is not signed.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from pathlib import Path
 
@@ -19,10 +19,17 @@ RELEASED = 1_790_000_000
 
 @dataclass(frozen=True)
 class Signer:
-    """A throw-away key: `home` is gpg's folder, `keyring` the public half."""
+    """A throw-away key: `home` is gpg's folder, `keyring` the public half, `fingerprint` of the primary key."""
 
     home: Path
     keyring: Path
+    fingerprint: str = ""
+
+    @property
+    def armored(self) -> bytes:
+        """The public half as text, as vendors offer it."""
+        command = ["gpg", "--homedir", str(self.home), "--batch", "--armor", "--export"]
+        return subprocess.run(command, check=True, capture_output=True).stdout
 
     def gpg(self, *arguments: str) -> None:
         subprocess.run(["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", *arguments], check=True)
@@ -36,14 +43,18 @@ def signer() -> Iterator[Signer]:
     try:
         made.gpg("--passphrase", "", "--quick-gen-key", "envbuild test", "ed25519", "sign", "never")
         made.gpg("--output", str(made.keyring), "--export")
-        yield made
+        command = ["gpg", "--homedir", str(home), "--batch", "--with-colons", "--fingerprint"]
+        listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        yield replace(made, fingerprint=listing.partition("\nfpr:")[2].partition("\n")[0].strip(":"))
     finally:
         subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
         shutil.rmtree(home, ignore_errors=True)
 
 
-def stanza(name: str, version: str = "1.0", *, arch: str = "amd64", essential: bool = False, **fields: str) -> str:
-    """A paragraph of a Packages file; fields as Pre_Depends="…"."""
+def stanza(
+    name: str, version: str = "1.0", *, arch: str = "amd64", essential: bool = False, folder: str = "", **fields: str
+) -> str:
+    """A paragraph of a Packages file; fields as Pre_Depends="…"; `folder` as a flat repository has its files."""
     plain = version.partition(":")[2] or version
     lines = [
         f"Package: {name}",
@@ -51,7 +62,7 @@ def stanza(name: str, version: str = "1.0", *, arch: str = "amd64", essential: b
         f"Architecture: {arch}",
         *(["Essential: yes"] if essential else []),
         *(f"{key.replace('_', '-')}: {value}" for key, value in fields.items()),
-        f"Filename: pool/main/{name[0]}/{name}/{name}_{plain}_{arch}.deb",
+        f"Filename: {folder or f'pool/main/{name[0]}/{name}'}/{name}_{plain}_{arch}.deb",
         "Size: 1000",
         f"SHA256: {hashlib.sha256(f'{name} {version}'.encode()).hexdigest()}",
         "Description: a test",
@@ -59,20 +70,38 @@ def stanza(name: str, version: str = "1.0", *, arch: str = "amd64", essential: b
     return "\n".join(lines) + "\n"
 
 
+def installed(*stanzas: str) -> str:
+    """dpkg's status file of a system that has these packages."""
+    return "\n".join(f"Status: install ok installed\n{text}" for text in stanzas)
+
+
 def publish(
-    root: Path, suite: str, stanzas: Iterable[str], key: Signer | None, *, released: int = RELEASED, days: int = 0
+    root: Path,
+    suite: str,
+    stanzas: Iterable[str] | Mapping[str, Iterable[str]],
+    key: Signer | None,
+    *,
+    released: int = RELEASED,
+    days: int = 0,
 ) -> None:
-    """Write ``dists/SUITE`` below `root`, signed with `key`; with `days` the Release file is valid for so long only."""
-    folder = root / "dists" / suite
-    listing = folder / "main/binary-amd64/Packages"
-    listing.parent.mkdir(parents=True, exist_ok=True)
-    listing.write_text("\n".join(stanzas))
-    content = listing.read_bytes()
+    """Write ``dists/SUITE`` below `root`, signed with `key`; with `days` the Release file is valid for so long only.
+    `stanzas` are those of the component main, or of each component. A suite that ends in a slash is a flat repository.
+    """
+    flat = suite.endswith("/")
+    folder = root / suite.lstrip("/") if flat else root / "dists" / suite
+    parts = stanzas if isinstance(stanzas, Mapping) else {"main": stanzas}
+    sums = []
+    for component, texts in parts.items():
+        listing = "Packages" if flat else f"{component}/binary-amd64/Packages"
+        (folder / listing).parent.mkdir(parents=True, exist_ok=True)
+        (folder / listing).write_text("\n".join(texts))
+        content = (folder / listing).read_bytes()
+        sums.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} {listing}\n")
     until = f"Valid-Until: {formatdate(released + days * 86400, usegmt=True)}\n" if days else ""
+    named = "" if flat else f"Suite: {suite}\nCodename: {suite}\nComponents: {' '.join(parts)}\n"
     (folder / "Release").write_text(
-        f"Origin: Test\nSuite: {suite}\nCodename: {suite}\nDate: {formatdate(released, usegmt=True)}\n{until}"
-        f"Architectures: amd64\nComponents: main\nSHA256:\n"
-        f" {hashlib.sha256(content).hexdigest()} {len(content)} main/binary-amd64/Packages\n"
+        f"Origin: Test\nDate: {formatdate(released, usegmt=True)}\n{named}{until}"
+        f"Architectures: amd64\nSHA256:\n{''.join(sums)}"
     )
     (folder / "InRelease").unlink(missing_ok=True)
     if key:

@@ -175,7 +175,8 @@ def test_what_lies_in_tmp(store: Store) -> None:
 
 
 def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("apt/bookworm/state/x", "apt/trixie/state/x", "buildah/overlay/storage.lock", "uv/simple/index/x"):
+    caches = ("apt/bookworm/state/x", "apt/trixie/state/x", "buildah/overlay/storage.lock", "git/ucx.git/objects/x")
+    for name in (*caches, "uv/simple/index/x"):
         (store.root / name).parent.mkdir(parents=True)
         (store.root / name).write_text("x")
     assert collect(store, Quiet(), dry_run=False, everything=False)[0] == []
@@ -183,7 +184,7 @@ def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.Mo
     assert collect(store, Quiet(), dry_run=False, everything=False)[0] == []
     week_later(monkeypatch)
     removed = collect(store, Quiet(), dry_run=False, everything=False)[0]
-    assert removed == ["apt/bookworm", "apt/trixie", "buildah/overlay", "uv"]
+    assert removed == ["apt/bookworm", "apt/trixie", "buildah/overlay", "git/ucx.git", "uv"]
     assert list((store.root / "tmp").iterdir()) == []
 
 

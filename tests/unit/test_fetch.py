@@ -17,7 +17,7 @@ from lockserver import Answers, serve, sha256, wheel
 from envbuild.console import Quiet
 from envbuild.errors import EngineError, InputError
 from envbuild.fetch import fetch, missing
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.transfer import ATTEMPTS
 from envbuild.site import Site
 from envbuild.store import Store
@@ -147,7 +147,9 @@ def test_all_lost_files_are_told_after_the_others(server: Answers, store: Store)
         run(lock(*gone, deb(DATA)), store, site(store, server.url, f"{server.url}/second"), jobs=1)
     assert store.has_blob(sha256(DATA))
     assert sorted(finding.hint for finding in caught.value.findings) == [
-        f"envbuild lock demo --upgrade gone{number}" for number in range(3)
+        f"envbuild lock demo --upgrade gone{number}, or write another place into site.yaml:  "
+        "mirrors: {debian: [ADDRESS-OR-FOLDER]}"
+        for number in range(3)
     ]
     first = next(finding for finding in caught.value.findings if "gone0" in finding.message)
     assert gone[0].sha256 in first.message
@@ -164,7 +166,8 @@ def test_password_of_a_mirror_is_not_told(server: Answers, store: Store) -> None
 def test_unreachable_server(store: Store) -> None:
     with pytest.raises(InputError, match="connection refused") as caught:
         run(lock(deb(DATA)), store, site(store, "http://127.0.0.1:9"))
-    assert "mirrors: {debian: [PLACE]}" in caught.value.hint
+    assert caught.value.hint.startswith("run the command again, or write another place into site.yaml:")
+    assert "mirrors: {debian: [ADDRESS-OR-FOLDER]}" in caught.value.hint
 
 
 def test_python_file_by_name_and_digest(server: Answers, store: Store, tmp_path: Path) -> None:
@@ -184,14 +187,120 @@ def test_python_file_that_no_index_lists(server: Answers, store: Store) -> None:
         file = PythonFile("demo-1.0-py3-none-any.whl", "demo", "1.0", 5, "1" * 64)
         run(lock(file), store, site(store, python=(f"{server.url}/simple",)))
     assert f"{server.url}/simple: does not list it" in caught.value.message
-    assert caught.value.hint == "envbuild lock demo --upgrade demo"
+    assert caught.value.hint.startswith("envbuild lock demo --upgrade demo, or write another place")
 
 
 def test_source_without_a_mirror_says_what_to_write(store: Store) -> None:
     with pytest.raises(InputError) as caught:
         run(lock(SourceFile("ucx-1.20.1.tar.gz", "github:openucx/ucx@v1.20.1", "1" * 64)), store, site(store))
     assert "github:openucx/ucx@v1.20.1" in caught.value.message
-    assert "mirrors: {github: [ADDRESS-OR-FOLDER]}" in caught.value.hint
+    assert 'mirrors: {"github:openucx/ucx": [FOLDER-OR-ADDRESS]}' in caught.value.hint
+
+
+def test_inputs_of_vendors(server: Answers, store: Store, tmp_path: Path) -> None:
+    """A repository below a mirror's folder, an index below a mirror's address."""
+    content = wheel(tmp_path, "torch", "1.12").read_bytes()
+    name = "torch-1.12-py3-none-any.whl"
+    page = f'<a href="/files/{name}#sha256={sha256(content)}">x</a>'
+    server.files |= {"/pip/pytorch/cu113/torch/": page.encode(), f"/files/{name}": content}
+    (tmp_path / "cuda/ubuntu2204").mkdir(parents=True)
+    (tmp_path / "cuda/ubuntu2204/cuda_13_amd64.deb").write_bytes(DATA)
+    package = replace(deb(DATA, "cuda", "cuda_13_amd64.deb"), archive="apt:nvidia-cuda/ubuntu2204")
+    file = PythonFile(name, "torch", "1.12", len(content), sha256(content), "pip:pytorch/cu113")
+    mirrors = {"apt:nvidia-cuda": (str(tmp_path / "cuda"),), "pip:": (f"{server.url}/pip",), "python:": ()}
+    run(lock(package, file), store, Site(store.root, mirrors=mirrors, use_host=False))
+    assert store.has_blob(file.sha256) and store.has_blob(package.sha256)
+
+
+def test_a_vendors_file_is_not_taken_from_the_package_index(server: Answers, store: Store) -> None:
+    name = "torch-1.12-py3-none-any.whl"
+    server.files |= {
+        "/simple/torch/": f'<a href="/files/{name}#sha256={sha256(DATA)}">x</a>'.encode(),
+        f"/files/{name}": DATA,
+        "/cu113/torch/": b"",
+    }
+    file = PythonFile(name, "torch", "1.12", len(DATA), sha256(DATA), "pip:pytorch/cu113")
+    mirrors = {"python:": (f"{server.url}/simple",), "pip:pytorch/cu113": (f"{server.url}/cu113",)}
+    with pytest.raises(InputError) as caught:
+        run(lock(file), store, Site(store.root, mirrors=mirrors, use_host=False))
+    assert f"looked at:\n  {server.url}/cu113: does not list it" in caught.value.message
+    assert 'mirrors: {"pip:pytorch/cu113": [ADDRESS-OR-FOLDER]}' in caught.value.hint
+
+
+def test_an_origin_without_a_place_is_told_once(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    archive = "apt:nvidia-cuda/ubuntu2204"
+    cuda = [replace(deb(bytes([n]) * 5000, f"cuda{n}", f"cuda{n}_1_all.deb"), archive=archive) for n in range(6)]
+    file = PythonFile("torch-1.12-py3-none-any.whl", "torch", "1.12", 7, "1" * 64, "pip:pytorch/cu113")
+    with pytest.raises(InputError) as caught:
+        run(lock(deb(DATA), *cuda, file), store, site(store, server.url))
+    assert store.has_blob(sha256(DATA)), "what has a place is fetched"
+    assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
+        (
+            "no place is known for apt:nvidia-cuda/ubuntu2204, which gives 6 Debian packages (30.0 kB): "
+            "cuda0_1_all.deb, cuda1_1_all.deb, cuda2_1_all.deb, cuda3_1_all.deb and 2 more",
+            'write one into site.yaml:  mirrors: {"apt:nvidia-cuda/ubuntu2204": [ADDRESS-OR-FOLDER]}',
+        ),
+        (
+            "no place is known for pip:pytorch/cu113, which gives 1 Python file (7 B): torch-1.12-py3-none-any.whl",
+            'write one into site.yaml:  mirrors: {"pip:pytorch/cu113": [ADDRESS-OR-FOLDER]}',
+        ),
+    ]
+
+
+def image(reference: str = "registry.example/group/base:1") -> BaseImage:
+    layers = [bytes([number]) * 1000 for number in range(5)]
+    kinds = "application/vnd.oci.image.layer.v1.tar"
+    parts = tuple((sha256(layer), len(layer), kinds) for layer in layers)
+    return BaseImage(reference, sha256(b"manifest"), sha256(b"config"), parts, "debian:13")
+
+
+def test_a_base_image_from_a_registry_and_from_a_layout(server: Answers, store: Store, tmp_path: Path) -> None:
+    wanted = replace(lock(), base_image=image())
+    contents = [b"config", *(bytes([number]) * 1000 for number in range(5))]
+    for content in contents[:3]:
+        server.files[f"/v2/copy/base/blobs/sha256:{sha256(content)}"] = content
+    layout = tmp_path / "base/blobs/sha256"
+    layout.mkdir(parents=True)
+    for content in contents[3:]:
+        (layout / sha256(content)).write_bytes(content)
+    mirrors = {"oci:registry.example/group/": (f"{server.url}/copy", str(tmp_path)), "python:": ()}
+    at = Site(store.root, mirrors=mirrors, use_host=False)
+    run(wanted, store, at)
+    assert missing(wanted, store) == [], "a build needs no manifest"
+    assert [entry.sha256 for entry in missing(wanted, store, manifest=True)] == [sha256(b"manifest")]
+    server.files[f"/v2/copy/base/manifests/sha256:{sha256(b'manifest')}"] = b"manifest"
+    fetch(wanted, store, at, Quiet(), manifest=True, pause=0.001)
+    assert store.has_blob(sha256(b"manifest"))
+
+
+def test_a_base_image_that_cannot_be_had_is_told_once(server: Answers, store: Store) -> None:
+    wanted = replace(lock(), base_image=image())
+    at = Site(store.root, mirrors={"oci:registry.example/": (server.url,), "python:": ()}, use_host=False)
+    with pytest.raises(InputError) as caught:
+        run(wanted, store, at)
+    (finding,) = caught.value.findings
+    assert "of registry.example/group/base:1" in finding.message and "HTTP 404" in finding.message
+    assert finding.message.endswith("and 5 more parts of that image")
+    assert 'mirrors: {"oci:registry.example/": [' in finding.hint
+    with pytest.raises(InputError) as caught:
+        run(wanted, store, site(store))
+    (finding,) = caught.value.findings
+    assert finding.message == (
+        "no place is known for oci:registry.example/group/base, which gives the base image "
+        "registry.example/group/base:1 (5.0 kB)"
+    )
+    assert finding.hint.endswith('mirrors: {"oci:registry.example/": [ADDRESS-OR-FOLDER]}')
+
+
+def test_a_commit_that_nobody_has(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "git").mkdir()
+    file = SourceFile("ucx-0123456789ab.tar", f"github:openucx/ucx@{'0' * 40}", "1" * 64, 5, git=True)
+    with pytest.raises(InputError) as caught:
+        run(lock(file), store, site(store, github=(str(tmp_path / "git"),)))
+    (finding,) = caught.value.findings
+    assert file.origin in finding.message and str(tmp_path / "git") in finding.message
+    assert 'mirrors: {"github:openucx/ucx": [' in finding.hint
 
 
 def test_source_in_a_folder(store: Store, tmp_path: Path) -> None:

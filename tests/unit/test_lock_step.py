@@ -14,10 +14,12 @@ from lockserver import wheel
 from envbuild.console import Quiet
 from envbuild.errors import ConflictError, SpecError
 from envbuild.fetch import missing
-from envbuild.lock.lock import answers, changes, make_lock
+from envbuild.lock.changes import changes
+from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import Lock, dump_lock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.uv import uv_version
+from envbuild.lock.versions import answers
 from envbuild.recipe import Archive
 from envbuild.site import Site
 from envbuild.store import Store
@@ -30,6 +32,7 @@ pytestmark = [
 REQUEST = LockRequest(
     "demo",
     "debian:13",
+    "debian:13",
     "amd64",
     "3.13",
     {
@@ -38,7 +41,7 @@ REQUEST = LockRequest(
         "venv": UnitRequest(python=("demo",)),
         "build-x": UnitRequest(archives=(Archive("x", "file:x.tar.gz", "x.tar.gz"),)),
     },
-    {"components": {"ssl": "openssl", "demo": "demo", "gone": "nowhere"}},
+    spec={"components": {"ssl": "openssl", "demo": "demo", "gone": "nowhere"}},
 )
 
 

@@ -45,6 +45,8 @@ registry: registry.example/images
 images: /shared/images
 partition: gpu
 mounts: ["/data:/data:ro"]
+upstream: false
+keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
 """,
         )
     )
@@ -64,7 +66,9 @@ mounts: ["/data:/data:ro"]
         images="/shared/images",
         partition="gpu",
         mounts=("/data:/data:ro",),
+        use_host=False,
         where=str(tmp_path / "site.yaml"),
+        keyrings={"ubuntu:": tmp_path / "ca.pem", "apt:nvidia-cuda": tmp_path / "ca.pem"},
     )
 
 
@@ -117,13 +121,14 @@ def test_the_engines_are_those_that_there_are() -> None:
             '{"https://git.example/": [/x]}',
             "2:11",
             "'https://git.example/' begins no origin",
-            "origins begin with one of: debian, debian-security, file, github, gitlab, mirror, python",
+            "origins begin with one of: apt, debian, debian-security, file, git, github, gitlab, mirror, oci, pip, "
+            "python, ubuntu, vendor",
         ),
         (
             '{"python:torch": [/x]}',
             "2:11",
             "'python:torch': the indexes of Python packages are the same for all",
-            "write python: [ADDRESS, …]",
+            "write python: [ADDRESS, …]; a vendor's own index is  pip:NAME: [ADDRESS, …]",
         ),
         (
             '{debian: [/x, "ftp://a.example/debian"]}',
@@ -174,6 +179,84 @@ def test_longest_prefix_wins() -> None:
     assert site.places("github:openucx/ucx@v1") == ("ucx@v1", ("/ucx",))
     assert site.places("github:nvidia/nccl@v2") == ("nvidia/nccl@v2", ("/all",))
     assert site.places("file:x") == ("x", ())
+
+
+@pytest.mark.parametrize(
+    ("origin", "rest"),
+    [
+        ("github:openucx/ucx", ""),
+        ("github:openucx/ucx@v1.20.1", "@v1.20.1"),
+        ("github:openucx/ucx/sub", "sub"),
+        ("github:openucx/ucx-extra", None),
+        ("github:openucx/ucx2@v1", None),
+    ],
+)
+def test_prefix_ends_where_a_name_does(origin: str, rest: str | None) -> None:
+    site = Site(Path("/s"), mirrors={"github:openucx/ucx": ("/mirrors/ucx.git",)}, use_host=False)
+    everything = origin.partition(":")[2]
+    assert site.places(origin) == ((everything, ()) if rest is None else (rest, ("/mirrors/ucx.git",)))
+
+
+def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) -> None:
+    assert Site(Path("/s")).roots("github:openucx/ucx") == ("https://github.com/openucx/ucx",)
+    own = Site(Path("/s"), mirrors={"github:openucx/": ("/srv/git",)})
+    assert own.roots("github:openucx/ucx") == ("/srv/git/ucx",)
+    assert own.roots("github:NVIDIA/nccl") == ("https://github.com/NVIDIA/nccl",)
+    gapped = read_site(write(tmp_path, "schema: 1\nupstream: false\nmirrors: {python: [/wheels]}\n"))
+    assert gapped.roots("gitlab:group/project") == ()
+    assert gapped.places("debian:trixie/main")[1] == () == gapped.places("debian-security:trixie-security/main")[1]
+    assert gapped.python().indexes == ()
+    assert gapped.python().links == ("/wheels",)
+    with pytest.raises(SpecError, match="'upstream' must be true or false"):
+        read_site(write(tmp_path, "schema: 1\nupstream: never\n"))
+
+
+def test_roots_of_every_kind() -> None:
+    mirrors = {
+        "debian:": ("/debian",),
+        "ubuntu:": ("http://m.example/ubuntu", "/ubuntu"),
+        "apt:": ("http://m.example/apt/",),
+        "apt:nvidia-cuda": ("/cuda",),
+        "pip:": ("http://m.example/pip", "/pip"),
+        "oci:nvcr.io/": ("http://registry.example:5000",),
+    }
+    site = Site(Path("/s"), mirrors=mirrors, use_host=False)
+    assert site.roots("debian:trixie/main") == ("/debian",)
+    assert site.roots("ubuntu:jammy/universe") == ("http://m.example/ubuntu", "/ubuntu")
+    assert site.roots("apt:nvidia-cuda/ubuntu2204") == ("/cuda/ubuntu2204",)
+    assert site.roots("apt:nvidia-cuda") == ("/cuda",)
+    assert site.roots("apt:aws-neuron") == ("http://m.example/apt/aws-neuron",)
+    assert site.roots("oci:nvcr.io/nvidia/pytorch") == ("http://registry.example:5000/nvidia/pytorch",)
+    found = site.python("pip:pytorch/cu113")
+    assert (found.indexes, found.links) == (("http://m.example/pip/pytorch/cu113",), ("/pip/pytorch/cu113",))
+
+
+def test_keys_by_prefix() -> None:
+    keys = {"ubuntu:": Path("/u"), "apt:nvidia-cuda": Path("/n")}
+    site = Site(Path("/s"), keyrings=keys, debian_keyring=Path("/d"))
+    assert site.keyring("ubuntu:noble/main") == Path("/u")
+    assert site.keyring("apt:nvidia-cuda/ubuntu2204") == Path("/n")
+    assert site.keyring("apt:nvidia-cuda-extra") is None
+    assert site.keyring("debian-security:trixie-security/main") == Path("/d") == site.keyring("debian:trixie/main")
+    newer = Site(Path("/s"), keyrings={"debian:": Path("/k")}, debian_keyring=Path("/d"))
+    assert newer.keyring("debian:trixie/main") == Path("/k")
+    assert Site(Path("/s"), keyrings={"debian:": Path("/k")}).keyring("debian-security:x/main") == Path("/k")
+
+
+def test_mistakes_about_keys(tmp_path: Path) -> None:
+    (tmp_path / "k.gpg").touch()
+    with pytest.raises(SpecError) as caught:
+        read_site(
+            write(
+                tmp_path,
+                'schema: 1\nkeyrings:\n  python: k.gpg\n  apt:x: none.gpg\n  ubuntu: k.gpg\n  "ubuntu:": k.gpg\n',
+            )
+        )
+    assert [(item.where.rsplit("site.yaml:", 1)[1], item.message) for item in caught.value.findings] == [
+        ("3:3", "'python' needs no keys"),
+        ("4:10", f"'apt:x': there is no {tmp_path / 'none.gpg'}"),
+        ("6:3", "'ubuntu:' has a file of keys already"),
+    ]
 
 
 def test_own_debian_mirror_is_not_mixed_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +333,7 @@ Components: main
 
 
 def test_host_without_debian(tmp_path: Path) -> None:
-    assert apt(tmp_path, main="deb http://archive.example/ubuntu noble main universe\n") == {}
+    assert apt(tmp_path, main="deb http://archive.example/other noble main universe\n") == {}
     assert host.debian_archives(tmp_path / "none") == {}
 
 
@@ -318,3 +401,15 @@ def test_python_mirrors_of_a_site() -> None:
     site = Site(Path("/s"), mirrors={"python:": ("file:///srv/simple", "/srv/wheels", "http://i.example/simple")})
     assert site.python().indexes == ("file:///srv/simple", "http://i.example/simple")
     assert site.python().links == ("/srv/wheels",)
+
+
+def test_the_archives_of_an_ubuntu_host(tmp_path: Path) -> None:
+    """One archive serves security updates too, arm64 has one of its own, and a vendor's folder of that name is none."""
+    assert apt(
+        tmp_path,
+        ubuntu_sources="Types: deb\nURIs: http://one.example/ubuntu/\nSuites: noble noble-updates\n"
+        "Components: main universe\n\n"
+        "Types: deb\nURIs: http://sec.example/ubuntu/\nSuites: noble-security\nComponents: main\n",
+        ports_list="deb http://ports.example/ubuntu-ports noble main\n",
+        vendor_list="deb http://vendor.example/ubuntu2404/ noble main\n",
+    ) == {"ubuntu:": ("http://ports.example/ubuntu-ports", "http://one.example/ubuntu", "http://sec.example/ubuntu")}

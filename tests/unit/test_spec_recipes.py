@@ -238,7 +238,7 @@ def test_what_a_recipe_is_asked_later(method: str, kind: type, message: str, tmp
     assert caught.value.where == f"{tmp_path}/recipes/thing.py:{LINE}:1"
 
 
-@pytest.mark.parametrize("origin", ["https://files.example/x.tar.gz", "x.tar.gz", "debian:x"])
+@pytest.mark.parametrize("origin", ["https://files.example/x.tar.gz", "x.tar.gz", "apt:x", "python:x"])
 def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
     place = project(
         tmp_path,
@@ -248,4 +248,4 @@ def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         resolve_in(spec.load("x", place), place)
     assert caught.value.message == f"the recipe 'thing' takes x.tar.gz from '{origin}', which is no kind of origin"
-    assert caught.value.hint == "begin it with one of: github:, gitlab:, file:, mirror:"
+    assert caught.value.hint == "begin it with one of: github:, gitlab:, file:, mirror:, vendor:, debian:, ubuntu:"

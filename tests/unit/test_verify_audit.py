@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.verify.audit import Expectations, audit
-from envbuild.verify.cuda import exactly, runs_on
+from envbuild.verify.cuda import only, runs_on
 from envbuild.verify.packages import differences, same_version
 from envbuild.verify.results import AuditResult, Status
 
@@ -21,6 +22,7 @@ ADAM = f"{SITE}/deepspeed/ops/adam/fused_adam_op.so"
 NCCL = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
 
 SEEN: dict[str, Any] = {
+    "prefixes": ["/opt/ucx"],
     "debian": {"libc6": "2.41-12", "python3": "3.13.5-1"},
     "debian_broken": [],
     "python": [
@@ -49,6 +51,11 @@ SEEN: dict[str, Any] = {
     "cache_error": "",
     "cache_gone": [],
     "singles": {"libnccl": {"files": [NCCL], "first": {"libnccl.so.2": ""}, "used": {NCCL: 1}}},
+    "search": {"environment": [], "cache": ["/lib/x86_64-linux-gnu", "/opt/ucx/lib"]},
+    "link": {"files": 2, "symbols": 40, "lost": {}, "elsewhere": {}, "driver": 1, "skipped": []},
+    "versions": {"compared": 12, "lost": {}},
+    "levels": {"/usr/bin/python3.13": "x86-64"},
+    "compiled": {ADAM: {}},
     "driver": {"libcuda.so.1": "", "libnvidia-ml.so.1": ""},
     "cuda": {ADAM: {"sm_90": 1}, NCCL: {"sm_80": 28, "sm_90": 28, "compute_120": 27}},
     "cuobjdump": {ADAM: ["sm_90"]},
@@ -67,7 +74,7 @@ DECLARED = Expectations(
     python={"nvidia-nccl-cu13": "2.30.7", "typing-extensions": "4.16"},
     python_also=("deepspeed",),
     sm="90",
-    arch_files=("*/fused_adam_op*.so", "dist:deepspeed"),
+    cpu="x86-64-v3",
     modules=("deepspeed.ops.adam.fused_adam_op",),
 )
 
@@ -166,8 +173,52 @@ def test_an_image_as_declared_passes_everything() -> None:
             "takes libcuda.so.1 from",
         ),
         (changed("cuda", ADAM, to={"sm_70": 1, "sm_80": 1}), "CUDA code for sm_90", f"{ADAM} holds sm_70, sm_80"),
-        (changed("cuda", ADAM, to={"sm_80": 1, "sm_90": 1}), "dist:deepspeed: sm_90 and nothing else", "sm_80, sm_90"),
-        (changed("cuda", to={}), "*/fused_adam_op*.so: sm_90 and nothing else", "no library with CUDA code matches"),
+        (
+            changed("cuda", ADAM, to={"sm_80": 1, "sm_90": 1}),
+            "what was compiled here has CUDA code for sm_90 and nothing else",
+            f"{ADAM} holds sm_80, sm_90",
+        ),
+        (
+            changed("cuda", ADAM, to={"compute_90": 1}),
+            "what was compiled here has CUDA code for sm_90 and nothing else",
+            f"{ADAM} holds compute_90",
+        ),
+        (
+            changed("link", "lost", to={ADAM: {"names": ["_ZN3c105ErrorC1Ev"], "count": 9, "torch": []}}),
+            "symbols are found",
+            f"{ADAM} wants c10::Error::Error (_ZN3c105ErrorC1Ev) and 8 more",
+        ),
+        (
+            changed("versions", "lost", to={ADAM: ["GLIBC_2.99 of /usr/lib/libc.so.6"]}),
+            "versions of symbols are there",
+            f"{ADAM} wants GLIBC_2.99 of /usr/lib/libc.so.6",
+        ),
+        (changed("levels", ADAM, to="x86-64-v4"), "no file asks for more than x86-64-v3", f"{ADAM} asks for x86-64-v4"),
+        (
+            changed("compiled", ADAM, to={"x86-64-v4": 16}),
+            "what was compiled here runs on x86-64-v3",
+            f"{ADAM} has AVX-512",
+        ),
+        (
+            changed("search", "cache", to=["/opt/cuda/lib64/stubs"]),
+            "stub libraries are on no path of the loader",
+            "/opt/cuda/lib64/stubs is in ld.so.cache",
+        ),
+        (
+            changed("search", "environment", to=["/opt/cuda/lib64/stubs/driver"]),
+            "stub libraries are on no path of the loader",
+            "/opt/cuda/lib64/stubs/driver is in LD_LIBRARY_PATH",
+        ),
+        (
+            changed("elves", ADAM, "rpath", to=["/opt/cuda/lib64/stubs"]),
+            "stub libraries are on no path of the loader",
+            f"{ADAM} looks into /opt/cuda/lib64/stubs",
+        ),
+        (
+            changed("elves", NCCL, "runpath", to=["$ORIGIN/../stubs/"]),
+            "stub libraries are on no path of the loader",
+            f"{NCCL} looks into $ORIGIN/../stubs/",
+        ),
         (changed("cuobjdump", to={ADAM: ["sm_80"]}), "cuobjdump agrees", "it says sm_80, the headers say sm_90"),
         (changed("python", 0, "modules", to=[]), "extension modules", "fused_adam_op is not there"),
         (changed("pyc", "stale", to=["/usr/a.pyc"]), "compiled Python files fit their sources", "/usr/a.pyc"),
@@ -191,8 +242,56 @@ def test_a_base_that_brings_its_own_packages() -> None:
 
 def test_what_was_not_declared_gives_no_result() -> None:
     names = {result.name for result in audit(SEEN, Expectations(complete=False))}
-    assert not [name for name in names if "lock" in name or "sm_" in name or "extension" in name]
+    words = ("lock", "sm_", "extension", "x86-64", "compiled here")
+    assert not [name for name in names if any(word in name for word in words)]
     assert "at most 1 libucc" not in names  # it was not counted in the image
+
+
+def test_what_a_base_image_brought_is_named_and_does_not_count() -> None:
+    theirs = "/usr/local/lib/python3.12/dist-packages/x/_C.so"
+    seen = copy.deepcopy(SEEN)
+    seen["cuda"][theirs] = {"sm_70": 1}
+    seen["elves"][theirs] = {"missing": ["libgone.so"], "rpath": ["/usr/local/cuda/lib64/stubs"]}
+    seen["leftovers"] = ["/var/log/apt.log"]
+    told = {item.name: item.detail for item in audit(seen, replace(DECLARED, complete=False))}
+    assert failures(seen, replace(DECLARED, complete=False)) == {}
+    for name in (
+        "libraries are found",
+        "stub libraries are on no path of the loader",
+        "CUDA code for sm_90",
+        "nothing is left over",
+    ):
+        assert "of the base image, not judged" in told[name]
+        assert name in failures(seen)  # made from packages it does count
+    seen["cuda"]["/usr/local/lib/python3.12/dist-packages/torch/lib/libtorch_cuda.so"] = {"sm_70": 1}
+    assert "libtorch_cuda.so holds sm_70" in failures(seen, replace(DECLARED, complete=False))["CUDA code for sm_90"]
+    seen["shell"] = False
+    assert "/bin/sh is there" in failures(seen, replace(DECLARED, complete=False))
+
+
+def test_the_venv_stands_before_the_packages_of_a_base_image() -> None:
+    seen = copy.deepcopy(SEEN)
+    theirs = {**SEEN["python"][1], "version": "2.20", "site": "/usr/local/lib/python3.13/dist-packages"}
+    for order in ([*seen["python"], theirs], [theirs, *seen["python"]]):
+        assert failures({**seen, "python": order}, replace(DECLARED, complete=False)) == {}
+
+
+def test_wheels_that_nobody_named() -> None:
+    seen = copy.deepcopy(SEEN)
+    seen["python"].append({**SEEN["python"][1], "name": "apex", "version": "0.1"})
+    assert "apex 0.1 was not declared" in failures(seen)["Python packages are those of the lock"]
+    assert failures(seen, replace(DECLARED, python_more=True)) == {}
+    assert failures(seen, replace(DECLARED, python_also=("deepspeed", "apex"))) == {}
+
+
+def test_a_product_whose_own_scripts_tell_the_loader() -> None:
+    seen = copy.deepcopy(SEEN)
+    seen["elves"]["/opt/tool/bin/nsys"] = {"missing": ["libQt6Core.so.6"]}
+    assert "/opt/tool/bin/nsys needs libQt6Core.so.6" in failures(seen)["libraries are found"]
+    seen["elves"]["/opt/tool/Qt/libQt6Core.so.6"] = {}
+    result = next(item for item in audit(seen, DECLARED) if item.name == "libraries are found")
+    assert result.status == Status.PASS
+    assert "by their product's own scripts alone: /opt/tool/bin/nsys" in result.detail
 
 
 def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
@@ -204,6 +303,28 @@ def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
     needed = copy.deepcopy(seen)
     needed["elves"][NCCL]["needed"] = {"nvshmem_transport_ucx.so.6": plugin}  # a module → NCCL → the plugin
     assert plugin in failures(needed)["libraries are found"]
+
+
+def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
+    plugin, name = f"{SITE}/tool/lib/libplugin.so", "symbols are found"
+    seen = copy.deepcopy(SEEN)
+    lost = {"names": ["gone"], "count": 1, "torch": []}
+    seen["link"]["lost"] = {plugin: lost}
+    seen["elves"][plugin] = {"dist": "tool"}
+    result = next(item for item in audit(seen, DECLARED) if item.name == name)
+    assert result.status == Status.PASS
+    assert f"optional plugins that cannot be used: {plugin}" in result.detail
+    by_module = copy.deepcopy(seen)
+    by_module["elves"][ADAM]["needed"] = {"libplugin.so": plugin}
+    assert f"{plugin} wants gone" in failures(by_module)[name]
+    compiled = copy.deepcopy(seen)
+    compiled["compiled"][plugin] = {}
+    assert f"{plugin} wants gone" in failures(compiled)[name]
+    for_torch = copy.deepcopy(seen)
+    for_torch["link"]["lost"] = {plugin: {**lost, "torch": ["libc10.so"]}}
+    assert f"{plugin} wants gone" in failures(for_torch)[name]
+    for_torch["elves"][plugin]["dist"] = "torch"
+    assert name not in failures(for_torch)
 
 
 def test_exempt_and_ptx_only_libraries_are_named() -> None:
@@ -245,11 +366,14 @@ def test_which_code_runs_where(entry: str, sm: str, runs: bool) -> None:
     assert runs_on(entry, sm) is runs
 
 
-def test_exactly_one_architecture() -> None:
-    assert exactly(["sm_90", "sm_90a", "compute_90"], "90")
-    assert not exactly(["compute_90"], "90")  # PTX alone is compiled at every first start
-    assert not exactly(["sm_90", "compute_80"], "90")
-    assert not exactly([], "90")
+def test_nothing_but_what_the_gpu_can_use() -> None:
+    assert only(["sm_90", "sm_90a", "compute_90"], "90")
+    assert only(["sm_80"], "86")  # FlashAttention compiles that for an A6000
+    assert only(["sm_90", "lto_90"], "90")
+    assert not only(["compute_90"], "90")  # PTX alone is compiled at every first start
+    assert not only(["sm_90", "sm_80"], "90")
+    assert not only(["sm_90", "compute_100"], "90")
+    assert not only([], "90")
 
 
 versions = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"]))

@@ -19,7 +19,7 @@ from envbuild.plan.units import INPUTS
 from envbuild.store import Store
 
 TIME = 315532800  # 1980-01-01, the earliest that a zip archive can hold
-DEBS = "debs"
+DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
 
 APT_CONF = f"""\
 Dir::Etc::SourceList "{INPUTS}/sources.list";

@@ -144,6 +144,7 @@ class Schedule:
             "inputs": inputs,
             "checked": [sha256 for sha256 in blobs if sha256 in self.checked],
             "seed": list(unit.seed),
+            "layers": list(unit.layers),
             "env": environment(unit, jobs),
             "keep": list(unit.keep),
             "epoch": unit.epoch,

@@ -61,7 +61,7 @@ def main(job_fd: int, answer_fd: int) -> None:
 
 
 def build(job: Job) -> Job:
-    """Build a unit: seed, steps, product."""
+    """Build a unit: seed or layers, steps, product."""
     began = time.monotonic()
     store, work = Store(Path(job["store"])), Path(job["work"])
     work.mkdir()
@@ -73,7 +73,14 @@ def build(job: Job) -> Job:
 
             debs = dict(next(item for item in job["inputs"] if item["name"] == inputs.DEBS)["blobs"])
             deb.unpack((work / "inputs" / inputs.DEBS / name for name in job["seed"] if name in debs), work / "upper")
-        outcome = boxed(box_of(job), [["/bin/sh", "-c", step] for step in job["steps"]], job["env"])
+        if job["layers"]:
+            from envbuild.oci.apply import apply_layers
+
+            blobs = [work / "inputs" / inputs.LAYERS / name for name in job["layers"]]
+            apply_layers(blobs, work / "upper", lambda text: print(f"envbuild: {text}", flush=True))
+        # A box without a command would only be set up.
+        steps = [["/bin/sh", "-c", step] for step in job["steps"]]
+        outcome = boxed(box_of(job), steps, job["env"]) if steps else Outcome()
         for note in outcome.notes:
             print(f"envbuild: {note}", flush=True)
         if outcome.code:

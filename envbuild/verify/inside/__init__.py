@@ -1,4 +1,4 @@
-"""What runs inside the finished image: standard library only, no import from the rest of envbuild, any Python from 3.11
+"""What runs inside the finished image: standard library only, no import from the rest of envbuild, any Python from 3.8
 on.
 
 The modules of this package are sent to the image's own interpreter as one argument (`envbuild.verify.look`), so that

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from mmap import mmap
 
 MAGIC = b"\x7fELF"
@@ -16,6 +16,13 @@ MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 190: "cuda", 243
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
 SHT_NOBITS = 8  # a section that a separate debug file only names
+
+# What `symbols` reads: tables of the dynamic section (gABI; those above 0x60000000 are GNU's).
+DT_HASH, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM = 4, 6, 0x6FFFFEF5, 0x6FFFFFF0
+DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+KEPT = frozenset(
+    (DT_HASH, DT_STRTAB, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM)
+)
 
 # (program header, section header, dynamic entry) as struct formats without byte order
 FORMATS = {64: ("IIQQQQQQ", "IIQQQQIIQQ", "qQ"), 32: ("IIIIIIII", "IIIIIIIIII", "iI")}
@@ -25,7 +32,8 @@ FORMATS = {64: ("IIQQQQQQ", "IIQQQQIIQQ", "qQ"), 32: ("IIIIIIII", "IIIIIIIIII", 
 class Elf:
     """`kind` is e_type (1 relocatable, 2 program, 3 shared). `rpath` and `runpath` are unexpanded folders. `dynamic` is
     False for what the loader never sees. `sections` holds name → (offset, size in bytes) of the sections that were
-    asked for."""
+    asked for. `order` is the byte order ("<", ">"), `segments` are the program headers as (type, offset, virtual
+    address, size in the file), `tags` the entries of the dynamic section that `symbols` reads."""
 
     bits: int
     machine: str
@@ -37,6 +45,13 @@ class Elf:
     runpath: tuple[str, ...]
     dynamic: bool
     sections: dict[str, tuple[int, int]]
+    order: str = "<"
+    segments: tuple[tuple[int, int, int, int], ...] = ()
+    tags: dict[int, int] = field(default_factory=dict)
+
+    def offset(self, address: int) -> int:
+        """Where in the file a virtual address is."""
+        return _offset(self.segments, address)
 
 
 def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
@@ -49,7 +64,7 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
         kind, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx = struct.unpack_from(
             f"{order}HHI3{word}IHHHHHH", data, 16
         )
-        programs = list(_programs(data, order, bits, phoff, phentsize, phnum))
+        programs = tuple(_programs(data, order, bits, phoff, phentsize, phnum))
         interpreter = next((text(data, at) for type_, at, _, _ in programs if type_ == PT_INTERP), "")
         dynamic = next(((at, size) for type_, at, _, size in programs if type_ == PT_DYNAMIC), None)
         entries = list(_dynamic(data, order, bits, *dynamic)) if dynamic else []
@@ -74,6 +89,9 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
         runpath=_folders(strings[DT_RUNPATH]),
         dynamic=dynamic is not None,
         sections=sections,
+        order=order,
+        segments=programs,
+        tags={tag: value for tag, value in entries if tag in KEPT},
     )
 
 
@@ -95,8 +113,7 @@ def _programs(
         yield fields[0], fields[first], fields[first + 1], fields[first + 3]
 
 
-def _offset(programs: list[tuple[int, int, int, int]], address: int) -> int:
-    """Where in the file a virtual address is."""
+def _offset(programs: tuple[tuple[int, int, int, int], ...], address: int) -> int:
     for type_, offset, start, size in programs:
         if type_ == PT_LOAD and start <= address < start + size:
             return offset + address - start

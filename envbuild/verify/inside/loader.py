@@ -107,6 +107,11 @@ class Loader:
             result.append(folder)
         return result
 
+    def taken(self, name: str, owner: Elf) -> str:
+        """What LD_LIBRARY_PATH, ld.so.cache or the default folders give for `name`, or ""."""
+        places = (self.fitting(f"{folder}/{name}", owner) for folder in self.library_path)
+        return next(filter(None, places), "") or self.first(name, owner)
+
     def first(self, name: str, owner: Elf) -> str:
         """What ld.so.cache or the default folders give for `name`, or ""."""
         triplet = f"{owner.machine}-linux-gnu"

@@ -16,19 +16,25 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import bytecode, installed, tree
+from . import bytecode, compiled, installed, tree
 from .elf import Elf
+from .linking import Linker
 from .loader import Loader, read_cache
 
 MARK = "ENVBUILD-SEEN "
-SINGLES = ("libnccl", "libucp", "libucc", "libibverbs", "libfabric", "libcudart")
+SINGLES = ("libnccl", "libucp", "libucc", "libibverbs", "libfabric", "libmpi", "libcudart")
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+VENV = "/opt/venv"
+PYTHONS = (f"{VENV}/bin/python", "/usr/bin/python3")
+NO_PREFIX = (VENV, "/opt/cuda")  # other folders of /opt are one product each, where nothing is said of them
 CUOBJDUMP = ("/opt/cuda/bin/cuobjdump", "/usr/local/cuda/bin/cuobjdump")
 COMPARED, LARGEST = 12, 64 << 20  # cuobjdump reads files as a whole: only some, and no large ones
 
 
 def main(options: Mapping[str, Any]) -> None:
-    """Print the document. `options`: "singles" (library names without .so), "cuobjdump" (bool)."""
+    """Print the document. `options`: "singles" (library names without .so), "cuobjdump" (bool), "prefixes" (folders
+    that the image's own products are in; None: those of /opt), "compiled" (what was compiled for this image: "folders",
+    and "dists" by name)."""
     sys.stdout.write("\n" + MARK + json.dumps(document(options), sort_keys=True, separators=(",", ":")) + "\n")
 
 
@@ -43,11 +49,23 @@ def document(options: Mapping[str, Any]) -> dict[str, Any]:
     path = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     loader = Loader(found.elves, found.links, cache, path, sites)
     resolved = loader.resolve()
+    made = options.get("compiled") or {"folders": [], "dists": []}
+    prefixes, folders = options.get("prefixes"), made["folders"]
+    if prefixes is None:
+        tops = {"/".join(name.split("/")[:3]) for name in found.elves if name.startswith("/opt/")}
+        prefixes = sorted(tops - set(NO_PREFIX))
+        folders = folders or prefixes
+    python = next(filter(found.elves.__contains__, map(loader.canonical, PYTHONS)), "")
+    linker = Linker(loader, resolved, sites, owners, prefixes, python)
+    linked = tuple(f"{folder}/" for folder in (VENV, *folders))
+    link = linker.check(name for name in resolved if name.startswith(linked) or linker.product_on_torch(name))
+    code = compiled.look(found, owners, made, linker)
     native = Elf(64 if sys.maxsize > 1 << 32 else 32, platform.machine(), 3, "", "", (), (), (), True, {})
     return {
         "schema": 1,
         "interpreter": platform.python_version(),
         "machine": native.machine,
+        "prefixes": prefixes,
         "debian": debian,
         "debian_broken": broken,
         "python": dists,
@@ -56,11 +74,16 @@ def document(options: Mapping[str, Any]) -> dict[str, Any]:
         "cache_error": cache_error,
         "cache_gone": sorted({path for _, path in cache if loader.canonical(path) not in found.elves}),
         "singles": {name: single(name, found, loader, resolved, native) for name in options.get("singles", SINGLES)},
-        "driver": {name: loader.first(name, native) for name in DRIVER},
+        "driver": {name: loader.taken(name, native) for name in DRIVER},
+        "search": {"environment": path, "cache": _folders(cache, loader)},
+        "link": link,
+        "versions": linker.versions(resolved),
+        "levels": found.levels,
+        "compiled": code,
         "cuda": found.cuda,
         "cuobjdump": cuobjdump(found) if options.get("cuobjdump", True) else None,
         "pyc": bytecode.check(found.pyc),
-        "damaged": found.damaged,
+        "damaged": {**linker.damaged, **found.damaged},
         "setuid": found.setuid,
         "devices": found.devices,
         "open_folders": found.open_folders,
@@ -94,7 +117,7 @@ def single(
                 used[target] = used.get(target, 0) + 1
     return {
         "files": sorted(distinct.values()),
-        "first": {soname: loader.first(soname, native) for soname in sonames},
+        "first": {soname: loader.taken(soname, native) for soname in sonames},
         "used": used,
     }
 
@@ -117,6 +140,12 @@ def cuobjdump(found: tree.Tree) -> dict[str, list[str]] | None:
         if listed:  # some libraries of NVIDIA's own it calls invalid ELF and reads nothing (libcufile 1.17)
             result[path] = sorted(listed)
     return result
+
+
+def _folders(cache: Sequence[tuple[str, str]], loader: Loader) -> list[str]:
+    """Folders that ld.so.cache leads to, by the name that it has and by their own."""
+    paths = {path for _, path in cache}
+    return sorted({posixpath.dirname(path) for path in paths | {loader.canonical(path) for path in paths}})
 
 
 def _elf(

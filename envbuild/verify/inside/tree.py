@@ -13,8 +13,9 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from . import elf, fatbin
+from . import elf, fatbin, notes, symbols, x86
 
+SECTIONS = fatbin.SECTIONS | symbols.SECTIONS | x86.SECTIONS
 # The kernel's and the sandbox's own folders, and what one need not open to know that it is no ELF file.
 SKIP = ("/proc", "/sys", "/dev", "/run")
 TEXT = re.compile(
@@ -45,10 +46,11 @@ CLEANED = ("/etc/", "/root/", "/tmp/", "/var/")  # where those are
 @dataclass
 class Tree:
     """What the walk found; all lists hold absolute paths. `inodes` tells the names of one file apart from copies of
-    it."""
+    it. `levels`: file → what its own note says that the CPU must be."""
 
     elves: dict[str, elf.Elf] = field(default_factory=dict)
     cuda: dict[str, dict[str, int]] = field(default_factory=dict)
+    levels: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     inodes: dict[str, tuple[int, int]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -122,8 +124,9 @@ def _headers(path: str, status: os.stat_result, tree: Tree) -> None:
             if file.read(4) != elf.MAGIC:
                 return
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found = elf.parse(data, fatbin.SECTIONS)
+                found = elf.parse(data, SECTIONS)
                 cuda = fatbin.architectures(data, found.sections)
+                level = notes.level(data, found)
     except (OSError, ValueError) as error:
         tree.damaged[path] = str(error)
         return
@@ -132,3 +135,5 @@ def _headers(path: str, status: os.stat_result, tree: Tree) -> None:
     tree.inodes[path] = (status.st_dev, status.st_ino)
     if cuda:
         tree.cuda[path] = cuda
+    if level:
+        tree.levels[path] = level

@@ -1,0 +1,67 @@
+"""A lock that stands open: from what has to be locked to a plan, before anything was looked up.
+
+Names are there, files and digests are not; so the text of a Containerfile can be read and compared before the first
+byte is fetched, and nothing can be built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envbuild.bases import is_image
+from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.request import LockRequest, UnitRequest
+
+OPEN = "0" * 64  # a digest that no content has
+PACKAGES = "PACKAGES.deb"  # the files of a unit that apt has not chosen yet
+VERSION = "VERSION"  # of a tool that is not chosen yet
+
+
+def draft(request: LockRequest) -> Lock:
+    """The open lock of an image. Pure: the same request gives the same lock on every machine."""
+    units = {name: _unit(name, unit) for name, unit in request.units.items()}
+    tool = _python("uv")
+    files = [tool, *(_python(text) for unit in request.units.values() for text in (*unit.python, *unit.sdists))]
+    sources = [_source(item.file, item.origin) for unit in request.units.values() for item in unit.archives]
+    sources += [
+        _source(item.file, f"{item.origin}@{item.commit}") for unit in request.units.values() for item in unit.git
+    ]
+    image = is_image(request.base)
+    return Lock(
+        image=request.image,
+        inputs=request.digest(),
+        base=request.base,
+        arch=request.arch,
+        python=request.python,
+        epoch=0,
+        tools={"envbuild": VERSION, "hpccm": VERSION, "uv": VERSION},
+        versions={},
+        debian={PACKAGES: DebianFile(PACKAGES, PACKAGES, "", "", "", 0, OPEN)},
+        python_files={file.file: file for file in files},
+        sources={source.file: source for source in sources},
+        units={**units, "tools": UnitLock(python=(tool.file,))},
+        distribution=request.distribution,
+        base_image=BaseImage(request.base, OPEN, OPEN, ((OPEN, 0, ""),), request.distribution) if image else None,
+    )
+
+
+def _unit(name: str, unit: UnitRequest) -> UnitLock:
+    return UnitLock(
+        debian=(PACKAGES,) if unit.debian else (),
+        requested=_sorted(unit.debian),
+        essential=(PACKAGES,) if name == "base" else (),
+        python=_sorted(unit.python),
+        sdists=_sorted(unit.sdists),
+        sources=_sorted([*(item.file for item in unit.archives), *(item.file for item in unit.git)]),
+    )
+
+
+def _sorted(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(texts)))
+
+
+def _python(text: str) -> PythonFile:
+    return PythonFile(text, text, "", 0, OPEN)
+
+
+def _source(file: str, origin: str) -> SourceFile:
+    return SourceFile(file, origin, OPEN)

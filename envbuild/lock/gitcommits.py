@@ -1,0 +1,87 @@
+"""Commits that are wanted, from the places that have them; what cannot be had is told all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from envbuild.errors import Finding, InputError
+from envbuild.lock.gitplaces import Place, repositories
+from envbuild.lock.gittree import Tree, read_tree
+from envbuild.lock.sources import looked, site_line, unobtainable
+from envbuild.lock.transfer import Unobtained
+from envbuild.lock.transport import Absent, Transport, Unreachable
+from envbuild.site import Site
+from envbuild.store import Store
+
+PARALLEL = 4
+
+
+class Part(NamedTuple):
+    """A commit of a source: the source's own (`path` is empty), or a submodule's."""
+
+    path: str
+    origin: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Finds commits. `note` is told what is being done."""
+
+    site: Site
+    transport: Transport
+    store: Store
+    note: Callable[[str], None]
+
+    def top(self, part: Part, tag: str, file: str) -> tuple[Tree, list[Place]]:
+        """The commit of a source itself, and the places from the one that gave it on. Raises InputError."""
+        try:
+            return self._find(part, tag)
+        except Unobtained as error:
+            raise unobtainable(f"{part.origin}@{part.commit}", file, "", error.misses) from None
+
+    def trees(
+        self, parts: Sequence[Part], top: str, file: str, sha256: str = "", refused: Sequence[tuple[str, str]] = ()
+    ) -> dict[str, Tree]:
+        """Path → commit, of all `parts` of the source `top`, whose tarball is `file`; `refused` are other places that
+        were looked at for it. Raises InputError with every part that cannot be had.
+        """
+
+        def one(part: Part) -> Tree | Finding:
+            try:
+                return self._find(part, "")[0]
+            except Unobtained as error:
+                if not part.path:
+                    return unobtainable(top, file, sha256, [*refused, *error.misses]).findings[0]
+                commit = f"{part.origin}@{part.commit}"
+                return Finding(
+                    f"the submodule {part.path} of {top} is {commit}, which cannot be had; {looked(error.misses)}",
+                    "",
+                    site_line(commit, file),
+                )
+
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            found = dict(zip((part.path for part in parts), pool.map(one, parts), strict=True))
+        findings = [item for item in found.values() if isinstance(item, Finding)]
+        if findings:
+            raise InputError.of(findings)
+        return {path: tree for path, tree in found.items() if isinstance(tree, Tree)}
+
+    def _find(self, part: Part, tag: str) -> tuple[Tree, list[Place]]:
+        """The commit, and the places from the one that gave it on. Raises Unobtained, InputError."""
+        misses: list[tuple[str, str]] = []
+        places = repositories(self.site, self.transport, self.store, part.origin, self.note)
+        for number, place in enumerate(places):
+            try:
+                return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
+            except (Absent, Unreachable) as error:
+                misses.append((place.place, str(error)))
+        raise Unobtained(misses, False)
+
+
+def under(path: str, link: bytes) -> str:
+    """The path of a submodule, `link` of the commit at `path`, from the top of the source."""
+    return f"{path}/{link.decode(errors='replace')}".lstrip("/")

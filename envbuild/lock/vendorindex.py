@@ -1,0 +1,102 @@
+"""Package indexes of vendors (``pip:pytorch/cu113``, ``pip:aws-neuron``): the packages that a recipe names come from
+there and from nowhere else.
+
+The package index has projects of the same names: placeholders, builds for other hardware, something else altogether.
+So the resolver is told where these names are (`envbuild.lock.uv`), and the file that is locked must be one that the
+vendor's index lists (`envbuild.lock.python`). Everything else on such an index is left alone: what it mirrors of other
+projects is the package index's to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
+
+from envbuild.errors import ConflictError, Finding, InputError
+from envbuild.lock.index import Index
+from envbuild.lock.transport import Transport, shown
+from envbuild.recipe import PythonIndex
+from envbuild.site import PythonIndexes, Site, mirror_line
+
+
+@dataclass(frozen=True, slots=True)
+class VendorIndex:
+    """An index by origin, the place of this site that has it (an address is a simple index, a path a folder of files),
+    the normalized names that come from it, and its listing."""
+
+    origin: str
+    place: str
+    packages: frozenset[str]
+    index: Index
+
+    def check(self, name: str) -> None:
+        """Raises InputError when the index does not list `name` at all."""
+        if not self.index.files(name):
+            raise InputError(
+                f"{name} cannot be had, because it comes from {self.origin} and from nowhere else, and "
+                f"{shown(self.place)} does not list it",
+                hint="what other indexes have under this name is something else; for a copy that has it, write into "
+                f"site.yaml:  {mirror_line(self.origin)}",
+            )
+
+
+def vendor_indexes(indexes: Iterable[PythonIndex], site: Site, transport: Transport) -> tuple[VendorIndex, ...]:
+    """The indexes of an image, each at the first of its places that lists one of its packages.
+
+    Raises InputError with each index that has no place here or does not answer, ConflictError when two of them claim
+    the same package.
+    """
+    wanted: dict[str, set[str]] = {}
+    for index in indexes:
+        wanted.setdefault(index.origin, set()).update(str(canonicalize_name(name)) for name in index.packages)
+    owners: dict[str, list[str]] = {}
+    for origin, names in wanted.items():
+        for name in names:
+            owners.setdefault(name, []).append(origin)
+    clashes = [
+        Finding(
+            f"{name} cannot be locked, because recipes take it from {' and from '.join(origins)}",
+            hint="keep one of these recipes",
+        )
+        for name, origins in sorted(owners.items())
+        if len(origins) > 1
+    ]
+    if clashes:
+        raise ConflictError.of(clashes)
+    found: list[VendorIndex] = []
+    findings: list[Finding] = []
+    for origin, names in wanted.items():
+        try:
+            found.append(_first(origin, names, site, transport))
+        except InputError as error:
+            findings += error.findings
+    if findings:
+        raise InputError.of(findings)
+    return tuple(found)
+
+
+def _first(origin: str, names: Iterable[str], site: Site, transport: Transport) -> VendorIndex:
+    places = site.roots(origin)
+    if not places:
+        raise InputError(
+            f"no place is known for {origin}, which gives {', '.join(sorted(names))}",
+            hint=f"write into site.yaml:  {mirror_line(origin, 'ADDRESS')}",
+        )
+    known = site.python(origin)
+    answering: list[VendorIndex] = []
+    findings: list[Finding] = []
+    for place in places:
+        simple, links = ((place,), ()) if "://" in place else ((), (place,))
+        listing = Index(transport, PythonIndexes(simple, links, known.insecure, known.ca_bundle), origin=origin)
+        candidate = VendorIndex(origin, place, frozenset(names), listing)
+        try:
+            if any(listing.files(name) for name in sorted(names)):
+                return candidate
+            answering.append(candidate)
+        except InputError as error:
+            findings += error.findings
+    if answering:
+        return answering[0]  # it is told of each package that is asked for
+    raise InputError.of(findings)

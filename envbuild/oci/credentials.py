@@ -1,0 +1,133 @@
+"""The logins that ``docker login`` left on this machine: docker's config.json and its credential helpers.
+
+Formats: Docker CLI reference, "docker login" (auths, credHelpers, credsStore) and the protocol of
+docker-credential-helpers (``get`` reads a server's name and writes JSON). Nothing of a login is ever shown or logged.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TOKEN_USER = "<token>"  # a helper's user name for an identity token
+WAIT = 60  # seconds for a helper, which may ask a person
+
+
+class Unusable(Exception):
+    """There is a login, and it cannot be read; the text says why, without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A user name with password, or an identity token (OAuth 2 refresh token). `source` is where it was found."""
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    source: str = ""
+
+    @property
+    def basic(self) -> str:
+        """The value of an Authorization header (RFC 7617)."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+def config_file() -> Path:
+    """Docker's configuration file of this user."""
+    folder = os.environ.get("DOCKER_CONFIG")
+    return Path(folder or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111  # Path's raises without a home
+
+
+def credential(host: str, registry: str = "") -> Credential | None:
+    """The login for `host` (with its port). `registry`: the name that images have it under; docker.io's login is
+    listed under another host of that domain than the one that is asked. Raises Unusable.
+    """
+    path = config_file()
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        raise Unusable(f"{path} cannot be read: {why}") from None
+    if not isinstance(config, dict):
+        return None
+    auths, helpers = (_table(config, key) for key in ("auths", "credHelpers"))
+    servers = _servers(host, registry, [*helpers, *auths])
+    for server in servers:
+        if isinstance(helpers.get(server), str):
+            return _helped(helpers[server], server, path)
+    for server in servers:
+        found = _listed(auths[server], path) if isinstance(auths.get(server), dict) else None
+        if found:
+            return found
+    store = config.get("credsStore")
+    if isinstance(store, str) and store:
+        # It lists no names; docker keeps an empty entry in `auths` for each.
+        for server in servers or [host]:
+            if found := _helped(store, server, path):
+                return found
+    return None
+
+
+def _table(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _servers(host: str, registry: str, names: list[str]) -> list[str]:
+    """Those of `names` that mean `host`: as it is, as an address, and other hosts of the registry's own domain."""
+    own = [name for name in names if _host(name) == host]
+    if registry and host != registry and host.endswith(f".{registry}"):
+        own += [name for name in names if _host(name) in (registry, f"index.{registry}")]
+    return list(dict.fromkeys(own))
+
+
+def _host(name: str) -> str:
+    return name.partition("://")[2].partition("/")[0] if "://" in name else name.partition("/")[0]
+
+
+def _listed(entry: Mapping[str, Any], path: Path) -> Credential | None:
+    """An entry of `auths`: ``auth`` is user:password in base64; ``identitytoken`` goes before it."""
+    user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
+    if entry.get("auth"):
+        try:
+            text = base64.b64decode(str(entry["auth"]), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unusable(f"a login in {path} is damaged") from None
+        user, _, password = text.partition(":")
+        password = password.rstrip("\0")
+    token = str(entry.get("identitytoken") or "")
+    return Credential(user, password, token, str(path)) if token or user else None
+
+
+def _helped(helper: str, server: str, path: Path) -> Credential | None:
+    """What ``docker-credential-HELPER get`` says of `server`; None when it knows nothing of it."""
+    name = f"docker-credential-{helper}"
+    program = None if "/" in helper else shutil.which(name)
+    if program is None:
+        raise Unusable(f"{path} says that {name} has the login, and there is no such program on PATH")
+    try:
+        done = subprocess.run([program, "get"], input=server, capture_output=True, text=True, check=False, timeout=WAIT)
+    except (OSError, subprocess.TimeoutExpired):
+        raise Unusable(f"{name}, which {path} names, does not answer") from None
+    if done.returncode:
+        if "credentials not found" in done.stdout + done.stderr:  # the protocol's own words
+            return None
+        raise Unusable(f"{name}, which {path} names, failed with exit code {done.returncode}")
+    try:
+        answer = json.loads(done.stdout)
+        user, secret = str(answer["Username"]), str(answer["Secret"])
+    except (ValueError, KeyError, TypeError):
+        raise Unusable(f"{name}, which {path} names, gave an answer that is no login") from None
+    if user == TOKEN_USER:
+        return Credential(token=secret, source=name)
+    return Credential(user, secret, source=name)

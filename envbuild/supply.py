@@ -1,0 +1,133 @@
+"""The inputs of a lock: which they are, who can supply them here, and what to tell of one that cannot be had.
+
+Every input has an origin (``debian:trixie/main``, ``python:``, ``pip:pytorch/cu113``, ``github:openucx/ucx@…``,
+``oci:nvcr.io/nvidia/pytorch``), and a site says where origins are (`envbuild.site`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from envbuild.bases import distribution, is_image
+from envbuild.console import amount
+from envbuild.errors import Finding, SpecError
+from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.request import LockRequest
+from envbuild.oci.reference import DOCKER, parse
+from envbuild.site import HOMES, Site, mirror_line
+
+NAMED = 4  # files that a message lists
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBlob:
+    """A blob of a base image: `part` is manifest, config or layer; `file` its name in an OCI layout (the digest)."""
+
+    file: str
+    reference: str
+    part: str
+    sha256: str
+    size: int = 0  # 0: the lock does not say
+
+
+Input = DebianFile | PythonFile | SourceFile | ImageBlob
+
+
+def inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
+    """Every input of `lock`. The manifest of the base image takes no part in a build; whoever copies the image needs
+    it.
+    """
+    found: list[Input] = [*lock.debian.values(), *lock.python_files.values(), *lock.sources.values()]
+    if image := lock.base_image:
+        parts = [("manifest", image.digest, 0)] if manifest else []
+        parts += [("config", image.config, 0), *(("layer", digest, size) for digest, size, _ in image.layers)]
+        found += [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
+    return found
+
+
+def origin(entry: Input) -> str:
+    """What a site is asked for when this input is wanted."""
+    if isinstance(entry, DebianFile):
+        return entry.archive
+    if isinstance(entry, PythonFile):
+        return entry.origin or "python:"
+    return parse(entry.reference).origin if isinstance(entry, ImageBlob) else entry.origin
+
+
+def supplier(site: Site, origin: str) -> str:
+    """Who supplies an origin here: ``mirror`` (the site names one, or the machine's own configuration of apt and pip
+    does), ``network`` (the public place that its name stands for), or nobody (empty).
+    """
+    kind = origin[: origin.find(":") + 1]
+    if kind == "python:":
+        return "mirror" if site.use_host or any(site.mirrors.get(kind, ())) else ""
+    if kind == "oci:" and not site.places(origin)[1]:  # docker.io is a name: where it is asked for, a mirror says
+        return "network" if site.use_host and not origin.startswith(f"oci:{DOCKER}/") else ""
+    places = site.places(origin)[1]
+    if places and places == (HOMES.get(kind),) and kind not in site.mirrors:
+        return "network"
+    return "mirror" if places else ""
+
+
+def requested(request: LockRequest) -> list[str]:
+    """Origins that a lock of this image takes its inputs from, as far as they are known before there is one (not
+    those of submodules).
+    """
+    units = request.units.values()
+    found = {archive.origin for unit in units for archive in unit.archives}
+    found |= {source.origin for unit in units for source in unit.git}
+    found |= {repository.origin for repository in request.repositories}
+    found |= {index.origin for index in request.indexes} | {"python:"}
+    try:
+        archives: Sequence[str] = distribution(request.distribution or request.base).archives
+    except SpecError:
+        archives = ()
+    found.update(archives[:1])
+    if is_image(request.base):
+        found.add(parse(request.base).origin)
+    return sorted({name.partition("@")[0] for name in found})
+
+
+def described(entry: Input) -> str:
+    """An input as messages name it."""
+    if isinstance(entry, ImageBlob):
+        return f"the {entry.part} of {entry.reference} (sha256 {entry.sha256})"
+    if isinstance(entry, SourceFile):
+        return f"the source {entry.origin} ({entry.file}, sha256 {entry.sha256})"
+    kind = "Debian package" if isinstance(entry, DebianFile) else "Python file"
+    return f"the {kind} {entry.name} {entry.version} ({entry.file}, sha256 {entry.sha256})"
+
+
+def lost(image: str, entry: Input, misses: Iterable[tuple[str, str]], *, absent: bool = False) -> Finding:
+    """What to tell of a package or file that no place gave. `misses`: (place, why); `absent`: every place said that it
+    does not have it.
+    """
+    looked = "".join(f"\n  {place}: {why}" for place, why in misses)
+    what = "run the command again"
+    if absent and isinstance(entry, DebianFile | PythonFile):
+        what = f"envbuild lock {image} --upgrade {entry.name}"
+    hint = f"{what}, or write another place into site.yaml:  {mirror_line(origin(entry))}"
+    return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint)
+
+
+def unplaced(name: str, entries: Sequence[Input]) -> list[Finding]:
+    """What to tell of all inputs of the origin `name`, for which nobody knows a place: of each source, as somebody must
+    bring it; of packages, files and images as a whole.
+    """
+    first = entries[0]
+    if isinstance(first, SourceFile):
+        from envbuild.lock.sources import unobtainable  # with a network client, which a list of images does not need
+
+        return [unobtainable(name, entry.file, entry.sha256, []).findings[0] for entry in entries]
+    size = amount(sum(entry.size for entry in entries))
+    if isinstance(first, ImageBlob):
+        message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"
+        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {mirror_line(name)}"
+        return [Finding(message, "", hint)]
+    kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
+    kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
+    listed = ", ".join(entry.file for entry in entries[:NAMED])
+    more = f" and {len(entries) - NAMED} more" if len(entries) > NAMED else ""
+    message = f"no place is known for {name}, which gives {kind} ({size}): {listed}{more}"
+    return [Finding(message, "", f"write one into site.yaml:  {mirror_line(name)}")]

@@ -1,0 +1,50 @@
+"""The driver's own libraries: only the host has them, and no stand-in for them is found by the loader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from envbuild.verify.results import AuditResult, divided, judged
+
+Seen = Mapping[str, Any]
+
+STUBS = re.compile(r"(^|/)stubs(/|$)")
+
+
+def driver_result(seen: Seen) -> AuditResult:
+    """The driver comes from the host; a stub that the loader finds would hide it."""
+    faults = [f"{name} is {path}" for name, path in seen["driver"].items() if path]
+    for path, elf in seen["elves"].items():
+        for name, target in elf.get("needed", {}).items():
+            if name in seen["driver"] and target:
+                faults.append(f"{path} takes {name} from {target}")
+    return judged(
+        "the driver is the host's",
+        faults,
+        f"{', '.join(sorted(seen['driver']))} are not on the loader's path",
+        "take the stub folder out of ld.so.conf.d, LD_LIBRARY_PATH and RPATH",
+    )
+
+
+def stubs_result(seen: Seen, complete: bool = True) -> AuditResult:
+    """Folders of stand-ins for the driver (.../stubs) are for linking: no way of the loader leads into one."""
+    search = seen["search"]
+    faults = {folder: f"{folder} is in ld.so.cache" for folder in search["cache"] if STUBS.search(folder)}
+    ways = 0
+    counts = [f"{folder} is in LD_LIBRARY_PATH" for folder in search["environment"] if STUBS.search(folder)]
+    for path, elf in seen["elves"].items():
+        folders = [*elf.get("rpath", ()), *elf.get("runpath", ())]
+        ways += bool(folders)
+        for folder in filter(STUBS.search, folders):
+            faults[path] = f"{path} looks into {folder} (RPATH)"
+    kept, note = divided(seen, faults, complete)
+    compared = f"{len(search['cache'])} folders of ld.so.cache, {len(search['environment'])} of LD_LIBRARY_PATH, "
+    return judged(
+        "stub libraries are on no path of the loader",
+        [*counts, *kept],
+        f"{compared}RPATH of {ways} files{note}",
+        "a stub that is found hides the host's driver: take the folder out of ld.so.conf.d and LD_LIBRARY_PATH, and "
+        "link without -rpath into it",
+    )

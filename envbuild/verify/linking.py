@@ -1,0 +1,79 @@
+"""What was linked elsewhere against the libraries that are here: symbols, and versions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envbuild.verify.libraries import reachable
+from envbuild.verify.names import readable
+from envbuild.verify.results import AuditResult, divided, judged, listed
+
+TOLD = 3  # symbols of one file
+
+
+def link_results(seen: Mapping[str, Any], complete: bool = True) -> Iterator[AuditResult]:
+    """Files of the venv and of prefixes find every symbol in what is loaded with them; no file wants a version that its
+    library lacks (on a base image, `complete` False: no file that envbuild brought).
+
+    As with libraries, a plugin in a wheel of the index that nothing needs is named; one that another package than torch
+    links with torch is none.
+
+    What it cannot see: functions that are looked up by name at run time (dlsym), a symbol that is there but means
+    something else, and what the driver's own libraries have."""
+    link = seen["link"]
+    torch = next((dist["version"] for dist in seen["python"] if dist["name"] == "torch"), "")
+    optional = _optional(seen)
+    faults = [f"{path} wants {_symbols(lost, torch)}" for path, lost in link["lost"].items() if path not in optional]
+    compared = f"{link['symbols']} symbols of {link['files']} files in Python packages and prefixes"
+    if link["driver"]:
+        compared += f", {link['driver']} of them functions of the host's driver"
+    if link["elsewhere"]:
+        names = [f"{path} ({count})" for path, count in link["elsewhere"].items()]
+        compared += f"; plugins that get some from what loads them: {listed(names)}"
+    if optional:
+        compared += f"; optional plugins that cannot be used: {listed(sorted(optional))}"
+    if link["skipped"]:
+        compared += f"; not compared for want of a library: {listed(link['skipped'])}"
+    fitting = f"made for torch {torch}" if torch else "made for the versions here"
+    yield judged(
+        "symbols are found",
+        faults,
+        compared,
+        f"each was compiled against another version of a library: take the release that is {fitting}, or compile it "
+        "here; what is compiled here: build it again with --rebuild",
+    )
+    versions = seen["versions"]
+    lost = {path: f"{path} wants {', '.join(texts)}" for path, texts in versions["lost"].items()}
+    kept, note = divided(seen, lost, complete)
+    yield judged(
+        "versions of symbols are there",
+        kept,
+        f"{versions['compared']} versions that {len(seen['elves'])} files want of their libraries{note}",
+        "it was compiled on a newer distribution: take a wheel for this one, compile it here, or take a newer base",
+    )
+
+
+def _optional(seen: Mapping[str, Any]) -> set[str]:
+    """Files with lost symbols that are plugins of optional features."""
+    lost = seen["link"]["lost"]
+    sites = tuple({f"{dist['site']}/" for dist in seen["python"]})
+    used = reachable(seen) if lost else set()
+    return {
+        path
+        for path in lost
+        if path.startswith(sites) and path not in used and path not in seen["compiled"]
+        if not lost[path]["torch"] or seen["elves"].get(path, {}).get("dist") == "torch"
+    }
+
+
+def _symbols(lost: Mapping[str, Any], torch: str) -> str:
+    """The first names for a person, the first one also as nm -D writes it."""
+    names: list[str] = lost["names"]
+    texts = list(dict.fromkeys(readable(name) for name in names))
+    if texts[0] != names[0]:
+        texts[0] += f" ({names[0]})"
+    more = lost["count"] - min(TOLD, len(texts))
+    text = ", ".join(texts[:TOLD]) + (f" and {more} more" if more > 0 else "")
+    whose = f"; it is linked with {', '.join(lost['torch'])} of torch {torch}" if lost["torch"] and torch else ""
+    return f"{text}, which no library that it needs has{whose}"

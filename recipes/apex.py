@@ -1,0 +1,157 @@
+"""NVIDIA apex."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.checks import cubins, imports
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
+
+# What people pin: a tag of the monthly containers, or a commit; the names of the version matrix (facts/apex.yaml).
+COMMITS = {
+    "6424da3b": "6424da3b4faa6c8f062da4a48c424fff3f02d42d",  # torch 2.15
+    "25.09": "4bdecd06b3c4b2c0a8fb6603829a8f9f05a42b49",
+    "25.07": "e74a67bba3ee679f778670e17edc21639008ae0a",
+    "265b451": "265b451de8ba9bfcb67edc7360f3d8772d0a8bea",  # metaseq, torch 1.10
+    "22.03": "59978d5e37612606e2f9ef334a7687360fbaf19e",
+    "a651e2c2": "a651e2c24ecf97cbf367fd3f330df36760e1c597",  # gpt-neox of Lambda, torch 1.8
+    "e2083df5": "e2083df5eb96643c61613b9df48dd4eea6b07690",  # metaseq's documents
+}
+# Before 25.08 setup.py read words of its command line only.
+OLD_STYLE = ("25.07", "265b451", "22.03", "a651e2c2", "e2083df5")
+NOT_IN_2021 = ("fused_dense", "megatron", "focal_loss", "peer_memory", "nccl_p2p")
+EARLY = ("a651e2c2", "e2083df5")  # 2021
+
+# setup.py's word for a group of extensions → their modules (at 6424da3b; "" stands for what the word itself says).
+CUDA_EXT = (
+    "amp_C",
+    "syncbn",
+    "fused_layer_norm_cuda",
+    "mlp_cuda",
+    "fused_dense_cuda",
+    "scaled_upper_triang_masked_softmax_cuda",
+    "generic_scaled_masked_softmax_cuda",
+    "scaled_masked_softmax_cuda",
+    "scaled_softmax_cuda",
+    "fused_rotary_positional_embedding",
+    "fused_weight_gradient_mlp_cuda",
+)
+MODULES = {
+    "cpp_ext": ("apex_C",),
+    "cuda_ext": CUDA_EXT,
+    "bnp": ("bnp",),
+    "deprecated_fused_adam": ("fused_adam_cuda",),
+    "deprecated_fused_lamb": ("fused_lamb_cuda",),
+    "distributed_adam": ("distributed_adam_cuda",),
+    "distributed_lamb": ("distributed_lamb_cuda",),
+    "fast_layer_norm": ("fast_layer_norm",),
+    "fast_multihead_attn": ("fast_multihead_attn",),
+    "focal_loss": ("focal_loss_cuda",),
+    "index_mul_2d": ("fused_index_mul_2d",),
+    "nccl_p2p": ("nccl_p2p_cuda",),
+    "peer_memory": ("peer_memory_cuda",),
+    "transducer": ("transducer_joint_cuda", "transducer_loss_cuda"),
+    "xentropy": ("xentropy_cuda",),
+}
+# What --cuda_ext made at older commits (their setup.py).
+OLD_CUDA_EXT = {
+    "265b451": (
+        *CUDA_EXT[:6],
+        "scaled_masked_softmax_cuda",
+        "fused_weight_gradient_mlp_cuda",
+    ),
+    "a651e2c2": ("amp_C", "syncbn", "fused_layer_norm_cuda", "mlp_cuda"),
+    "e2083df5": ("amp_C", "syncbn", "fused_layer_norm_cuda", "mlp_cuda"),
+}
+REMOVED = {"fast_multihead_attn": ("6424da3b",)}
+# Those that fetch a submodule or compile while setup.py is read.
+WITHOUT = ("cudnn_gbn", "fast_bottleneck", "fused_conv_bias_relu", "group_norm", "nccl_allocator", "permutation_search")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apex(Recipe):
+    """apex at a commit, with chosen extensions compiled for the target.
+
+    `version` is a tag of NVIDIA's containers or a commit (``6424da3b``); `extensions_of` are setup.py's words
+    (``cpp_ext``, ``cuda_ext``, ``xentropy``, …). The project called apex on the package index is another one. Its
+    version is always 0.1. Without these words apex installs without kernels and without an error.
+    """
+
+    package: ClassVar[str] = "apex"
+    component: ClassVar[str] = "apex"
+    meets: ClassVar[tuple[str, ...]] = ("apex.flags", "apex.arch-default")
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    arch_specific: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
+    memory_gb: ClassVar[float] = 2.8
+    cpu_minutes: ClassVar[float] = 23.8  # cpp_ext and cuda_ext
+
+    version: str = "6424da3b"
+    extensions_of: tuple[str, ...] = ("cpp_ext", "cuda_ext")
+
+    @property
+    def pin(self) -> str:
+        """The name in the tables above; a commit that is in none is taken for one of the newest kind."""
+        for name, commit in COMMITS.items():
+            if self.version == name or (len(self.version) >= 7 and commit.startswith(self.version)):
+                return name
+        return ""
+
+    @property
+    def git(self) -> Git:
+        return Git("apex", "github:NVIDIA/apex", COMMITS.get(self.pin, self.version))
+
+    def faults(self) -> dict[str, str]:
+        found = {}
+        for word in self.extensions_of:
+            if word in WITHOUT:
+                found[word] = "fetches or compiles while it is asked what it is, and was not tried"
+            elif word not in MODULES:
+                found[word] = f"is no group of apex's extensions; there are: {', '.join(MODULES)}"
+            elif self.pin in REMOVED.get(word, ()):
+                found[word] = f"is gone from apex {self.pin}"
+        return found
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        old = ("setuptools>=59,<70",) if self.pin in OLD_STYLE else ("setuptools>=77",)
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            python=(*old, "ninja", "numpy", "packaging", "wheel"),
+            git=(self.git,),
+            gives=("apex==0.1",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        old = self.pin in OLD_STYLE
+        return python_wheel(
+            "apex",
+            git=self.git,
+            environment={
+                "CUDA_HOME": "/opt/cuda",
+                "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
+                "MAX_JOBS": "$ENVBUILD_JOBS",  # APEX_PARALLEL_BUILD would multiply it
+                **({} if old else {f"APEX_{word.upper()}": "1" for word in self.extensions_of}),
+            },
+            settings=[f"--build-option=--{word}" for word in self.extensions_of] if old else (),
+        )
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {"apex": self.pin or self.version}
+
+    def extensions(self) -> tuple[str, ...]:
+        cuda = OLD_CUDA_EXT.get(self.pin, CUDA_EXT)
+        return tuple(
+            module for word in self.extensions_of for module in (cuda if word == "cuda_ext" else MODULES[word])
+        )
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        modules = self.extensions()
+        kernels = [module for module in modules if module != "apex_C"]
+        checks = [imports("apex", ("apex",))]
+        if modules:
+            checks.append(imports("apex", modules))
+        return checks + ([cubins("apex", kernels, env)] if kernels else [])

@@ -1,0 +1,147 @@
+"""aws-ofi-nccl: the NCCL plugin that speaks libfabric."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import needs_version, newest, pinned, unknown
+
+# Tags of aws/aws-ofi-nccl; before 1.14 they end with "-aws".
+RELEASES = {
+    "1.21.1": "2475c4c736907e68ebeadb3848f31231ee4a44d0",
+    "1.21.0": "720b36298749b5c2ef21c555878f62a0ff3036e3",
+    "1.20.0": "a2a6d08ea98296f99596b5c18b30b8a20d74f609",
+    "1.19.2": "17120adbfd9721f4d0861360b09f05a8d9c5fba4",
+    "1.19.1": "206c02c478c6d724af09c3cbca59c06863a0b9c0",
+    "1.19.0": "4afc89b740324f0ed1bd8df1c75b6e5c03e8b3a0",
+    "1.18.0": "86ebeaf59a2348b22780023effdb682503747de7",
+    "1.17.3": "93fa84ca880325013b2f639356bbb60f075148af",
+    "1.17.2": "790ea4a2cd664b496fb42e9246d5f8eb96063193",
+    "1.17.1": "368bb6e0248621dada193c5e867334fc1ea44ca7",
+    "1.16.3": "b9e4cc4239ea23f3fb5fedb03da0e7c27b800569",
+    "1.15.0": "34e79f1d8991e61907578e000157ba4bd433dd04",
+    "1.14.2": "42f78e821deee7c5492b745b39760de81bbc0ac0",
+    "1.13.2": "5d0c0757bdf8160c290f93a4b1e826e36e5e3f78",
+    "1.12.1": "23015790362b12fb9038aea95b84c9494ae71d1d",
+    "1.11.1": "2db8375ef10b37a91284dad44e2f52e777f4c8cb",
+    "1.9.2": "cf6f657f8c83c9bc0ca28b6630dad469072bef8e",
+    "1.8.1": "cf6f822d95d9523397c4e120223a1c5685432b9f",
+    "1.7.4": "42802e41d045a54ad01c328f10c6505785ebd6ac",
+}
+DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libhwloc-dev", "libtool", "make")
+NGC = "nvcr.io/nvidia/"  # images whose NCCL looks for libnccl-net-aws-ofi.so (NVIDIA/exemplar-performance#39)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwsOfiNccl(Recipe):
+    """The plugin in /opt/aws-ofi-nccl, compiled from its repository on the image's own libfabric: that of layer efa,
+    or of layer libfabric.
+
+    NCCL takes it for its network by its name, libnccl-net.so, and falls back to sockets without an error where it
+    cannot be used: a job should set NCCL_NET (launch profile). On a target with EFA it has AWS's tuning for its
+    instances. The EFA installer brings a copy of its own (efa: {plugin: true}): take one of the two.
+    """
+
+    package: ClassVar[str] = "aws-ofi-nccl"
+    prefix: ClassVar[str] = "/opt/aws-ofi-nccl"
+    component: ClassVar[str] = "aws-ofi-nccl"
+    requires: ClassVar[tuple[str, ...]] = ("cuda",)
+    after: ClassVar[tuple[str, ...]] = ("libfabric", "efa", "cuda", "gdrcopy")
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
+    memory_gb: ClassVar[float] = 0.5
+
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    @property
+    def whole(self) -> str:
+        """The version that is compiled."""
+        return self.version if self.commit else newest(self.version, RELEASES)
+
+    def at_least(self, major: int, minor: int) -> bool:
+        return tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2]) >= (major, minor)
+
+    def source(self) -> Git:
+        tag = "v{}" if self.at_least(1, 14) else "v{}-aws"
+        return pinned("aws-ofi-nccl", "github:aws/aws-ofi-nccl", self.version, self.commit, RELEASES, tag=tag)
+
+    def libfabric(self, env: RecipeEnv) -> str:
+        """The prefix of the libfabric that it is built on; "" for the distribution's."""
+        if env.has("efa"):
+            return "/opt/amazon/efa"
+        layer = env.recipes.get("libfabric")
+        return layer.prefix if layer and layer.builds else ""
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = unknown("aws-ofi-nccl", self.version, self.commit, RELEASES)
+        if not env.has("efa") and not env.has("libfabric"):
+            why = "it is a plugin for libfabric, which the image has not got"
+            return (*found, f"{why}; add under layers: libfabric, or efa on AWS")
+        return found
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libnccl-net",)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        # without a version the newest that is known here: the matrix also has newer ones
+        return {self.component: self.version or f"<={next(iter(RELEASES))}"}
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        own = self.libfabric(env)
+        return Sources(debian=DEBIAN if own else (*DEBIAN, "libfabric-dev"), git=(self.source(),))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import autotools
+
+        own, ngc = self.libfabric(env), env.base.startswith(NGC)
+        switched = ngc and self.at_least(1, 20)  # configure has a switch for that name since then
+        options = [
+            "--disable-static",
+            "--disable-tests",
+            "--disable-werror",
+            *([f"--with-libfabric={own}"] if own else []),
+            "--with-cuda=/opt/cuda",
+            *(["--with-gdrcopy=/opt/gdrcopy"] if env.has("gdrcopy") else []),
+            # left out, configure looks whether it runs on EC2: the machine that builds is not the one that runs
+            f"--{'enable' if env.target.fabric == 'efa' else 'disable'}-platform-aws",
+            *(["--enable-ngc"] if switched else []),
+        ]
+        named = [] if switched or not ngc else ["ln -s libnccl-net.so lib/libnccl-net-aws-ofi.so"]
+        return autotools(
+            self.source(),
+            self.prefix,
+            title="aws-ofi-nccl: compiled",
+            # from 1.19 on the version comes from git or from this file; a source without history has only the file
+            before=[f"echo {self.whole} > .release_version"],
+            bootstrap="./autogen.sh",
+            configure=options,
+            after=[" && ".join([f"cd {self.prefix}", *named])] if named else [],
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(debian=("libhwloc15",), libraries=(f"{self.prefix}/lib",))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = (
+            "import ctypes; plugin = ctypes.CDLL('libnccl-net.so'); "
+            "print('net', *(number for number in range(30) if hasattr(plugin, f'ncclNetPlugin_v{number}'))); "
+            "print({line.split()[-1] for line in open('/proc/self/maps') if 'libfabric.so' in line})"
+        )
+        own = self.libfabric(env) or "/usr/lib"
+        return [
+            Check(
+                "aws-ofi-nccl: the plugin loads, on the image's own libfabric",
+                f'python3 -c "{program}"',
+                rf"net [0-9 ]+\n\{{'{re.escape(own)}/[^']*libfabric\.so[^']*'\}}",
+            ),
+            Check(
+                "aws-ofi-nccl: NCCL says that it uses the plugin",
+                "NCCL_NET='AWS Libfabric' NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 8M -f 2 -g 1",
+                r"NET/OFI Selected [Pp]rovider is efa",
+                tier="fabric",
+            ),
+        ]

@@ -1,0 +1,143 @@
+"""DeeperSpeed, EleutherAI's fork of DeepSpeed."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from envbuild.plan.checks import cubins, imports
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+
+OPS = {"fused_adam": "deepspeed.ops.adam.fused_adam_op", "fused_lamb": "deepspeed.ops.lamb.fused_lamb_op"}
+
+
+class Revision(NamedTuple):
+    """A commit and the tag that names it, the version that its version.txt has, and what it needs (its
+    requirements.txt, without torch)."""
+
+    commit: str
+    version: str
+    needs: tuple[str, ...]
+    tag: str = ""
+
+
+RESOURCES = "setuptools<82"  # torch 2.0 and before compile with the help of pkg_resources, which later ones lack
+# `import deepspeed`, which setup.py does too, asks the GPU of the machine for its architecture where there is triton.
+NO_GPU = r"s/^( *major, _ = torch\.cuda\.get_device_capability\(\))$/\1 if self.is_available() else (0, 0)/"
+REVISIONS = {
+    "3.0": Revision(
+        "91d1c55ba037b5ada99ae14884dff87a4dc5b9ea",
+        "0.16.5",
+        (
+            "einops",
+            "hjson",
+            "msgpack",
+            "ninja",
+            "numpy",
+            "packaging>=20.0",
+            "psutil",
+            "py-cpuinfo",
+            "pydantic>=2.0.0",
+            "tqdm",
+        ),
+        "v3.0",
+    ),
+    # What GPT-NeoX 1.0 and LambdaLabs' branch of it ask for; three requirements of its ops stand in files of their own.
+    "eb7f5cff": Revision(
+        "eb7f5cff36678625d23db8a8fe78b4a93e5d2c75",
+        "0.3.15",
+        ("ninja", "numpy", "psutil", "tensorboardX==1.8", "tqdm"),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deeperspeed(Recipe):
+    """EleutherAI's fork, which GPT-NeoX takes under the name deepspeed.
+
+    `version` is 3.0 (DeepSpeed 0.16.5 with GPT-NeoX's changes) or eb7f5cff (0.3.15, for GPT-NeoX 1.0 and LambdaLabs'
+    branch). `ops` are compiled for the target: fused_adam, fused_lamb; the others are compiled at the first use in a
+    job. GPT-NeoX takes apex's FusedAdam where there is apex.
+    """
+
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    arch_specific: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
+    memory_gb: ClassVar[float] = 2.5  # as DeepSpeed's
+
+    version: str = "3.0"
+    ops: tuple[str, ...] = ("fused_adam",)
+
+    def faults(self) -> dict[str, str]:
+        reason = f"is no op that this recipe compiles; there are: {', '.join(OPS)}"
+        found = {op: reason for op in self.ops if op not in OPS}
+        if self.version not in REVISIONS:
+            found[self.version] = f"is no revision that is known here: {', '.join(REVISIONS)}"
+        return found
+
+    @property
+    def revision(self) -> Revision:
+        return REVISIONS[self.version]
+
+    @property
+    def git(self) -> Git:
+        return Git("deeperspeed", "github:EleutherAI/DeeperSpeed", self.revision.commit, self.revision.tag)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        if env.has("deepspeed"):
+            found.append("both are the Python package deepspeed; remove one of the two")
+        # The matrix has no releases of the fork.
+        release = re.match(r"(\d+)\.(\d+)", env.recipes["torch"].version)
+        torch = (int(release[1]), int(release[2])) if release else (0, 0)
+        if self.version == "eb7f5cff" and torch >= (2, 0):
+            found.append("it imports torch._six, which torch 2.0 dropped; take torch 1.13 or older, or version 3.0")
+        if self.version == "3.0" and self.ops and torch >= (2, 14):
+            found.append(
+                "it compiles its ops as C++17, which torch 2.14's headers refuse; take an older torch, or ops: []"
+            )
+        return tuple(found)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            # op builders are imported by setup.py, and with them what DeepSpeed itself needs
+            python=(RESOURCES, "wheel", *self.revision.needs),
+            git=(self.git,),
+            gives=(f"deepspeed=={self.revision.version}",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        before = [": > build.txt"]  # else the version ends in the hash that git tells, or in "unknown"
+        if self.version == "3.0":
+            before.append(f"sed -E -i {shlex.quote(NO_GPU)} accelerator/cuda_accelerator.py")
+        return python_wheel(
+            "deeperspeed",
+            git=self.git,
+            before=before,
+            environment={
+                "CUDA_HOME": "/opt/cuda",
+                "DS_ACCELERATOR": "cuda",  # see recipe deepspeed
+                "DS_BUILD_OPS": "0",
+                **{f"DS_BUILD_{op.upper()}": "1" for op in self.ops},
+                "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
+                "MAX_JOBS": "$ENVBUILD_JOBS",
+            },
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=(*self.revision.needs, RESOURCES))
+
+    def extensions(self) -> tuple[str, ...]:
+        return tuple(OPS[op] for op in self.ops)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        expect = self.revision.version.replace(".", r"\.")
+        checks = [imports("deeperspeed", ("deepspeed",), show="deepspeed.__version__", expect=rf"^{expect}$")]
+        if self.ops:
+            checks += [imports("deeperspeed ops", self.extensions()), cubins("deeperspeed", self.extensions(), env)]
+        return checks

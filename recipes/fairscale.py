@@ -1,0 +1,74 @@
+"""FairScale."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from envbuild.plan.checks import imports
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+
+
+class Revision(NamedTuple):
+    """A commit, the release that it calls itself, and the tag that names it."""
+
+    commit: str
+    release: str
+    tag: str = ""
+
+
+REVISIONS = {
+    "0.4.13": Revision("50b06d251730ca6e9a7d0aea9fbba3ad9391c0d4", "0.4.13", "v0.4.13"),
+    # The branches that OPT's instructions check out; each is a commit of 2022 that no release has.
+    "may24": Revision("91132c7e997c5affe97ce002e52cadd798220b06", "0.4.6"),
+    "overlap": Revision("191553190d73a5ef4a48687c889d4b1d94532135", "0.4.6"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fairscale(Recipe):
+    """FairScale from its repository, as metaseq trains with it (fully sharded data parallel).
+
+    `version` is ``may24`` (upstream's branch fixing_memory_issues_with_keeping_overlap_may24, which metaseq's image and
+    documents check out), ``overlap`` (the branch without _may24, in cyclecloud-llm) or the release 0.4.13. Another
+    revision is a `commit` and the `release` that its version.py has. Installed, never editable: metaseq compares its
+    version, which an editable one does not have.
+    """
+
+    wheel: ClassVar[bool] = True
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+
+    version: str = "may24"
+    commit: str = ""
+    release: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.commit) != bool(self.release):
+            raise ValueError("'commit' and 'release' go together: write the version that its version.py has")
+
+    def faults(self) -> dict[str, str]:
+        reason = f"is no revision that is known here: {', '.join(REVISIONS)}; any other is a commit and its release"
+        return {} if self.commit or self.version in REVISIONS else {self.version: reason}
+
+    @property
+    def revision(self) -> Revision:
+        return Revision(self.commit, self.release) if self.commit else REVISIONS[self.version]
+
+    @property
+    def git(self) -> Git:
+        return Git("fairscale", "github:facebookresearch/fairscale", self.revision.commit, self.revision.tag)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(python=("setuptools", "wheel"), git=(self.git,), gives=(f"fairscale=={self.revision.release}",))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        # setup_requires asks for ninja, which only its CUDA extension uses, and there is no network
+        return python_wheel("fairscale", git=self.git, before=["sed -i /setup_requires=/d setup.py"])
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=("numpy",))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        expect = self.revision.release.replace(".", r"\.")
+        show = "fairscale.__version__, fairscale.nn.FullyShardedDataParallel.__name__"
+        return [imports("fairscale", ("fairscale.nn",), show=show, expect=rf"{expect}.*FullyShardedDataParallel")]

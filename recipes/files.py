@@ -1,0 +1,223 @@
+"""Files of an image that no package brings: topologies, NCCL's settings, a host file."""
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
+
+
+class Switch(NamedTuple):
+    """One PCIe switch with the PCI domains of its GPUs and network adapters."""
+
+    devices: tuple[str, ...]  # "gpu 0003", "nic 0103"
+
+
+class Node(NamedTuple):
+    """One NUMA node with its CPUs (first, last) and its switches."""
+
+    cpus: tuple[int, int]
+    switches: tuple[Switch, ...]
+
+
+class Machine(NamedTuple):
+    """What NCCL's topology file (its public format: system, cpu, pci) says of a kind of virtual machine."""
+
+    vendor: str
+    family: int
+    model: int
+    speed: str
+    nodes: tuple[Node, ...]
+
+
+def _switch(*domains: str) -> Switch:
+    """Domains of devices by number: a GPU's begins with 0, an adapter's is 0100 and more."""
+    return Switch(tuple(f"{'nic' if domain >= '0100' else 'gpu'} {domain}" for domain in domains))
+
+
+# Facts of Azure/azhpc-images topology/ndv4-topo.xml and ndv5-topo.xml (8e9d055): the hypervisor hides the bus, so these
+# are what NCCL cannot find out by itself.
+MACHINES = {
+    # ND96amsr_A100_v4: each NUMA node has one switch with two GPUs and two adapters
+    "azure-ndv4-topo": (
+        "/opt/microsoft/ndv4-topo.xml",
+        Machine(
+            "AuthenticAMD",
+            23,
+            49,
+            "16 GT/s",
+            (
+                Node((0, 23), (_switch("0003", "0004", "0103", "0104"),)),
+                Node((24, 47), (_switch("0001", "0002", "0101", "0102"),)),
+                Node((48, 71), (_switch("000d", "000e", "0107", "0108"),)),
+                Node((72, 95), (_switch("000b", "000c", "0105", "0106"),)),
+            ),
+        ),
+    ),
+    # ND96isr_H100_v5: each GPU has a switch with one adapter, four of them on each NUMA node
+    "azure-ndv5-topo": (
+        "/opt/microsoft/ndv5-topo.xml",
+        Machine(
+            "GenuineIntel",
+            6,
+            143,
+            "32.0 GT/s PCIe",
+            (
+                Node(
+                    (0, 47),
+                    (
+                        _switch("0001", "0101"),
+                        _switch("0002", "0102"),
+                        _switch("0003", "0103"),
+                        _switch("0008", "0104"),
+                    ),
+                ),
+                Node(
+                    (48, 95),
+                    (
+                        _switch("0009", "0105"),
+                        _switch("000a", "0106"),
+                        _switch("000b", "0107"),
+                        _switch("000c", "0108"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+}
+# The settings of the same images (components/customizations/ndv4.sh, ndv5.sh); a job's environment wins over the file.
+NCCL_CONF = "/etc/nccl.conf"
+SETTINGS = {
+    f"azure-{name}-nccl": {
+        "NCCL_IB_PCI_RELAXED_ORDERING": "1",
+        "NCCL_TOPO_FILE": f"/opt/microsoft/{name}-topo.xml",
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+    }
+    for name in ("ndv4", "ndv5")
+}
+HOSTFILE = "/job/hostfile"  # where DeepSpeed and GPT-NeoX look; DLTS_HOSTFILE names another
+BUILT_IN = (*MACHINES, *SETTINGS, "hostfile")
+CLASSES = {"gpu": "0x030200", "nic": "0x020700", "switch": "0x060400"}
+# Folders of the system, of the venv and of envbuild, and files that enroot and login shells read.
+CLOSED = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc/envbuild",
+    "/etc/ld.so.conf.d",
+    "/etc/profile.d",
+    "/lib",
+    "/lib64",
+    "/opt/venv",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/tmp",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/sbin",
+    "/var/lib",
+    *(f"/etc/{name}" for name in ("fstab", "group", "gshadow", "ld.so.conf", "passwd", "profile", "rc", "shadow")),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files(Recipe):
+    """``files: [azure-ndv4-topo, azure-ndv4-nccl]``, or with keys: `known` names files that envbuild has, `text` maps
+    paths to what is to stand there (``\\n`` in it begins a new line), `nccl` is settings for /etc/nccl.conf.
+
+    Known are Azure's NCCL topologies (azure-ndv4-topo, azure-ndv5-topo), NCCL's settings that go with them
+    (azure-ndv4-nccl, azure-ndv5-nccl), and `hostfile`, /job/hostfile for one node with the target's number of GPUs.
+    Two layers that give one path different contents are refused, and so are paths that belong to the system.
+    """
+
+    shorthand: ClassVar[str] = "known"
+
+    known: tuple[str, ...] = ()
+    text: Mapping[str, str] = field(default_factory=dict)
+    nccl: Mapping[str, str] = field(default_factory=dict)
+
+    def faults(self) -> dict[str, str]:
+        found = {name: f"is no known file: {', '.join(BUILT_IN)}" for name in self.known if name not in BUILT_IN}
+        for path in self.text:
+            if reason := path_fault(path):
+                found[path] = reason
+            elif path == NCCL_CONF and self.settings():
+                found[path] = "is written from 'nccl' and the known files: write its settings there"
+        reason = "is not the name of a setting, as in NCCL_IB_HCA"
+        return found | {name: reason for name in self.nccl if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name)}
+
+    def settings(self) -> dict[str, str]:
+        """What /etc/nccl.conf says; own settings win over known ones."""
+        found: dict[str, str] = {}
+        for name in self.known:
+            found |= SETTINGS.get(name, {})
+        return found | dict(self.nccl)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if "hostfile" in self.known and not env.target.gpus:
+            return (f"a host file says how many GPUs a node has, and {env.target.name} has none; leave hostfile out",)
+        return ()
+
+    def contents(self, env: RecipeEnv) -> dict[str, str]:
+        """Path → text."""
+        found = {path: xml(machine) for name, (path, machine) in MACHINES.items() if name in self.known}
+        if settings := self.settings():
+            found[NCCL_CONF] = "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
+        if "hostfile" in self.known:
+            found[HOSTFILE] = f"localhost slots={env.target.gpus}\n"
+        # a value in a spec is one line of text
+        whole = {path: text.replace("\\n", "\n").rstrip("\n") for path, text in self.text.items()}
+        return found | {path: f"{text}\n" for path, text in whole.items()}
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(files=self.contents(env))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        return [
+            Check(
+                f"files: {path} is as the spec has it",
+                f"sha256sum < '{path}'",
+                f"^{hashlib.sha256(text.encode()).hexdigest()}",
+            )
+            for path, text in sorted(self.contents(env).items())
+        ]
+
+
+def path_fault(path: str) -> str:
+    """Why a file cannot be put at `path`, or ""."""
+    if not path.startswith("/") or path != posixpath.normpath(path) or not re.fullmatch(r"[A-Za-z0-9/._+@-]+", path):
+        return "is not a plain absolute path"
+    closed = next((folder for folder in CLOSED if f"{path}/".startswith(f"{folder}/")), "")
+    return f"belongs to the system ({closed}): put it below /opt, /etc or another folder" if closed else ""
+
+
+def affinity(first: int, last: int, cpus: int) -> str:
+    """A range of CPUs as the kernel writes masks: groups of eight hex digits, the highest first."""
+    mask = f"{(1 << (last + 1)) - (1 << first):0{-(-cpus // 32) * 8}x}"
+    return ",".join(mask[start : start + 8] for start in range(0, len(mask), 8))
+
+
+def xml(machine: Machine) -> str:
+    """NCCL's topology file of a machine."""
+    cpus = max(node.cpus[1] for node in machine.nodes) + 1
+    link = f'link_speed="{machine.speed}" link_width="16"'
+    lines, switches = ['<system version="1">'], 0
+    for number, node in enumerate(machine.nodes):
+        lines.append(
+            f'  <cpu numaid="{number}" affinity="{affinity(*node.cpus, cpus)}" arch="x86_64" '
+            f'vendor="{machine.vendor}" familyid="{machine.family}" modelid="{machine.model}">'
+        )
+        for switch in node.switches:
+            switches += 1  # switches are not visible and get addresses that no device has
+            lines.append(f'    <pci busid="ffff:ff:{switches:02x}.0" class="{CLASSES["switch"]}" {link}>')
+            for device in switch.devices:
+                kind, domain = device.split()
+                lines.append(f'      <pci busid="{domain}:00:00.0" class="{CLASSES[kind]}" {link}/>')
+            lines.append("    </pci>")
+        lines.append("  </cpu>")
+    return "\n".join([*lines, "</system>", ""])

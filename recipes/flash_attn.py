@@ -1,0 +1,79 @@
+"""FlashAttention 2."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.checks import cubins, imports
+from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources
+
+# What setup.py of 2.8.3.post2 compiles for: other GPUs of these generations run that code.
+CODE = {"8": "80", "9": "90", "10": "100", "12": "120"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlashAttn(Recipe):
+    """FlashAttention 2 from its source distribution (the index has no wheel), compiled for the target alone.
+
+    Its setup.py would otherwise download a wheel whose name says nothing of the GPU. It compiles as C++17, which the
+    headers of torch 2.14 and later refuse: here the standard is C++20 for all.
+    """
+
+    package: ClassVar[str] = "flash-attn"
+    component: ClassVar[str] = "flash-attn"
+    meets: ClassVar[tuple[str, ...]] = (
+        "flash-attn.wheels",
+        "flash-attn.wheels-python",
+        "flash-attn.cxx20-unread",
+        "flash-attn.cxx20-warned",
+        "flash-attn.ptx-default",
+    )
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    arch_specific: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
+    memory_gb: ClassVar[float] = 5.0  # upstream plans 5 GB for each nvcc job and thread
+
+    def code(self, env: RecipeEnv) -> str:
+        """The architecture that is compiled for ("80" for an A6000, sm_86)."""
+        return CODE.get(env.target.sm.partition(".")[0], "")
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if env.target.sm and not self.code(env):
+            return (f"FlashAttention 2 has no kernels for sm_{env.target.sm_arch}; take a target with a later GPU",)
+        return ()
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            python=("einops", "ninja", "packaging", "psutil", "setuptools>=77", "wheel"),
+            sdists=(f"flash-attn=={self.version}" if self.version else "flash-attn",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        return python_wheel(
+            "flash_attn",
+            environment={
+                "CUDA_HOME": "/opt/cuda",
+                "FLASH_ATTENTION_FORCE_BUILD": "TRUE",
+                "FLASH_ATTN_CUDA_ARCHS": self.code(env),  # TORCH_CUDA_ARCH_LIST is ignored
+                "MAX_JOBS": "$ENVBUILD_JOBS",
+                "NVCC_THREADS": "1",  # jobs are counted by memory, and a thread takes as much as a job
+            },
+            before=["sed -i 's/-std=c++17/-std=c++20/g' setup.py", "grep -q -e -std=c++20 setup.py"],
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=("einops",))
+
+    def extensions(self) -> tuple[str, ...]:
+        return ("flash_attn_2_cuda",)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        shown = "flash_attn.__version__"
+        return [
+            imports("flash-attn", ("flash_attn",), show=shown, expect=self.version.replace(".", r"\.") or r"\d"),
+            cubins("flash-attn", self.extensions(), env, sm=self.code(env)),
+        ]

@@ -1,0 +1,112 @@
+"""FlashAttention 3."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.checks import cubins, imports
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+
+COMMIT = "0251105a2fb19d2957484b7f023cd8c115286ced"  # the folder hopper/ has no releases; its version is 3.0.0
+# What may be left out, each about as much less to compile: upstream's variables FLASH_ATTENTION_DISABLE_….
+PARTS = (
+    "appendkv",
+    "backward",
+    "fp16",
+    "fp8",
+    "hdim192",
+    "hdim256",
+    "hdim64",
+    "hdim96",
+    "local",
+    "pagedkv",
+    "softcap",
+    "split",
+    "varlen",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlashAttn3(Recipe):
+    """FlashAttention 3, the folder hopper/ of the repository, for H100 and H800. `without` are parts that are left out
+    (``fp8``, ``backward``, ``hdim256``, …): the whole takes hours.
+
+    The project flash-attn-3 on the package index is a placeholder.
+    """
+
+    package: ClassVar[str] = "flash-attn-3"
+    component: ClassVar[str] = "flash-attn-3"
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    arch_specific: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
+    memory_gb: ClassVar[float] = 6.0  # not measured; CUTLASS templates in one nvcc job
+
+    commit: str = COMMIT
+    without: tuple[str, ...] = ()
+
+    def faults(self) -> dict[str, str]:
+        reason = f"is no part of FlashAttention 3 that can be left out; there are: {', '.join(PARTS)}"
+        return {part: reason for part in self.without if part not in PARTS}
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        if env.target.sm and env.target.sm != "9.0":
+            found.append(f"FlashAttention 3 is for sm_90 and this target has sm_{env.target.sm_arch}; take flash-attn")
+        cuda = getattr(env.recipes.get("cuda"), "version", "")
+        if cuda.startswith("12.") and not cuda.startswith("12.8"):
+            # of 12.3 to 12.9 it takes 12.8 as it is
+            found.append(f"its build downloads another compiler with CUDA {cuda}; take CUDA 12.8 or 13")
+        return tuple(found)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {"flash-attn-3": "hopper"}
+
+    @property
+    def git(self) -> Git:
+        return Git("flash-attention", "github:Dao-AILab/flash-attention", self.commit, submodules=("csrc/cutlass",))
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        # its setup.py calls git, and goes on when that fails
+        return Sources(
+            debian=(
+                "g++",
+                "gcc",
+                "git",
+                "libc6-dev",
+                "python3-dev",
+            ),
+            python=("einops", "ninja", "packaging", "setuptools>=77", "wheel"),
+            git=(self.git,),
+            gives=("flash-attn-3==3.0.0",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        return python_wheel(
+            "flash-attention",
+            git=self.git,
+            subfolder="hopper",
+            environment={
+                "CUDA_HOME": "/opt/cuda",
+                "FLASH_ATTENTION_FORCE_BUILD": "TRUE",
+                "FLASH_ATTENTION_OFFLINE_BUILD": "1",
+                "FLASH_ATTENTION_DISABLE_SM80": "TRUE",
+                **{f"FLASH_ATTENTION_DISABLE_{part.upper()}": "TRUE" for part in self.without},
+                "MAX_JOBS": "$ENVBUILD_JOBS",
+                "NVCC_THREADS": "1",
+            },
+            # line tables hold the paths of the build
+            before=["sed -i '/\"-lineinfo\"/d' setup.py"],
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=("einops", "ninja", "packaging"))
+
+    def extensions(self) -> tuple[str, ...]:
+        return ("flash_attn_3._C",)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        return [imports("flash-attn-3", ("flash_attn_interface",)), cubins("flash-attn-3", self.extensions(), env)]

@@ -1,0 +1,79 @@
+"""GDRCopy: a CPU's view of GPU memory."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import needs_version, newest, pinned, unknown
+
+# Tags of NVIDIA/gdrcopy.
+RELEASES = {
+    "2.6": "93c606bbcaa10457cbbab93163aa446d902b983d",
+    "2.5.2": "c91ad9f178e5fb729fc5b6dc62a77c3bb364d6c9",
+    "2.5.1": "0f7366e73b019e7facf907381f6b0b2f5a1576e4",
+    "2.5": "bda1f60346ffd564b12245662758286a6a5d18d6",
+    "2.4.4": "9ecf5e58bb947dcd20a759c63f4f1cbe2b1b6458",
+    "2.4.1": "3ab6776e63e2905d1c5f407deb6f71dcb741aa11",
+    "2.3": "75f24806239b6e481240e517fdb022f26b90ab0b",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gdrcopy(Recipe):
+    """libgdrapi in /opt/gdrcopy, compiled from NVIDIA's repository; UCX uses it for small messages from GPU memory.
+
+    The library alone: its kernel module gdrdrv belongs to the host, and enroot's GPU hook shows /dev/gdrdrv to a
+    container where the host has it.
+    """
+
+    package: ClassVar[str] = "gdrcopy"
+    prefix: ClassVar[str] = "/opt/gdrcopy"
+    memory_gb: ClassVar[float] = 0.2
+    cpu_minutes: ClassVar[float] = 0.1  # 2 s
+
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    def source(self) -> Git:
+        return pinned("gdrcopy", "github:NVIDIA/gdrcopy", self.version, self.commit, RELEASES)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        return unknown("GDRCopy", self.version, self.commit, RELEASES)
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libgdrapi",)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(debian=("gcc", "libc6-dev", "make"), git=(self.source(),))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan import bridge
+        from envbuild.plan.blocks import folder, source, tidy
+
+        return [
+            *source(self.source()),
+            bridge.comment("gdrcopy: the library without its kernel module and tests"),
+            bridge.shell(
+                commands=[
+                    f"cd {folder(self.source())}",
+                    # a value from the command line wins over the makefile's += and would take -fPIC away: environment
+                    f'CFLAGS=-g0 make lib_install prefix={self.prefix} -j "$ENVBUILD_JOBS"',
+                    f"chmod 644 {self.prefix}/include/*",  # installed writable for a group
+                    tidy(self.prefix),
+                ]
+            ),
+        ]
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(libraries=(f"{self.prefix}/lib",))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = (
+            "import ctypes; major, minor = ctypes.c_int(), ctypes.c_int(); "
+            "ctypes.CDLL('libgdrapi.so.2').gdr_runtime_get_version(ctypes.byref(major), ctypes.byref(minor)); "
+            "print('gdrapi', major.value, minor.value)"
+        )
+        major, minor, *_ = (*(newest(self.version, RELEASES) or self.version).split("."), "[0-9]+")
+        return [Check("gdrcopy: the library says its version", f'python3 -c "{program}"', rf"^gdrapi {major} {minor}$")]

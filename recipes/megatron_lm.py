@@ -1,0 +1,109 @@
+"""Megatron-LM."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from envbuild.plan.checks import imports
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+
+HELPERS = "megatron.core.datasets.helpers_cpp"
+
+
+class Release(NamedTuple):
+    """A commit; the version that its package_info.py has, which is that of the wheel; the oldest Python that its
+    pyproject.toml takes; numpy as it asks for it."""
+
+    commit: str
+    version: str
+    python: tuple[int, int] = (3, 10)
+    numpy: str = "numpy"
+
+
+# Tags core_v… of upstream. That of 0.19.0 calls itself 0.19.1.
+RELEASES = {
+    "0.19.0": Release("5be9626709af2722333bf54797c954c09edeada3", "0.19.1", (3, 12)),
+    "0.18.2": Release("571370c829ca768fe37244f4e2e7f28d8accc4ab", "0.18.2", (3, 12)),
+    "0.17.1": Release("266f1c97dca477ca8b92c16087506da2000b0b84", "0.17.1", (3, 12)),
+    "0.16.1": Release("55ac7082517c3878ae653c07c09c534b8aed49f6", "0.16.1"),
+    "0.15.3": Release("309ffca6a40553362d44fd17efc56b772fa1aa44", "0.15.3", numpy="numpy<2"),
+    "0.14.0": Release("23e00ed0963c35382dfe8a5a94fb3cda4d21e133", "0.14.0", numpy="numpy<2"),
+    "0.12.3": Release("3ea68ad6042cc1204386ae9364358f7c4de1bc37", "0.12.3"),
+    "0.10.0": Release("7ee599a25ca15f042c1087176b73ebddb0566d02", "0.10.0"),  # with NxD Training of AWS Neuron
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MegatronLm(Recipe):
+    """Megatron Core as the wheel megatron-core, from upstream's tag, with the data set helpers compiled.
+
+    setup.py calls the helpers optional: without a compiler or pybind11 the wheel is made all the same, and the first
+    job runs make in the image's folder. From 0.17.1 on the wheel also holds megatron.training; the programs
+    (pretrain_gpt.py …) are in no wheel and belong to the job's own checkout, of the same tag.
+
+    Another revision is an `origin`, a `commit` and `gives`, the name and version of the wheel that it makes
+    (``megatron-core==0.13.1``). So is the fork that OPT's older instructions install (ngoyal2707/Megatron-LM, branch
+    fairseq_v3): the public copy that was read ends in 2019 and has no such branch, and no commit of it is known here.
+    """
+
+    wheel: ClassVar[bool] = True
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    cpu_minutes: ClassVar[float] = 0.3
+
+    version: str = "0.16.1"
+    origin: str = "github:NVIDIA/Megatron-LM"
+    commit: str = ""
+    gives: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.commit) != bool(self.gives):
+            raise ValueError("'commit' and 'gives' go together: write the wheel that it makes, as NAME==VERSION")
+
+    def faults(self) -> dict[str, str]:
+        reason = f"is no release whose commit is known here: {', '.join(RELEASES)}; any other is a commit and gives"
+        return {} if self.commit or self.version in RELEASES else {self.version: reason}
+
+    @property
+    def release(self) -> Release:
+        if self.commit:
+            return Release(self.commit, self.gives.partition("==")[2], (3, 8))
+        return RELEASES[self.version]
+
+    @property
+    def git(self) -> Git:
+        return Git("megatron-lm", self.origin, self.release.commit, "" if self.commit else f"core_v{self.version}")
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        oldest = self.release.python
+        if tuple(int(number) for number in env.python.split(".")) < oldest:
+            needs = ".".join(map(str, oldest))
+            return (f"{self.version} is for Python {needs} and later and the base has {env.python}; take 0.16.1",)
+        return ()
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            python=("packaging>=24.2", "pybind11", "setuptools>=77", "wheel"),
+            git=(self.git,),
+            gives=(self.gives or f"megatron-core=={self.release.version}",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        # the version must not depend on whether there is a git to ask for the commit
+        return python_wheel("megatron-lm", git=self.git, environment={"NO_VCS_VERSION": "1"})
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=(self.release.numpy, "packaging>=24.2"))
+
+    def extensions(self) -> tuple[str, ...]:
+        return () if self.commit else (HELPERS,)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        if self.commit:
+            return [imports("megatron-lm", ("megatron",))]
+        expect = self.release.version.replace(".", r"\.")
+        return [
+            imports("megatron-lm", ("megatron.core",), show="megatron.core.__version__", expect=rf"^{expect}$"),
+            imports("megatron-lm: data set helpers", (HELPERS,), show=f"{HELPERS}.build_sample_idx_int32 is not None"),
+        ]

@@ -1,0 +1,124 @@
+"""metaseq, the code base of OPT."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.checks import cubins, imports
+from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources
+
+F7FFA5F = "f7ffa5fd61cf90f498a36d365c13dd7f1a912ff7"  # upstream's last, 2023-06-08
+RELEASE = "0.0.1"  # metaseq/version.txt
+DATA = ("metaseq.data.data_utils_fast", "metaseq.data.token_block_utils_fast")
+FUSED = "metaseq.modules.megatron.fused_kernels"
+MEGATRON = (f"{FUSED}.scaled_masked_softmax_cuda", f"{FUSED}.scaled_upper_triang_masked_softmax_cuda")
+APEX = ("amp_C", "fused_adam_cuda", "fused_dense_cuda", "fused_layer_norm_cuda")
+# The part of install_requires that metaseq's own code imports, with setup.py's bounds. Left out: what its tests and
+# developers use (pytest, ipdb, pre-commit, sacrebleu, scikit-learn …). hydra-core 1.1 and omegaconf 2.1 belong
+# together; the pair 1.0.7 and 2.0.6 of cyclecloud-llm is for an older metaseq.
+NEEDS = (
+    "Jinja2==3.1.1",
+    "boto3",
+    "fire",
+    "flask>=2.2.5",
+    "hydra-core>=1.1.0,<1.2",
+    "markupsafe",
+    "more_itertools",
+    "numpy",
+    "omegaconf<=2.1.1",
+    "portalocker>=2.5",
+    "protobuf==3.20.2",
+    "regex",
+    "requests",
+    "tensorboard==2.8.0",
+    "tokenizers",
+    "tqdm",
+    "typing_extensions",
+)
+# Its server imports pkg_resources. The TensorBoard writer of torch 1.10 takes distutils.version for granted, which a
+# later setuptools does not bring along; no torch for Python 3.11 is that old.
+SETUPTOOLS = ("setuptools<59.6; python_version < '3.11'", "setuptools<82; python_version >= '3.11'")
+ANTLR = "antlr4-python3-runtime==4.8"  # what hydra-core 1.1 and omegaconf 2.1 are written for; the index has its source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metaseq(Recipe):
+    """metaseq at upstream's last commit, with the kernels that it carries: Megatron-LM's softmax and, with `apex`,
+    copies of apex's under apex's own module names.
+
+    An image with recipe apex has those modules already: there, write ``apex: false``. apex's own package is needed
+    only for its FusedLayerNorm and where fused_adam_cuda is not there. `commit` is another revision with the same
+    kernels; those before 2023-04-10 carry none and train with a fork of Megatron-LM whose commits are not to be had.
+    """
+
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    arch_specific: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda", "fairscale")
+    memory_gb: ClassVar[float] = 2.8  # one nvcc job over torch's headers
+
+    commit: str = F7FFA5F
+    apex: bool = True
+
+    @property
+    def git(self) -> Git:
+        return Git("metaseq", "github:facebookresearch/metaseq", self.commit)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.apex and env.has("apex"):
+            return ("apex and its copies of apex's kernels are the same modules; write apex: false",)
+        return ()
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {"metaseq": "f7ffa5f"} if self.commit == F7FFA5F else {}
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            # its Cython sources are written for 0.29
+            python=("cython<3", "ninja", "numpy", "setuptools<82", "wheel"),
+            sdists=(ANTLR,),
+            git=(self.git,),
+            gives=(f"metaseq=={RELEASE}",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        return [
+            *python_wheel("antlr4-python3-runtime"),
+            *python_wheel(
+                "metaseq",
+                git=self.git,
+                settings=() if self.apex else ("--global-option=--no_apex",),
+                before=[
+                    # setup_requires would be looked for on an index
+                    "sed -i '/setup_requires=\\[/,/\\],/d' setup.py",
+                    # upstream installs editable and so never missed the files that no wheel of it has
+                    "echo 'recursive-include metaseq *.html *.txt *.yaml' > MANIFEST.in",
+                    "rm -r cpu_tests gpu_tests",  # would be packages beside metaseq
+                ],
+                environment={
+                    "CUDA_HOME": "/opt/cuda",
+                    "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
+                    "MAX_JOBS": "$ENVBUILD_JOBS",
+                },
+            ),
+        ]
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=(*NEEDS, *SETUPTOOLS))
+
+    def extensions(self) -> tuple[str, ...]:
+        return (*DATA, *MEGATRON, *(("apex_C", *APEX) if self.apex else ()))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        kernels = (*MEGATRON, *(APEX if self.apex else ()))
+        options = f"{VENV}/bin/opt-baselines --help"
+        return [
+            imports("metaseq", ("metaseq.trainer", "metaseq.tasks")),
+            imports("metaseq kernels", self.extensions()),
+            cubins("metaseq", kernels, env),
+            Check("metaseq: the launcher of the OPT baselines", options, "--benchmark"),
+        ]

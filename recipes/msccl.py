@@ -1,0 +1,132 @@
+"""MSCCL: a changed NCCL that runs custom collective algorithms (Azure/msccl-executor-nccl)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import commit_of, needs_version, newest, unknown
+
+# Commits of Azure/msccl-executor-nccl by the NCCL that each is based on; it tags no releases of the new ones.
+RELEASES = {"2.23.4": "c6f6b36d1a4c7ae44916fcc5c8e32c95cce2ae54"}
+# The algorithms for Azure's machines are another repository's, which the superproject Azure/msccl names at this commit.
+ALGORITHMS = Git("msccl-scheduler", "github:Azure/msccl-scheduler", "a0bfca14a1869bd8ef71328c26ee998bd2dcc368")
+NEWEST_CUDA = 12  # 2.23.4 was seen not to compile with 13.2
+STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"
+WHEELS = ("index", "vendor", "wheel", "")  # torch's providers that are wheels with NCCL beside them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Msccl(Recipe):
+    """MSCCL's executor in /opt/msccl: a libnccl.so.2 that takes NCCL's place, compiled for the target's GPU alone.
+
+    `algorithms` adds the algorithm files for an Azure machine (ncv4, ndv4, ndv5), which the library reads from
+    ../share/nccl/msccl-algorithms beside it; without any it is NCCL 2.23.4. A job chooses with NCCL_MSCCL_ENABLE and
+    MSCCL_ALGO_DIR. It serves one GPU per process only: launch one task for each GPU.
+
+    It cannot stand beside another libnccl: the loader would give programs one of the two by chance, and a torch wheel
+    loads the libnccl of its own package whatever stands beside it. So it takes a torch that is compiled here on
+    /opt/msccl, the base image's torch (whose NCCL the loader finds second, /opt/msccl being listed first), or no torch.
+    """
+
+    package: ClassVar[str] = "msccl-executor-nccl"
+    prefix: ClassVar[str] = "/opt/msccl"
+    component: ClassVar[str] = "msccl"
+    # its libnccl is listed first, and NVCC_GENCODE is given
+    meets: ClassVar[tuple[str, ...]] = ("msccl.nccl", "msccl.sm-90")
+    requires: ClassVar[tuple[str, ...]] = ("cuda",)
+    after: ClassVar[tuple[str, ...]] = ("cuda",)
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
+    arch_specific: ClassVar[bool] = True
+    memory_gb: ClassVar[float] = 1.5
+
+    algorithms: Literal["none", "ncv4", "ndv4", "ndv5"] = "none"
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    @property
+    def whole(self) -> str:
+        """The version that is compiled."""
+        return self.version if self.commit else newest(self.version, RELEASES)
+
+    def source(self) -> Git:
+        commit = commit_of(self.version, self.commit, RELEASES)
+        return Git("msccl-executor-nccl", "github:Azure/msccl-executor-nccl", commit)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = list(unknown("MSCCL", self.version, self.commit, RELEASES))
+        torch, cuda = env.recipes.get("torch"), env.recipes.get("cuda")
+        major = cuda.version.partition(".")[0] if cuda else ""
+        if major.isdigit() and int(major) > NEWEST_CUDA:
+            why = f"its sources do not compile with CUDA {major} (types that cudaTypedefs.h no longer has)"
+            found.append(f"{why}; take CUDA {NEWEST_CUDA}")
+        if torch and getattr(torch, "provider", "") in WHEELS:
+            why = "the torch wheel loads the NCCL of its own package and never this one"
+            found.append(f"{why}; take a torch that is compiled here (provider: source) or the base's (provider: base)")
+        return tuple(found)
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libnccl",)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        extra = () if self.algorithms == "none" else (ALGORITHMS,)
+        return Sources(debian=("g++", "gcc", "libc6-dev", "make", "python3"), git=(self.source(), *extra))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan import bridge
+        from envbuild.plan.blocks import folder, source, tidy
+
+        made = f"{folder(self.source())}/build"
+        steps = [
+            *source(self.source()),
+            bridge.comment("msccl: compiled for the target's GPU"),
+            # environment: a value of the command line would take the makefile's own additions away
+            bridge.environment(variables={"CUDA_HOME": "/opt/cuda", "NVCC_GENCODE": env.target.gencode}),
+            bridge.shell(
+                commands=[
+                    f"cd {folder(self.source())}",
+                    # debug information holds build paths
+                    "sed -i 's/^CXXFLAGS += -O3 -g$/CXXFLAGS += -O3 -g0/' makefiles/common.mk",
+                    'make -j "$ENVBUILD_JOBS" src.build',
+                    f"mkdir -p {self.prefix}/lib {self.prefix}/share/nccl/msccl-algorithms",
+                    f"cp -a {made}/include {self.prefix}/",
+                    f"cp -a {made}/lib/libnccl.so* {self.prefix}/lib/",
+                    tidy(self.prefix),
+                ]
+            ),
+        ]
+        if self.algorithms != "none":
+            files = f"{folder(ALGORITHMS)}/tools/msccl-algorithms/{self.algorithms}"
+            steps += [
+                *source(ALGORITHMS),
+                bridge.comment(f"msccl: algorithms for {self.algorithms}"),
+                bridge.shell(commands=[f"cp {files}/*.xml {self.prefix}/share/nccl/msccl-algorithms/"]),
+            ]
+        return steps
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(libraries=(f"{self.prefix}/lib",))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = (
+            "import ctypes; number = ctypes.c_int(); library = ctypes.CDLL('libnccl.so.2'); "
+            "library.ncclGetVersion(ctypes.byref(number)); print('nccl', number.value); "
+            "print({line.split()[-1] for line in open('/proc/self/maps') if 'libnccl' in line})"
+        )
+        numbers = [int(part) for part in self.whole.split(".")[:3]] or [0]
+        number = sum(part * scale for part, scale in zip(numbers, (10000, 100, 1), strict=False))
+        checks = [
+            Check(
+                "msccl: it is the libnccl that the loader finds",
+                f'{STUBS} python3 -c "{program}"',
+                rf"^nccl {number}\n\{{'{self.prefix}/lib/libnccl\.so\.[0-9.]+'\}}",
+            ),
+            Check(
+                "msccl: it executes algorithms", f"grep -c -a MSCCL_ALGO_DIR {self.prefix}/lib/libnccl.so.2", "^[1-9]"
+            ),
+        ]
+        if self.algorithms != "none":
+            count = f"ls {self.prefix}/share/nccl/msccl-algorithms/*.xml | wc -l"
+            checks.append(Check(f"msccl: algorithms for {self.algorithms} are there", count, "^[1-9]"))
+        return checks

@@ -1,0 +1,102 @@
+"""nccl-rdma-sharp-plugins: NCCL's network over InfiniBand, with reductions in the switches (SHARP)."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import needs_version, newest, pinned, unknown
+
+# Commits of Mellanox/nccl-rdma-sharp-plugins, which tags no releases; versions as its configure.ac has them. 2.4 is the
+# one of Azure's HPC images of 2023 and 2024.
+RELEASES = {
+    "2.7": "2f5ac02e164336044388b7f1f6242cc0db575fec",
+    "2.4": "575c1e0ed4511cb897bd8f909f037bfecfa512c7",
+}
+# Versions of NCCL's network interface that each offers, by the symbols of the library that was built.
+INTERFACES = {"2.7": "6 7 8 9 10 11", "2.4": "4 5 6"}
+DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libibverbs-dev", "libtool", "make")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclRdmaSharp(Recipe):
+    """libnccl-net.so in /opt/nccl-rdma-sharp, compiled from its repository.
+
+    SHARP itself comes with HPC-X alone (HPC-X has this plugin as well, so the two exclude each other unless hpcx has
+    plugin: false); without it this is the RDMA half, which NCCL also has built in. 2.4 offers NCCL's interface up to
+    version 6, 2.7 up to 11.
+    """
+
+    package: ClassVar[str] = "nccl-rdma-sharp"
+    prefix: ClassVar[str] = "/opt/nccl-rdma-sharp"
+    requires: ClassVar[tuple[str, ...]] = ("cuda",)
+    after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "hpcx", "ucx", "cuda")
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
+    memory_gb: ClassVar[float] = 0.2
+    cpu_minutes: ClassVar[float] = 0.2
+
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    def source(self) -> Git:
+        name = "nccl-rdma-sharp-plugins"
+        return pinned(name, f"github:Mellanox/{name}", self.version, self.commit, RELEASES, tag="")
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        return unknown("nccl-rdma-sharp-plugins", self.version, self.commit, RELEASES)
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libnccl-net",)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(debian=DEBIAN, git=(self.source(),))
+
+    def ucx(self, env: RecipeEnv) -> str:
+        if env.has("hpcx"):
+            return "/opt/hpcx/ucx"
+        ucx = env.recipes.get("ucx")
+        return ucx.prefix if ucx and ucx.builds else ""
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import autotools
+
+        own, ucx = env.recipes.get("rdma-core"), self.ucx(env)
+        return autotools(
+            self.source(),
+            self.prefix,
+            title="nccl-rdma-sharp: compiled",
+            bootstrap="./autogen.sh",
+            configure=[
+                "--disable-static",
+                "--with-cuda=/opt/cuda",
+                *([f"--with-verbs={own.prefix}"] if own and own.builds else []),
+                f"--with-ucx={ucx}" if ucx else "--without-ucx",
+                "--with-sharp=/opt/hpcx/sharp" if env.has("hpcx") else "--without-sharp",
+            ],
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        from envbuild import verbs
+
+        return Runtime(debian=verbs.packages(env), libraries=(f"{self.prefix}/lib",))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = (
+            "import ctypes; plugin = ctypes.CDLL('libnccl-net.so.0'); "
+            "print('net', *(number for number in range(30) if hasattr(plugin, f'ncclNetPlugin_v{number}')))"
+        )
+        known = INTERFACES.get("" if self.commit else newest(self.version, RELEASES), r"[0-9 ]+")
+        return [
+            Check(
+                "nccl-rdma-sharp: the plugin loads and offers NCCL's interfaces",
+                f'python3 -c "{program}"',
+                rf"^net {known}$",
+            ),
+            Check(
+                "nccl-rdma-sharp: NCCL finds it by the name it looks for",
+                f"readlink -f {self.prefix}/lib/libnccl-net.so",
+                rf"^{re.escape(self.prefix)}/lib/libnccl-net\.so\.0",
+            ),
+        ]

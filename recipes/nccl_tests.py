@@ -1,0 +1,95 @@
+"""nccl-tests: NVIDIA's measurements of NCCL, with which nodes are accepted."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.cubins import only_this_gpu
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
+from envbuild.releases import needs_version, newest, pinned, unknown
+
+# Tags of NVIDIA/nccl-tests.
+RELEASES = {
+    "2.19.6": "a0b82b2260cf5152b9f8c061bbf7eaf0ba096432",
+    "2.19.5": "5bcd45d2ee8365e37895e118c9d11b0ebc15aa69",
+    "2.18.5": "5db290cddaf595ae18fdd5f46931b3a7f0d6a4d1",
+    "2.18.3": "f727aa2a540fef911de9d7bfd8852bc5d2c69815",
+    "2.17.10": "c379e19a711e011f2086b0001deb3d590e4b46f4",
+    "2.16.9": "c2cb96faac521510dfb40a0f264aa8c2d322349c",
+    "2.15.2": "e041d901e6d3dabb67a22905cba77d9ba2689898",
+    "2.14.1": "b4300cc79d05dd35e26f13afcdb4938f29aa31a5",
+    "2.13.13": "cb6a46fdd677783eec470e3df09aa138891bfebf",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclTests(Recipe):
+    """all_reduce_perf and its siblings in /opt/nccl-tests, for the target's GPU; with MPI when the image has Open MPI.
+
+    Without MPI they measure one node. The newest release where no version is given.
+    """
+
+    package: ClassVar[str] = "nccl-tests"
+    prefix: ClassVar[str] = "/opt/nccl-tests"
+    arch_specific: ClassVar[bool] = True
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda and /opt/nccl may be links into it
+    after: ClassVar[tuple[str, ...]] = ("cuda", "nccl", "openmpi")
+    requires: ClassVar[tuple[str, ...]] = ("cuda", "nccl")
+    memory_gb: ClassVar[float] = 0.6
+    cpu_minutes: ClassVar[float] = 1.9
+
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    def source(self) -> Git:
+        return pinned("nccl-tests", "github:NVIDIA/nccl-tests", self.version, self.commit, RELEASES)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        return unknown("nccl-tests", self.version, self.commit, RELEASES)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        mpi = env.recipes.get("openmpi")
+        development: tuple[str, ...] = getattr(mpi, "development", ())
+        return Sources(debian=("g++", "gcc", "libc6-dev", "make", *development), git=(self.source(),))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan import bridge
+        from envbuild.plan.blocks import folder, source, tidy
+
+        mpi = env.recipes.get("openmpi")
+        # Debian splits Open MPI: headers and libraries are not below one bin/.. folder
+        with_mpi = f"MPI=1 MPI_HOME={mpi.home(env)} " if mpi else ""
+        return [
+            *source(self.source()),
+            bridge.comment("nccl-tests: compiled"),
+            bridge.shell(
+                commands=[
+                    f"cd {folder(self.source())}",
+                    f'make -j "$ENVBUILD_JOBS" {with_mpi}CUDA_HOME=/opt/cuda NCCL_HOME=/opt/nccl '
+                    f"NVCC_GENCODE={env.target.gencode}",
+                    f"mkdir -p {self.prefix}/bin",
+                    f"cp build/*_perf {self.prefix}/bin/",
+                    f"ln -s bin {self.prefix}/build",  # where job scripts look for them, after the makefile's folder
+                    tidy(self.prefix),
+                ]
+            ),
+        ]
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = f"{self.prefix}/bin/all_reduce_perf"
+        version = self.version if self.commit else newest(self.version, RELEASES)
+        return [
+            Check(
+                "nccl-tests: starts, has the NCCL that it was compiled with, and says that there is no driver",
+                f"{program} -b 8 -e 8; test $? -eq 2",
+                rf"version {version} nccl-headers=(\d+) nccl-library=\1[\s\S]*driver version is insufficient",
+            ),
+            only_this_gpu("nccl-tests", [f"{self.prefix}/bin/*_perf"], env),
+            Check(
+                "nccl-tests: all-reduce over the GPUs of this node",
+                f"{program} -b 8 -e 8G -f 2 -g {env.target.gpus or 1}",
+                r"Avg bus bandwidth",
+                tier="gpu",
+            ),
+        ]

@@ -1,0 +1,127 @@
+"""Fused kernels of GPT-NeoX."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from envbuild.plan.checks import cubins, imports, written
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
+
+SETUP = Path(__file__).with_name("data") / "fused_kernels" / "setup.py"
+FOLDER = "megatron/fused_kernels"
+RELEASE = "0.0.2"  # of upstream's own setup.py at ea7aefd
+SOFTMAX = ("scaled_masked_softmax_cuda", "scaled_upper_triang_masked_softmax_cuda")
+ROPE = "fused_rotary_positional_embedding"  # since commit 77605cab of 2024-01-05
+
+
+class Revision(NamedTuple):
+    """Where the sources of a version are; `rope`: whether the kernel for rotary embeddings is among them."""
+
+    origin: str
+    commit: str
+    tag: str = ""
+    rope: bool = False
+
+
+# The versions of gpt-neox. Its tag v2.0 does not parse.
+REVISIONS = {
+    "ea7aefd": Revision("github:EleutherAI/gpt-neox", "ea7aefd8f8e183256992d9fede4d7c71a46d67a5", rope=True),
+    "66fe501": Revision("github:LambdaLabsML/gpt-neox", "66fe5013f9eecb289ec3e66665b6b10a9bebe9d4"),
+    "1.0": Revision("github:EleutherAI/gpt-neox", "71df4d5017f9f4919566a11454fe3a507ffdc632", "v1.0"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeoxKernels(Recipe):
+    """GPT-NeoX's softmax and rotary kernels, compiled for the target's GPU instead of upstream's fixed list (sm_70 and
+    sm_80, none of which an H100 runs, and sm_70 is no target of CUDA 13).
+
+    `version` is that of gpt-neox (``ea7aefd``, ``66fe501`` for LambdaLabs' branch, ``1.0``); any other revision is an
+    `origin` and a `commit` of 40 digits, with `rope` where it has the rotary kernel. The sources are upstream's, the
+    build file is envbuild's own: with it revisions before 7e7c1152 (2022-10-29) build too, whose setup.py builds
+    nothing, without an error, where no GPU is visible. A commit that has other kernels than asked for stops the build.
+    """
+
+    shorthand: ClassVar[str] = "version"
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    arch_specific: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
+    meets: ClassVar[tuple[str, ...]] = ("neox-kernels.gpu-needed",)
+    memory_gb: ClassVar[float] = 2.8  # one nvcc job over torch's headers
+    cpu_minutes: ClassVar[float] = 8.8  # three modules with torch 2.15 and CUDA 13.2
+
+    version: str = "ea7aefd"
+    origin: str = "github:EleutherAI/gpt-neox"
+    commit: str = ""
+    rope: bool = True
+
+    def faults(self) -> dict[str, str]:
+        known = ", ".join(REVISIONS)
+        reason = f"is no version whose kernels are known: {known}; any other is an origin, a commit and rope"
+        return {} if self.commit or self.version in REVISIONS else {self.version: reason}
+
+    @property
+    def revision(self) -> Revision:
+        if self.commit:
+            return Revision(self.origin, self.commit, rope=self.rope)
+        return REVISIONS[self.version]
+
+    @property
+    def git(self) -> Git:
+        return Git("neox-kernels", self.revision.origin, self.revision.commit, self.revision.tag)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        code = getattr(env.recipes.get("gpt-neox"), "git", None)
+        if code and code.commit != self.git.commit:
+            found.append(
+                f"its sources are those of commit {self.git.commit[:7]} and gpt-neox is {code.commit[:7]}; "
+                "give both the same version"
+            )
+        return tuple(found)
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        # Megatron-LM's kernels and apex have modules of the same names.
+        return tuple(f"the module {name}" for name in self.extensions())
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {"neox-kernels": "arch-list"}
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            # torch 2.0 and before compile extensions with the help of pkg_resources, which later setuptools lack
+            python=("ninja", "numpy", "setuptools<82", "wheel"),
+            git=(self.git,),
+            gives=(f"neox-kernels=={RELEASE}",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        kernels = {name: (f"{name.removesuffix('_cuda')}.cpp", f"{name}.cu") for name in SOFTMAX}
+        if self.revision.rope:
+            kernels[ROPE] = (f"{ROPE}.cpp", f"{ROPE}_cuda.cu")
+        return python_wheel(
+            "neox-kernels",
+            git=self.git,
+            subfolder=FOLDER,
+            before=[written("setup.py", SETUP.read_text(encoding="utf-8"))],
+            environment={
+                "CUDA_HOME": "/opt/cuda",
+                "FUSED_NAME": "neox-kernels",
+                "FUSED_VERSION": RELEASE,
+                "FUSED_KERNELS": " ".join(f"{name}={','.join(files)}" for name, files in sorted(kernels.items())),
+                "NVCC_GENCODE": env.target.gencode,
+                "MAX_JOBS": "$ENVBUILD_JOBS",
+            },
+        )
+
+    def extensions(self) -> tuple[str, ...]:
+        return (*SOFTMAX, *((ROPE,) if self.revision.rope else ()))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        return [imports("neox-kernels", self.extensions()), cubins("neox-kernels", self.extensions(), env)]

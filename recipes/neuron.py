@@ -1,0 +1,238 @@
+"""AWS Neuron: runtime, tools, compiler and PyTorch NeuronX for Trainium and Inferentia."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from envbuild.recipe import VENV, AptRepository, Check, PythonIndex, Recipe, RecipeEnv, Runtime, Sources
+
+# The key that signs Neuron's packages, by its fingerprint as others quote it: bottlerocket-os/bottlerocket-kernel-kit
+# (kmod-6.1-neuron.spec checks aws-neuronx-dkms with it). Its last 16 digits are those that apt names in upstream's
+# setup-troubleshooting.rst.
+KEY = "00FA2C1079260870A76D2C285749CAD8646D9185"
+# What comes from Neuron's index only: the package index has placeholders of these names that others may own.
+PACKAGES = (
+    "libneuronxla",
+    "neuronx-cc",
+    "neuronx-cc-stubs",
+    "neuronx-distributed",
+    "neuronx-distributed-training",
+    "neuronx-hwm",
+    "nki",
+    "torch-neuronx",
+)
+ACCELERATORS = r"(?i)(trainium|inferentia2)"
+TOOLS = "/opt/aws/neuron/bin"
+LIBRARIES = "/opt/aws/neuron/lib"
+
+
+class Sdk(NamedTuple):
+    """One release: its packages belong together and are never mixed with another's. `suite` is the part of Neuron's
+    archive that upstream's image of it takes (also on a later Ubuntu)."""
+
+    suite: str
+    collectives: str
+    runtime: str
+    tools: str
+    torch_neuronx: str
+    compiler: str
+    distributed: str = ""
+    training: str = ""
+    nki: str = ""
+    xla: str = ""
+
+
+# aws-neuron/deep-learning-containers, pytorch/training/*/Dockerfile.neuronx at the tags of these names; libneuronxla by
+# upstream's manifest (n2-manifest.json), where it names the one for PyTorch. 2.28.1 has no image of its own: by the
+# manifest it differs from 2.28.0 in the driver alone. 2.6.0: install_neuron.sh of aws-neuron-parallelcluster-samples,
+# which leaves the last part of two versions open. 2.23.0 is left out: image and manifest name another torch-neuronx.
+SDKS = {
+    "2.30.0": Sdk(
+        "jammy",
+        "2.32.28.0-452cba8de",
+        "2.32.31.0-0234f5ed2",
+        "2.30.10.0-39feaa591",
+        "2.9.0.2.14.27725+e2ff0410",
+        "2.25.3371.0+f524f7f8",
+        "0.19.28093+fc70b593",
+        "1.7.0",
+        "0.4.0+25940409122.gd30719f9",
+        "2.2.16974.0",
+    ),
+    "2.29.1": Sdk(
+        "jammy",
+        "2.31.24.0-1a31ba186",
+        "2.31.24.0-0b044f4ce",
+        "2.29.22.0-b486b0ade",
+        "2.9.0.2.13.26312+8e870898",
+        "2.24.8799.0+6f62ff7c",
+        "0.18.27753+1cafd54f",
+        "1.7.0",
+        "0.3.0+23928721754.g18aa1271",
+        "2.2.16408.0",
+    ),
+    "2.28.1": Sdk(
+        "jammy",
+        "2.30.59.0-f5cdefb39",
+        "2.30.51.0-faafe26f0",
+        "2.28.23.0-f1c114a9d",
+        "2.9.0.2.12.22436+0f1dac25",
+        "2.23.6484.0+3b612583",
+        "0.17.26814+4b18de63",
+        "1.7.0",
+        "0.2.0+g82fdb402",
+        "2.2.15515.0",
+    ),
+    "2.27.1": Sdk(
+        "jammy",
+        "2.29.41.0-681fef5f5",
+        "2.29.40.0-f954cd7a5",
+        "2.27.33.0-5d9c0b901",
+        "2.9.0.2.11.19912+e48cd891",
+        "2.22.12471.0+b4a00d10",
+        "0.16.25997+f431c02e",
+        "1.7.0",
+        xla="2.2.14584.0",
+    ),
+    "2.26.1": Sdk(
+        "focal",
+        "2.28.27.0-bc30ece58",
+        "2.28.23.0-dd5879008",
+        "2.26.14.0",
+        "2.8.0.2.10.16998+e9bf8a50",
+        "2.21.33363.0+82129205",
+        "0.15.22404+1f27bddf",
+        "1.6.0",
+        xla="2.2.12677.0",
+    ),
+    "2.25.0": Sdk(
+        "focal",
+        "2.27.34.0-ec8cd5e8b",
+        "2.27.23.0-8deec4dbf",
+        "2.25.145.0",
+        "2.7.0.2.9.9357+08e1f40d",
+        "2.20.9961.0",
+        "0.14.18461+9ac233f2",
+        "1.5.0",
+        xla="2.2.8201.0",
+    ),
+    "2.22.0": Sdk(
+        "focal",
+        "2.24.59.0-838c7fc8b",
+        "2.24.53.0-f239092cc",
+        "2.22.61.0",
+        "2.5.1.2.6.0",
+        "2.17.194.0",
+        "0.11.0",
+        "1.2.0",
+        xla="2.2.1630.0",
+    ),
+    "2.6.0": Sdk("focal", "2.10.37.0*", "2.10.30.0*", "2.6.1.0", "1.12.0.1.4.0", "2.3.0.4"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neuron(Recipe):
+    """The image's half of the Neuron SDK: runtime and collectives libraries and tools from Neuron's own archive, the
+    compiler and PyTorch NeuronX from its own index, all of one release, `sdk`. The driver (aws-neuronx-dkms) and the
+    OCI hook are the host's.
+
+    Without `sdk` it is 2.28.1, the last release with which upstream supports training with PyTorch/XLA and NxD
+    Training; 2.29.1 and 2.30.0 still have all packages. torch is the package index's own wheel, which torch-neuronx is
+    linked against; on x86-64 that brings CUDA libraries along, which nothing here uses.
+
+    Where Neuron's archive (``apt:aws-neuron``) and index (``pip:aws-neuron``) are, a site says.
+    """
+
+    shorthand: ClassVar[str] = "sdk"
+    after: ClassVar[tuple[str, ...]] = ("torch",)
+
+    sdk: str = "2.28.1"
+
+    def faults(self) -> dict[str, str]:
+        reason = f"is no release whose packages are known here: {', '.join(SDKS)}"
+        return {} if self.sdk in SDKS else {self.sdk: reason}
+
+    @property
+    def release(self) -> Sdk:
+        return SDKS[self.sdk]
+
+    @property
+    def compiler(self) -> str:
+        """The compiler's version as it says it itself."""
+        return plain(self.release.compiler)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        target = env.target
+        if target.arch != "amd64":
+            found.append(f"there are no Neuron packages for {target.arch}; take a target with arch: amd64")
+        if not re.search(ACCELERATORS, target.gpu):
+            has = f"nodes with {target.gpu}" if target.gpu else "nodes without an accelerator"
+            found.append(f"target {target.name} is {has}; take a target with Trainium or Inferentia2")
+        if env.has("cuda"):
+            found.append("Trainium and Inferentia do not run CUDA; remove 'cuda'")
+        return tuple(found)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        release = self.release
+        return {
+            "neuron-sdk": f"=={self.sdk}",
+            "neuron-runtime": f"=={plain(release.runtime)}",
+            "neuron-collectives": f"=={plain(release.collectives)}",
+            "neuron-tools": f"=={plain(release.tools)}",
+            "neuronx-cc": f"=={plain(release.compiler)}",
+            "torch-neuronx": f"=={plain(release.torch_neuronx)}",
+        }
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        keys = "GPG-PUB-KEY-AMAZON-AWS-NEURON.PUB"
+        # the older releases took torch-xla from Neuron's index too; later ones take PyTorch's own
+        xla = ("torch-xla",) if self.sdk == "2.6.0" else ()
+        return Sources(
+            repositories=(AptRepository("apt:aws-neuron", self.release.suite, ("main",), KEY, keys),),
+            indexes=(PythonIndex("pip:aws-neuron", (*PACKAGES, *xla)),),
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        release = self.release
+        wanted = {
+            "torch-neuronx": release.torch_neuronx,
+            "neuronx-cc": release.compiler,
+            "libneuronxla": release.xla,
+            "nki": release.nki,
+        }
+        return Runtime(
+            debian=(
+                f"aws-neuronx-collectives={release.collectives}",
+                f"aws-neuronx-runtime-lib={release.runtime}",
+                f"aws-neuronx-tools={release.tools}",
+            ),
+            core=tuple(f"{name}=={version}" for name, version in wanted.items() if version),
+            env={"PATH": TOOLS},
+            libraries=(LIBRARIES,),
+        )
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        python = f"{VENV}/bin/python"
+        names = "import importlib.metadata as m; print(*(m.version(n) for n in ('torch-neuronx', 'neuronx-cc')))"
+        versions = " ".join(re.escape(plain(text)) + r"\S*" for text in (self.release.torch_neuronx, self.compiler))
+        cores = "import torch_neuronx, torch_xla.core.xla_model as x; print(x.xla_device())"
+        own = self.compiler.replace(".", r"\.")
+        return [
+            Check("neuron: the packages are those of the SDK", f'{python} -c "{names}"', rf"^{versions}$"),
+            Check("neuron: the compiler says its version", f"{VENV}/bin/neuronx-cc --version", own),
+            Check("neuron: the runtime library is the loader's", "ldconfig -p", rf"libnrt\.so\S* .*{LIBRARIES}/"),
+            Check("neuron: so is the collectives library", "ldconfig -p", rf"libnccom\.so\S* .*{LIBRARIES}/"),
+            Check("neuron: the tools are there", f"ls {TOOLS}", r"(?m)^neuron-ls$(?s:.*)^neuron-top$"),
+            # these need the accelerator
+            Check("neuron: devices", f"{TOOLS}/neuron-ls --json-output", r"nc_count", tier="gpu"),
+            Check("neuron: torch sees a NeuronCore", f'{python} -c "{cores}"', r"xla:0", tier="gpu"),
+        ]
+
+
+def plain(version: str) -> str:
+    """A version without what upstream's builds add to it: 2.32.31.0 of 2.32.31.0-0234f5ed2, 2.9.0.2.14.27725 of
+    2.9.0.2.14.27725+e2ff0410."""
+    return re.split(r"[-+*]", version)[0]

@@ -1,0 +1,47 @@
+"""NeuronX Distributed, and NxD Training on top of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuronxDistributed(Recipe):
+    """Tensor, pipeline and data parallel training on Trainium: neuronx-distributed of the SDK that recipe neuron has.
+
+    `training` adds NxD Training (neuronx-distributed-training) of the same release. It trains with megatron-lm 0.10.0,
+    a Python-only apex and a changed NeMo 2.1.0, as upstream's image installs them; of these only megatron-lm has a
+    recipe.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("neuron",)
+    after: ClassVar[tuple[str, ...]] = ("neuron",)
+
+    training: bool = False
+
+    def versions(self, env: RecipeEnv) -> dict[str, str]:
+        """Package → version, of the SDK that the image has."""
+        release = getattr(env.recipes["neuron"], "release", None)
+        found = {"neuronx-distributed": getattr(release, "distributed", "")}
+        if self.training:
+            found["neuronx-distributed-training"] = getattr(release, "training", "")
+        return found
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        sdk = getattr(env.recipes["neuron"], "sdk", "")
+        missing = [name for name, version in self.versions(env).items() if not version]
+        return tuple(f"the SDK {sdk} has no {name}; take a later one" for name in missing)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {"nxdt": f"=={self.versions(env)['neuronx-distributed-training']}"} if self.training else {}
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(python=tuple(f"{name}=={version}" for name, version in self.versions(env).items()))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        names = tuple(self.versions(env))
+        program = f"import importlib.metadata as m; print(*(m.version(n) for n in {names}))"
+        expect = " ".join(version.replace(".", r"\.").replace("+", r"\+") for version in self.versions(env).values())
+        return [Check("neuronx-distributed: of the SDK", f'{VENV}/bin/python -c "{program}"', rf"^{expect}$")]

@@ -1,0 +1,46 @@
+"""Nsight Systems: NVIDIA's profiler, the command line half."""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
+
+# Folders of NVIDIA's archive for developer tools; it has none for Debian.
+DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu2004", "ubuntu:22.04": "ubuntu2204", "ubuntu:24.04": "ubuntu2404"}
+# The key that its installation guide names (7fa2af80.pub), by the fingerprint that NVIDIA's Dockerfiles pinned for it.
+KEY = "AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80"
+KEY_FILE = "nvidia.pub"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsightSystems(Recipe):
+    """nsys from NVIDIA's archive of developer tools, without the graphical half: traces are looked at elsewhere.
+
+    `version` is its year and number (2025.3.2), the newest without one; `key` the fingerprint of the key that signs
+    the archive, where it is another than the known one.
+    """
+
+    package: ClassVar[str] = "nsight-systems-cli"
+
+    key: str = ""
+
+    def faults(self) -> dict[str, str]:
+        wrong = self.key and not re.fullmatch(r"[0-9A-Fa-f]{40}", self.key)
+        return {self.key: "is not the fingerprint of a key: 40 hex digits"} if wrong else {}
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if env.distribution.name in DISTRIBUTIONS:
+            return ()
+        why = f"NVIDIA's archive of developer tools has no folder for {env.distribution.name}"
+        return (f"{why}; it has {', '.join(DISTRIBUTIONS)}",)
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        origin = f"apt:nvidia-devtools/{DISTRIBUTIONS[env.distribution.name]}/{env.target.arch}"
+        return Sources(repositories=(AptRepository(origin, "./", (), (self.key or KEY).upper(), KEY_FILE),))
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(debian=(f"{self.package}-{self.version}" if self.version else self.package,))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        return [Check("nsight-systems: prints its version", "nsys --version", rf"version {re.escape(self.version)}")]

@@ -1,0 +1,80 @@
+"""MLNX_OFED and DOCA-OFED: NVIDIA's own build of the InfiniBand user space."""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
+
+# How the vendor's two archives name distributions and CPU architectures, and the file of the key in their folders.
+DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu20.04", "ubuntu:22.04": "ubuntu22.04", "ubuntu:24.04": "ubuntu24.04"}
+ARCHITECTURES = {
+    "doca": {"amd64": "x86_64", "arm64": "arm64-sbsa"},
+    "mlnx-ofed": {"amd64": "x86_64", "arm64": "aarch64"},
+}
+KEY_FILES = {"doca": "GPG-KEY-Mellanox.pub", "mlnx-ofed": ""}
+VERSIONS = {"doca": r"[0-9]+\.[0-9]+\.[0-9]+", "mlnx-ofed": r"[0-9]+\.[0-9]+-[0-9]+(\.[0-9]+){3}"}
+PACKAGES = ("ibverbs-providers", "ibverbs-utils", "libibumad3", "libibverbs1", "librdmacm1", "rdmacm-utils")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ofed(Recipe):
+    """The user space half of DOCA-OFED (`provider` ``doca``, version 3.2.1) or of its forerunner MLNX_OFED
+    (``mlnx-ofed``, version 23.07-0.5.1.2), from NVIDIA's apt repository of that version.
+
+    Its packages have the names of the distribution's (libibverbs1, ibverbs-providers, …) with higher versions and take
+    their place, so everything of the distribution that links libibverbs uses them, and layer rdma-core must give way.
+    Kernel modules, firmware and services are the host's; mlnxofedinstall is not run. `key` is the fingerprint of the
+    key that signs the repository: no public document that this recipe was written from states it, so the spec does.
+    """
+
+    package: ClassVar[str] = "libibverbs1"
+
+    provider: Literal["doca", "mlnx-ofed"] = "doca"
+    key: str = ""
+
+    @property
+    def component(self) -> str:
+        return "doca" if self.provider == "doca" else "ofed"
+
+    def faults(self) -> dict[str, str]:
+        found = {}
+        if self.key and not re.fullmatch(r"[0-9A-Fa-f]{40}", self.key):
+            found[self.key] = "is not the fingerprint of a key: 40 hex digits"
+        if self.version and not re.fullmatch(VERSIONS[self.provider], self.version):
+            example = "3.2.1" if self.provider == "doca" else "23.07-0.5.1.2"
+            found[self.version] = f"is not a whole version of {self.provider}, as in {example}"
+        return found
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        if env.distribution.name not in DISTRIBUTIONS:
+            why = f"no repository of {self.provider} for {env.distribution.name} is known"
+            found.append(f"{why}, only for {', '.join(DISTRIBUTIONS)}; take layer rdma-core")
+        if not self.key:
+            how = "gpg --show-keys on the key file that NVIDIA offers beside the repository prints it"
+            found.append(f"nobody says which key signs the repository; write key: FINGERPRINT ({how})")
+        return tuple(found)
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libibverbs", "librdmacm")
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        folder = f"{DISTRIBUTIONS[env.distribution.name]}/{ARCHITECTURES[self.provider][env.target.arch]}"
+        origin = f"apt:nvidia-{self.provider}/{self.version}/{folder}"
+        return Sources(repositories=(AptRepository(origin, "./", (), self.key.upper(), KEY_FILES[self.provider]),))
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(debian=PACKAGES)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        program = (
+            "import ctypes, glob; verbs = ctypes.CDLL('libibverbs.so.1'); "
+            "print('verbs', bool(verbs.ibv_get_device_list)); "
+            "[ctypes.CDLL(path) for path in glob.glob('/usr/lib/*/libibverbs/libmlx5-rdmav*.so')] and print('mlx5')"
+        )
+        modules = "find /lib/modules /usr/src -name 'mlx*' -o -name 'ofa_kernel*' 2>/dev/null | head -5"
+        return [
+            Check("ofed: libibverbs and its mlx5 provider load", f'python3 -c "{program}"', r"verbs True\nmlx5"),
+            Check("ofed: user space only, no kernel modules", f'test -z "$({modules})" && echo none', "^none$"),
+        ]

@@ -1,0 +1,127 @@
+"""perftest: bandwidth and latency of verbs (ib_write_bw and its like)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from envbuild import verbs
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import commit_of, needs_version, newest, unknown
+
+# Tags of linux-rdma/perftest as (tag, commit, what the programs print). Azure's health checks of 2023 use 4.5-0.12.
+TAGS = {
+    "26.04.17": ("26.04.17", "720b61082454e189b1f21835ec175536a944afc3", "6.29"),
+    "26.01.5": ("perftest-26.01.5", "6a66a60c60a2fab43514d26bbfda0788929b61fe", "6.28"),
+    "25.10.0-0.128": ("25.10.0-0.128", "8a1d3d7234add23fe006b2ff51d650ff022077a8", "6.27"),
+    "24.10.0-0.66": ("24.10.0-0.66", "91fadb5f2798776ad57dba014cd554a185312023", "6.23"),
+    "23.10.0-0.29": ("23.10.0-0.29", "5856a7ff6802b085367a0da41d3affdc538db711", "6.17"),
+    "4.5-0.20": ("v4.5-0.20", "9411e12bad57fb36754e6f77b9ce92a7af1eb22a", "6.10"),
+    "4.5-0.12": ("v4.5-0.12", "e9d614b5c3125ddc85ef24292fe1f5d1775effba", "6.03"),
+}
+RELEASES = {version: commit for version, (_, commit, _) in TAGS.items()}
+DEBIAN = (
+    "autoconf",
+    "automake",
+    "g++",
+    "gcc",
+    "libc6-dev",
+    "libibumad-dev",
+    "libibverbs-dev",
+    "libnuma-dev",
+    "libpci-dev",
+    "librdmacm-dev",
+    "libtool",
+    "make",
+)
+# configure asks the machine that builds which vector instructions it has, and the ones that run may have fewer.
+ANY_CPU = "sed -i 's/__builtin_cpu_supports *(\"[a-z0-9.]*\")/0/' configure.ac"
+STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"  # lets programs that link the driver start without one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perftest(Recipe):
+    """ib_write_bw, ib_send_lat and the others, as the health checks of clusters run them.
+
+    `provider`: ``debian``, the distribution's package, host memory only; ``source``, upstream's repository in
+    /opt/perftest, with GPU memory (--use_cuda) when the image has cuda. Left out, it is source for an image that asks
+    for a version.
+    """
+
+    prefix: ClassVar[str] = "/opt/perftest"
+    after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda")
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
+    memory_gb: ClassVar[float] = 0.3
+    cpu_minutes: ClassVar[float] = 0.4
+
+    provider: Literal["", "debian", "source"] = ""
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+        if self.version and self.provider == "debian":
+            raise ValueError("the distribution has one version of perftest: leave version out, or provider: source")
+
+    @property
+    def builds(self) -> bool:
+        return self.provider == "source" or (not self.provider and bool(self.version))
+
+    @property
+    def package(self) -> str:
+        return "" if self.builds else "perftest"
+
+    def source(self) -> Git:
+        version = "" if self.commit else newest(self.version, RELEASES)
+        tag = TAGS[version][0] if version else ""
+        commit = commit_of(self.version, self.commit, RELEASES)
+        return Git("perftest", "github:linux-rdma/perftest", commit, tag)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if self.builds:
+            return unknown("perftest", self.version, self.commit, RELEASES)
+        if env.has("cuda") and not self.provider:
+            why = f"the perftest of {env.distribution.name} measures host memory only, and this image has CUDA"
+            return (f"{why}; write provider: source to compile it, or provider: debian to take it as it is",)
+        return ()
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(debian=DEBIAN, git=(self.source(),)) if self.builds else Sources()
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        if not self.builds:
+            return []
+        from envbuild.plan.blocks import autotools
+
+        cuda = env.has("cuda")
+        environment = {"CFLAGS": "-g0 -O2"}
+        if cuda:
+            environment |= {
+                "CUDA_H_PATH": "/opt/cuda/include/cuda.h",
+                # configure links a driver's function to see whether it is there; the programs open it at run time
+                "LDFLAGS": "-L/opt/cuda/lib64/stubs",
+                "NVCCFLAGS": env.target.gencode,
+            }
+        return autotools(
+            self.source(),
+            self.prefix,
+            title="perftest: compiled",
+            before=[ANY_CPU],
+            bootstrap="./autogen.sh",
+            configure=["--enable-cudart" if cuda else "--disable-cudart"],
+            environment=environment,
+            after=[f"rm -rf {self.prefix}/share/man"],
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        if not self.builds:
+            return Runtime(debian=("perftest",))
+        plugin = (f"{self.prefix}/lib",) if env.has("cuda") else ()  # its kernels, opened by name
+        return Runtime(debian=(*verbs.packages(env), "libnuma1", "libpci3"), libraries=plugin)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        printed = "" if self.commit or not self.builds else TAGS[newest(self.version, RELEASES)][2]
+        cuda = self.builds and env.has("cuda")
+        start = f"{STUBS} " if cuda else ""  # releases before 26.04 link the driver
+        # it prints its version, and its help, and ends with an error
+        checks = [Check("perftest: prints its version", f"{start}ib_write_bw --version | cat", rf"Version: {printed}")]
+        if cuda:
+            checks.append(Check("perftest: takes GPU memory", f"{start}ib_write_bw --help | cat", r"--use_cuda="))
+        return checks

@@ -1,0 +1,163 @@
+"""The ucc process group for the stock wheel of PyTorch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from envbuild.plan.checks import PYTHON, STUB_DRIVER, two_ranks, written
+from envbuild.recipe import VENV, Archive, Check, Recipe, RecipeEnv, Runtime, Sources
+
+DATA = Path(__file__).with_name("data") / "torch_ucc"
+TORCH = "2.15.0"  # the version that the edits were made for and that was compared with gloo
+PARTS = (
+    "compat.h",
+    "edits.py",
+    "envbuild_torch_ucc/__init__.py",
+    "plugin.cpp",
+    "pyproject.toml",
+    "setup.py",
+)
+COMPARE = "/usr/lib/envbuild/checks/torch_ucc.py"
+DEBIAN = Archive(
+    "pytorch",
+    "debian:pool/main/p/pytorch/pytorch_2.6.0+dfsg.orig.tar.xz",
+    "pytorch_2.6.0+dfsg.orig.tar.xz",
+    "099a9601bc40d67656e75735c44abedb0fbe92d08817852ab7472eebb7e6ddff",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchUcc(Recipe):
+    """``init_process_group("ucc")`` without compiling torch: the package envbuild-torch-ucc.
+
+    The wheel ships the declaration of PyTorch's class but not the class; its three source files are taken out of the
+    Debian archive's source package (`source`: ``debian``, 2.6.0, fitted to the wheel's headers) or of upstream's tag
+    (``tag``), and compiled as an extension. `version` is that of torch. CUDA tensors are served when the image has
+    recipe cuda.
+
+    Use it as ``init_process_group("cpu:gloo,cuda:ucc")``: UCC cannot reduce float16 tensors in CPU memory and, left to
+    itself, says that it did. The package makes an exception of that, and the check in the finished image tells when a
+    later UCC can.
+    """
+
+    package: ClassVar[str] = "envbuild-torch-ucc"
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl", "ucx", "ucc")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "ucc")
+    memory_gb: ClassVar[float] = 2.2  # the largest of four files, over torch's headers
+    cpu_minutes: ClassVar[float] = 1.6
+
+    version: str = TORCH
+    source: Literal["debian", "tag"] = "debian"
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        if self.version != TORCH:
+            reason = f"its sources are fitted to torch {TORCH}, and torch {self.version} was not tried"
+            found.append(f"{reason}; leave its version out")
+        torch = env.recipes["torch"]
+        provider, release = getattr(torch, "provider", "index"), torch.version.partition("+")[0]
+        if provider in ("source", "base"):
+            found.append(
+                f"torch of provider {provider} has its own ucc process group or none that can be added; "
+                "remove 'torch-ucc', and let torch be built with UCC"
+            )
+        elif not f"{TORCH}.".startswith(f"{release}." if release else ""):
+            found.append(f"its sources are fitted to torch {TORCH}, and torch {release} was not tried; take that torch")
+        if not env.recipes["ucc"].builds:
+            found.append("it is compiled against UCC's headers in /opt/ucc; take a ucc that is built there")
+        return tuple(found)
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        return {"torch-ucc": "plugin", "torch": TORCH.rpartition(".")[0]}
+
+    @property
+    def archive(self) -> Archive:
+        if self.source == "debian":
+            return DEBIAN
+        return Archive("pytorch", f"github:pytorch/pytorch@v{self.version}", f"pytorch-{self.version}.tar.gz")
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            python=("ninja", "numpy", "setuptools>=77"),
+            archives=(self.archive,),
+            gives=(f"envbuild-torch-ucc=={self.version}",),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan import bridge
+        from envbuild.plan.units import INPUTS, WORK
+
+        folder = f"{WORK}/torch-ucc"
+        variables = {
+            "PATH": f"{VENV}/bin:$PATH",
+            "MAX_JOBS": "$ENVBUILD_JOBS",
+            "TORCH_UCC_VERSION": self.version,
+            "UCC_HOME": env.recipes["ucc"].prefix,
+        }
+        if env.has("cuda"):
+            variables |= {"TORCH_UCC_CUDA": "1", "CUDA_HOME": "/opt/cuda"}
+        return [
+            bridge.comment("torch-ucc: three files of PyTorch's source, fitted to the wheel's headers"),
+            bridge.shell(
+                commands=[
+                    f"mkdir -p {folder}/envbuild_torch_ucc {INPUTS}/out",
+                    f"cd {folder}",
+                    *(written(part, (DATA / part).read_text(encoding="utf-8")) for part in PARTS),
+                    f"{PYTHON} edits.py {INPUTS}/archives/{self.archive.file} . {self.source}",
+                ]
+            ),
+            bridge.environment(variables=variables),
+            bridge.comment("torch-ucc: the wheel"),
+            bridge.shell(
+                commands=[
+                    f"cd {folder}",
+                    f'"$UV" build --wheel --no-build-isolation --python {PYTHON} --out-dir {INPUTS}/out .',
+                ]
+            ),
+        ]
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        # `2.15` of recipe torch must not become a patch that nobody tried
+        return Runtime(core=(f"torch=={self.version}",), files={COMPARE: (DATA / "compare.py").read_text("utf-8")})
+
+    def extensions(self) -> tuple[str, ...]:
+        return ("envbuild_torch_ucc._C",)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        names = "import torch; print(*sorted(torch.distributed.Backend._plugins))"
+        # one rank: the exception comes before anything is sent
+        guard = (
+            "import torch, torch.distributed as d\n"
+            "d.init_process_group('ucc', store=d.HashStore(), rank=0, world_size=1)\n"
+            "try: d.all_reduce(torch.ones(2, dtype=torch.float16))\n"
+            "except RuntimeError as error: print('refused:', str(error).splitlines()[0])\n"
+            "d.destroy_process_group()"
+        )
+        checks = [
+            Check("torch-ucc: torch knows the process group", f'{PYTHON} -c "{names}"', r"\bUCC\b"),
+            Check(
+                "torch-ucc: float16 on CPU is an error, not a wrong result",
+                f"{written('/tmp/float16.py', guard)} && {PYTHON} /tmp/float16.py",
+                "refused: .*cpu:gloo,cuda:ucc",
+            ),
+            Check(
+                "torch-ucc: two ranks on CPU give what gloo gives, float16 the known defect",
+                two_ranks(COMPARE),
+                r"float16 on CPU: unchanged, the known defect(?s:.*)( 0 wrong\n?(?s:.*)){2}",
+            ),
+        ]
+        if env.has("cuda"):
+            checks.append(
+                Check(
+                    "torch-ucc: one CUDA runtime, one NCCL, one UCX in the process (stub driver)",
+                    two_ranks(COMPARE, options="--libraries", environment=f"LD_LIBRARY_PATH={STUB_DRIVER}"),
+                    r"mapped: libcudart 1, libnccl 1, libucp 1, libucc 1, .*libucc_tl_nccl.*libuct_cuda",
+                )
+            )
+            command = f"{VENV}/bin/torchrun --standalone --nproc-per-node gpu {COMPARE} --device cuda"
+            checks.append(Check("torch-ucc: all GPUs of a node give what they must", command, " 0 wrong", tier="gpu"))
+        return checks

@@ -1,0 +1,93 @@
+"""NVIDIA Transformer Engine."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.checks import imports
+from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources
+
+# build_tools/pytorch.py of 2.20.2 (install_requirements)
+NEEDS = (
+    "einops",
+    "nvdlfw-inspect",
+    "nvidia-cudnn-frontend>=1.29.0",
+    "onnx",
+    "onnxscript",
+    "packaging",
+    "pydantic",
+)
+CORES = ("12", "13")  # CUDA major versions that there is a core for
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerEngine(Recipe):
+    """Transformer Engine: the core from the index, the part for torch compiled here.
+
+    The wheel transformer-engine-cu12 or -cu13 holds the kernels, for all GPUs that NVIDIA compiles them for;
+    transformer-engine-torch is source only, C++ without kernels, and its setup.py would download a wheel that is named
+    after torch's version if there were one.
+    """
+
+    package: ClassVar[str] = "transformer-engine"
+    component: ClassVar[str] = "transformer-engine"
+    meets: ClassVar[tuple[str, ...]] = ("transformer-engine.core",)
+    wheel: ClassVar[bool] = True
+    on_venv: ClassVar[bool] = True
+    after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
+    memory_gb: ClassVar[float] = 2.5  # C++ over torch's headers; not measured for the largest file
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
+        if not env.target.sm:
+            found.append("it has kernels for GPUs only; take a target with a GPU")
+        if self.core(env) not in CORES:
+            found.append(
+                f"there is a core for CUDA {' and '.join(CORES)}, not for CUDA {env.recipes['cuda'].version}; "
+                "take another cuda"
+            )
+        return tuple(found)
+
+    def core(self, env: RecipeEnv) -> str:
+        """CUDA's major version, which names the core; 13 where the matrix has not yet picked one."""
+        return env.recipes["cuda"].version.partition(".")[0] or CORES[-1]
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        name = "transformer-engine-torch"
+        return Sources(
+            debian=("g++", "gcc", "libc6-dev", "python3-dev"),
+            python=("ninja", "packaging", "pybind11", "setuptools>=77", "wheel", NEEDS[2]),
+            sdists=(f"{name}=={self.version}" if self.version else name,),
+        )
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import python_wheel
+
+        # cuDNN and NCCL are wheels beside the toolkit, and the build looks for their headers in the toolkit alone
+        nvidia = f"{env.site_packages}/nvidia"
+        headers = f"{nvidia}/cudnn/include:{nvidia}/nccl/include"
+        return python_wheel(
+            "transformer_engine_torch",
+            environment={
+                "CUDA_HOME": "/opt/cuda",
+                "CPLUS_INCLUDE_PATH": headers,
+                "NVTE_PYTORCH_FORCE_BUILD": "TRUE",
+                "NVTE_FRAMEWORK": "pytorch",
+                "NVTE_CUDA_ARCHS": env.target.sm_arch,
+                "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
+                "MAX_JOBS": "$ENVBUILD_JOBS",
+            },
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        pin = f"=={self.version}" if self.version else ""
+        core = f"transformer-engine-cu{self.core(env)}{pin}"
+        return Runtime(python=(f"transformer-engine{pin}", core, *NEEDS))
+
+    def extensions(self) -> tuple[str, ...]:
+        return ("transformer_engine_torch",)
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        shown = "transformer_engine.__version__"
+        expect = self.version.replace(".", r"\.") or r"\d"
+        return [imports("transformer-engine", ("transformer_engine.pytorch",), show=shown, expect=expect)]

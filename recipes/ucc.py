@@ -1,0 +1,143 @@
+"""UCC: collectives over UCX, NCCL and shared memory."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envbuild.plan.checks import STUB_DRIVER
+from envbuild.plan.cubins import only_this_gpu
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.releases import commit_of, needs_version, newest, pinned, unknown
+
+# Tags of openucx/ucc.
+RELEASES = {
+    "1.8.0": "211e2f60436cba7c044195acb43752aa70eab38f",
+    "1.7.0": "ec0bc8a8214fd7ebe9d8e4bc23e33f791dd8daad",
+    "1.6.0": "87ee888b78d12d797ac8288c8214c7cb86c8bd8c",
+    "1.5.1": "16ec7ab4514379f3c86db1ffacae4e6e47884701",
+    "1.5.0": "430e241bf5d38cbc73fc7a6b89155397232e3f96",
+    "1.4.4": "2c770741ffbe0fa0fba99bf0e08fb06c3d68500d",
+    "1.3.0": "1522ccff5e107451d747b1085b3f84714a6c2eea",
+    "1.2.0": "20fc1869025b8a310ef12be59bd90b92612801c8",
+}
+DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libtool", "make", "pkgconf")
+TESTED = "allreduce"  # of the collectives that ucc_perftest knows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ucc(Recipe):
+    """UCC from upstream's repository in /opt/ucc: over UCX, and over CUDA and NCCL when the image has them.
+
+    `mpi_test` adds upstream's programs that start through MPI, ucc_perftest and ucc_test_mpi (its build makes both or
+    neither); it needs the distribution's Open MPI, because one from source is built on top of UCC.
+
+    CPU tensors of type float16 are not reduced and bfloat16 sums are truncated, without an error (1.3.0 to 1.8.0):
+    give them to gloo.
+    """
+
+    package: ClassVar[str] = "ucc"
+    prefix: ClassVar[str] = "/opt/ucc"
+    component: ClassVar[str] = "ucc"
+    # --with-nvcc-gencode
+    meets: ClassVar[tuple[str, ...]] = ("ucc.default-gencode", "ucc.no-sm-90-before-cuda-12")
+    after: ClassVar[tuple[str, ...]] = ("ucx", "cuda", "nccl")
+    requires: ClassVar[tuple[str, ...]] = ("ucx",)
+    on_toolkit: ClassVar[bool] = True  # /opt/cuda and /opt/nccl may be links into it
+    memory_gb: ClassVar[float] = 0.7  # one nvcc job
+    cpu_minutes: ClassVar[float] = 4.1
+
+    mpi_test: bool = False
+    commit: str = ""
+
+    def __post_init__(self) -> None:
+        needs_version(self.version, self.commit)
+
+    def source(self) -> Git:
+        return pinned("ucc", "github:openucx/ucc", self.version, self.commit, RELEASES)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        reasons = unknown("UCC", self.version, self.commit, RELEASES)
+        openmpi = getattr(env.recipes.get("openmpi"), "provider", "")
+        if self.mpi_test and openmpi != "debian":
+            why = "mpi_test compiles with the distribution's Open MPI, and this image has none"
+            reasons += (f"{why}; add openmpi: {{}} to the layers, or leave mpi_test out",)
+        return reasons
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libucc",)
+
+    def own_ucx(self, env: RecipeEnv) -> bool:
+        """Whether UCX is the one in /opt/ucx and not the distribution's."""
+        return bool(getattr(env.recipes.get("ucx"), "from_source", False))
+
+    def nccl(self, env: RecipeEnv) -> bool:
+        return env.has("cuda") and env.has("nccl")
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        ucx = () if self.own_ucx(env) else ("libucx-dev",)
+        mpi = ("libopenmpi-dev", "openmpi-bin") if self.mpi_test else ()
+        return Sources(debian=(*DEBIAN, *ucx, *mpi), git=(self.source(),))
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan.blocks import autotools
+        from envbuild.plan.revision import git_that_knows
+
+        # Upstream leaves its transport mlx5 out by default, the one part that links libibverbs itself.
+        options = [
+            "--disable-static",
+            "--with-ucx=/opt/ucx" if self.own_ucx(env) else "--with-ucx=/usr",
+            "--without-doca_urom",
+            "--without-rocm",
+            "--without-sharp",
+            "--without-valgrind",
+            "--with-mpi" if self.mpi_test else "--without-mpi",  # a folder as value makes it look for DIR/bin/mpirun
+        ]
+        options.append("--with-cuda=/opt/cuda" if env.has("cuda") else "--without-cuda")
+        options.append("--with-nccl=/opt/nccl" if self.nccl(env) else "--without-nccl")
+        if env.has("cuda") and env.target.gencode:
+            options.append(f'--with-nvcc-gencode="{env.target.gencode}"')
+        shim, path = git_that_knows(self.source())
+        return autotools(
+            self.source(),
+            self.prefix,
+            title="ucc: compiled",
+            before=shim,
+            bootstrap="./autogen.sh",
+            configure=options,
+            environment={"CFLAGS": "-g0 -Wno-error", "CXXFLAGS": "-g0 -Wno-error", "PATH": path},
+        )
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime(libraries=(f"{self.prefix}/lib",))
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        version = self.version if self.commit else newest(self.version, RELEASES)
+        revision = commit_of(self.version, self.commit, RELEASES)[:7]
+        checks = [
+            Check("ucc: the version and commit asked for", "ucc_info -v", rf"UCC version={version}\D[\s\S]*{revision}"),
+            Check("ucc: what it works over without a driver", "ucc_info -s", r"self=50 ucp=10$"),
+        ]
+        if env.has("cuda"):
+            over = f"cuda=40 {'nccl=20 ' if self.nccl(env) else ''}self=50 ucp=10$"
+            modules = [f"{self.prefix}/lib/ucc/libucc_{name}.so" for name in ("ec_cuda", "tl_cuda")]
+            checks.append(Check("ucc: what it works over with one", f"LD_LIBRARY_PATH={STUB_DRIVER} ucc_info -s", over))
+            if env.target.sm:
+                checks.append(only_this_gpu("ucc", modules, env))
+        if self.mpi_test:
+            run = "mpirun --oversubscribe -n 2"
+            checks += [
+                Check(
+                    f"ucc: two ranks of ucc_perftest over {transports}",
+                    f"UCX_TLS={transports} {run} ucc_perftest -c {TESTED} -b 8 -e 65536 -n 20 -w 2 -F",
+                    r"\A(?![\s\S]*ERROR)[\s\S]*^ +16384 +65536 ",  # it exits with 0 when nothing arrived
+                )
+                for transports in env.recipes["ucx"].alone()
+            ]
+            some = "-c barrier,allreduce,allgather,bcast,alltoall -t world -d int32,float32 -o sum -M host -s 1"
+            checks.append(
+                Check(
+                    "ucc: upstream's tests of five collectives",
+                    f"UCX_TLS=self,sm {run} ucc_test_mpi {some}",
+                    r"^passed: +[1-9][0-9]*\n[\s\S]*^failed: +0$",
+                )
+            )
+        return checks

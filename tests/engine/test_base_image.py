@@ -1,0 +1,176 @@
+"""A base made of an image's layers: the tree that other programs make of them, and the same for whoever builds it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import basekit
+import embeddedkit as kit
+import pytest
+import zstandard
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
+
+from registrykit import LAYER, Layout
+
+from envbuild.console import Quiet
+from envbuild.engines.base import BuildOptions
+from envbuild.engines.buildah import Buildah
+from envbuild.engines.context import write_context
+from envbuild.engines.embedded import Embedded
+from envbuild.errors import EnvbuildError, InputError
+from envbuild.plan.units import Input, Plan, Unit
+from envbuild.store import LayerRecord, Store
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(os.geteuid() != 0, reason="reading layers with their owners needs root"),
+]
+
+
+@pytest.fixture
+def tiny(scratch: Path) -> Path:
+    return scratch / "tiny.deb"
+
+
+def build(store: Store, plan: Plan, **options: Any) -> tuple[LayerRecord, ...]:
+    return Embedded(packs=()).build(plan, store, Quiet(), BuildOptions(**options)).layers
+
+
+def tree(root: Path, *, times: bool = True) -> dict[str, tuple[Any, ...]]:
+    """Everything that can be seen of a tree. Names of one file are told apart from copies."""
+    found: dict[str, tuple[Any, ...]] = {}
+    first: dict[int, str] = {}
+    for folder, folders, names in os.walk(root):
+        for name in sorted([*folders, *names]):
+            path = Path(folder) / name
+            status, place = path.lstat(), str(path.relative_to(root))
+            regular = stat.S_ISREG(status.st_mode)
+            content = hashlib.sha256(path.read_bytes()).hexdigest() if regular else ""
+            target = str(path.readlink()) if path.is_symlink() else ""
+            xattrs = (
+                {key: os.getxattr(path, key) for key in os.listxattr(path, follow_symlinks=False)} if regular else {}
+            )
+            owner, mode = (status.st_uid, status.st_gid), oct(status.st_mode)
+            found[place] = (mode, owner, target, content, xattrs)
+            if times and regular:
+                found[place] += (int(status.st_mtime),)
+            if regular and status.st_nlink > 1:
+                found[place] += (first.setdefault(status.st_ino, place),)
+    return found
+
+
+@pytest.fixture
+def by_buildah(tiny: Path, tmp_path: Path) -> Iterator[Path]:
+    """The tree that buildah makes of the same image."""
+    if shutil.which("buildah") is None:
+        pytest.skip("buildah is not installed")
+    layout = Layout(tmp_path / "layout")
+    layers = [layout.blob(blob, LAYER + kind) for kind, blob in basekit.blobs(tiny)]
+    diffs = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in basekit.contents(tiny)]
+    config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": diffs}}
+    kind = "application/vnd.oci.image.config.v1+json"
+    parts = {"config": layout.blob(json.dumps(config).encode(), kind), "layers": layers}
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    layout.add(layout.blob(json.dumps({"schemaVersion": 2, "mediaType": kind, **parts}).encode(), kind))
+    # vfs: its trees are plain folders, and nothing stays mounted
+    words = ["buildah", "--root", str(tmp_path / "storage"), "--runroot", str(tmp_path / "run"), "--storage-driver=vfs"]
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([*words, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[-1]
+
+    container = run("from", f"--signature-policy={policy}", f"oci:{layout.path}")
+    try:
+        yield Path(run("mount", container))
+    finally:
+        run("umount", container)
+        run("rm", container)
+
+
+def test_the_tree_is_the_one_that_other_programs_make(store: Store, tiny: Path, by_buildah: Path) -> None:
+    base = build(store, basekit.plan(store, tiny))[0]
+    ours, theirs = tree(store.layer_tree(base.diff_id)), tree(by_buildah)
+    assert {path for path in ours if path.startswith(("opt/", "data/"))} >= {
+        "opt/real/through", "opt/file/below", "data/sub/new", "data/third",
+    }  # fmt: skip
+    assert ours == theirs
+    assert ours["opt/capable"][4] == {"security.capability": basekit.CAPABILITY}
+
+
+def test_the_same_twice_and_steps_on_it(store: Store, tiny: Path) -> None:
+    plan = basekit.plan(store, tiny, *basekit.STEPS)
+    base, above = build(store, plan)
+    assert build(store, plan, rebuild=True) == (base, above)
+    root = store.layer_tree(base.diff_id)
+    assert (root / "etc/made").read_text() == "new\nthrough\n"
+    assert (root / "etc/listed").read_text().split() == [".", "..", "hard", "one", "sub", "third"]
+    assert not (root / "opt/plain").exists() and (root / "etc/issue").stat().st_uid == 1000
+    assert not (root / "run/envbuild").exists()
+    assert (store.layer_tree(above.diff_id) / "opt/above").read_text() == "new\n"
+    plain = build(store, basekit.plan(store, tiny))[0]
+    assert plain.diff_id != base.diff_id
+    assert not any(stat.S_ISCHR(path.lstat().st_mode) for path in store.layer_tree(plain.diff_id).rglob("*"))
+
+
+def test_the_same_without_privileges(store: Store, tiny: Path, scratch: Path, other_user: tuple[str, str]) -> None:
+    name, python = other_user
+    base, above = build(store, basekit.plan(store, tiny, *basekit.STEPS))
+    other = scratch / "base-of-another"
+    other.mkdir()
+    shutil.chown(other, name, name)
+    libraries = str(Path(zstandard.__file__).parents[1])  # its Python may have none of what envbuild needs
+    command = ["runuser", "-u", name, "--", "env", f"HOME=/home/{name}", f"TMPDIR=/home/{name}"]
+    command.append(f"PYTHONPATH={libraries}")
+    command += [python, basekit.__file__, str(other), str(tiny)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
+    if "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr:
+        pytest.skip(f"{python} of another user cannot load what this needs: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [base.diff_id, above.diff_id]
+
+
+def test_a_damaged_layer_is_told(store: Store) -> None:
+    blob = kit.add(store, "000", b"no tar at all" * 100)
+    base = Unit("base", "x", (), inputs=(Input("layers", "files", (blob,)),), layers=("000",), epoch=kit.EPOCH)
+    plan = Plan("test", (base,), kit.ImageConfig(), kit.EPOCH)
+    with pytest.raises(InputError, match=r"layer 1 \(000\) cannot be unpacked"):
+        build(store, plan)
+    with pytest.raises(EnvbuildError, match=r"cannot be unpacked"):
+        write_context(plan, store, store.root / "context")
+
+
+def test_the_context_holds_the_tree_and_not_the_layers(store: Store, tiny: Path) -> None:
+    plan = basekit.plan(store, tiny, *basekit.STEPS)
+    folder = store.root / "context"
+    text = write_context(plan, store, folder).read_text()
+    assert "ADD base/seed.tar /" in text
+    assert list((folder / "base/layers").iterdir()) == []
+    assert (folder / "base/seed.tar").stat().st_size > 10_000
+
+
+def test_the_buildah_engine_gives_the_same_files(store: Store, tiny: Path) -> None:
+    probe = Buildah().probe(store)
+    if not probe.ok:
+        pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")
+    plan = basekit.plan(store, tiny, *basekit.STEPS)
+    embedded = build(store, plan)
+    other = Buildah().build(plan, store, Quiet(), BuildOptions()).layers
+    for ours, theirs in zip(embedded, other, strict=True):
+        one, two = (tree(store.layer_tree(layer.diff_id), times=False) for layer in (ours, theirs))
+        for name in ("dev", "proc", "sys", "run", "tmp"):  # made where the image lacks them
+            one.pop(name, None)
+            two.pop(name, None)
+        assert one == two

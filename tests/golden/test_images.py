@@ -1,0 +1,77 @@
+"""The printed Containerfile of every shipped image, as it stands before anything is locked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envbuild.make import open_lock, planned
+from envbuild.plan.containerfile import containerfile
+from envbuild.plan.units import Plan
+from envbuild.project import Project
+from envbuild.resolve import resolve_in
+from envbuild.spec import load
+
+pytestmark = pytest.mark.golden
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "images"
+NAMES = sorted(path.stem for path in (ROOT / "images").glob("*.yaml"))
+
+
+def plan(name: str) -> Plan:
+    project = Project.find(ROOT)
+    resolution = resolve_in(load(name, project), project)
+    return planned(resolution, open_lock(resolution))
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return {name: containerfile(plan(name), locked=False) for name in NAMES}
+
+
+def test_every_image_has_its_text() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.Containerfile")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_image(name: str, texts: dict[str, str], update_golden: bool) -> None:
+    stored = GOLDEN / f"{name}.Containerfile"
+    if update_golden:
+        stored.write_text(texts[name])
+    assert texts[name] == stored.read_text()
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name) or shutil.which(str(ROOT / ".venv" / "bin" / name))
+    if not found:
+        pytest.skip(f"{name} is not installed: pip install '.[test]'")
+    return found
+
+
+def test_hadolint_finds_nothing(texts: dict[str, str], tmp_path: Path) -> None:
+    """hadolint looks at the shell of each RUN with ShellCheck too."""
+    paths = []
+    for name, text in texts.items():
+        paths.append(tmp_path / f"{name}.Containerfile")
+        paths[-1].write_text(text)
+    done = subprocess.run(
+        [tool("hadolint"), "--no-color", *map(str, paths)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+    """Every step of every unit, as /bin/sh gets it."""
+    steps = {step.command for name in NAMES for unit in plan(name).units for step in unit.steps}
+    paths = []
+    for number, command in enumerate(sorted(steps)):
+        paths.append(tmp_path / f"{number:03}.sh")
+        paths[-1].write_text(f"#!/bin/sh\n{command}\n")
+    # SC2016: texts of programs stand in single quotes.
+    command = [tool("shellcheck"), "--shell=sh", "--exclude=SC2016", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)

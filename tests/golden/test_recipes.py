@@ -1,0 +1,155 @@
+"""What every shipped recipe asks for, does and looks at: with each of its providers, in an image made for it.
+
+`recipes/NAME.txt` beside this file is that text. A recipe that needs more than its defaults has the layers of its
+sample image in EXAMPLES."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+import yaml
+
+from envbuild import target as targets
+from envbuild.bases import DISTRIBUTIONS
+from envbuild.errors import EnvbuildError
+from envbuild.fields import Reader
+from envbuild.lock.draft import draft
+from envbuild.plan import bridge
+from envbuild.plan.planner import make_plan
+from envbuild.project import Project
+from envbuild.recipe import Recipe
+from envbuild.recipefile import load_recipe, read_options
+from envbuild.resolve import lock_request, resolve
+from envbuild.spec import ImageSpec, filled
+from envbuild.yamlfile import parse
+
+pytestmark = pytest.mark.golden
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "recipes"
+NAMES = sorted(path.stem.replace("_", "-") for path in (ROOT / "recipes").glob("*.py"))
+EXAMPLES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "recipes.yaml").read_text())
+PROJECT = Project.find(ROOT)
+
+
+def recipe(name: str, options: Mapping[str, Any]) -> Recipe:
+    reader = Reader()
+    node = parse(yaml.safe_dump(dict(options)), "example", reader.findings)
+    found = read_options(reader, load_recipe(PROJECT.find_recipe(name)), node)
+    reader.finish()
+    assert found is not None
+    return found
+
+
+def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
+    """The smallest image with this recipe: what it requires, and what its example names."""
+    example = EXAMPLES["recipes"].get(name) or {}
+    example = {**example, **example.get("providers", {}).get(options.get("provider"), {})}
+    layers: dict[str, Any] = {**example.get("layers", {})}
+    waiting = [name, *layers]
+    while waiting:
+        for needed in load_recipe(PROJECT.find_recipe(waiting.pop())).requires:
+            if needed not in layers and needed != name:
+                layers[needed] = {}
+                waiting.append(needed)
+    recipes = {other: recipe(other, given) for other, given in layers.items()}
+    recipes[name] = recipe(name, {**example.get("options", {}), **options})
+    base = example.get("base", "debian:13")
+    distribution = DISTRIBUTIONS[example.get("distribution", base)]
+    spec = ImageSpec(
+        name=f"sample-{name}",
+        path=ROOT / "images" / f"sample-{name}.yaml",
+        description="",
+        target=example.get("target", "h100-ib" if any(other.arch_specific for other in recipes.values()) else "cpu"),
+        base=base,
+        python=distribution.python,
+        distribution=distribution.name,
+        recipes=recipes,
+        env={},
+        waivers=(),
+        where={},
+    )
+    return filled(spec, EXAMPLES["versions"])
+
+
+def providers(name: str) -> Iterator[dict[str, str]]:
+    """Each provider of the recipe as options; none for a recipe without that choice."""
+    kind = get_type_hints(load_recipe(PROJECT.find_recipe(name))).get("provider")
+    choices = get_args(kind) if get_origin(kind) is Literal else ("",)
+    yield from ({"provider": choice} if choice else {} for choice in choices)
+
+
+def described(name: str) -> str:
+    parts = []
+    for options in providers(name):
+        title = ", ".join(f"{key}: {value}" for key, value in options.items()) or "as it is"
+        try:
+            text = one(name, sample(name, options))
+        except EnvbuildError as error:
+            text = f"refused\n{error}\n"
+        parts.append(f"==== {name}: {title}\n{text}")
+    return "\n".join(parts)
+
+
+def one(name: str, spec: ImageSpec) -> str:
+    resolution = resolve(spec, targets.load(spec.target, PROJECT))
+    request = lock_request(resolution)
+    mine, env = spec.recipes[name], resolution.env
+    lines = [f"image: {spec.base}, target {spec.target}, layers {', '.join(resolution.order)}"]
+    for what, value in (("sources", resolution.sources[name]), ("runtime", resolution.runtimes[name])):
+        for field in dataclasses.fields(value):
+            content = getattr(value, field.name)
+            items = content.items() if isinstance(content, Mapping) else content
+            for item in items:
+                lines += told(f"{what}.{field.name}", item)
+    lines += [f"matrix: {key} {value}" for key, value in mine.matrix(env).items()]
+    lines += [f"provides: {library}" for library in mine.provides(env)]
+    lines += [f"promised: {path}" for path in mine.promised(env)]
+    lines += [f"extension: {module}" for module in mine.extensions()]
+    plan = make_plan(resolution, draft(request))
+    for unit in plan.units:
+        if unit.name == name and mine.builds:
+            lines.append(
+                f"unit on {', '.join(unit.lowers)}; {unit.memory_gb} GB a job, keeps {', '.join(unit.keep) or 'wheels'}"
+            )
+            for step in unit.steps:
+                lines += ["", f"# {step.title}", step.command]
+            lines.append("")
+    lines += [
+        f"verify ({check.tier}): {check.name}\n  {check.command}\n  expects {check.expect!r}"
+        for check in mine.verify(env)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def told(what: str, item: object) -> list[str]:
+    if isinstance(item, tuple) and len(item) == 2 and "\n" in str(item[1]):
+        return [f"{what}: {item[0]}", *(f"    {line}" for line in str(item[1]).splitlines())]
+    if isinstance(item, tuple):
+        return [f"{what}: {item[0]}={item[1]}"]
+    return [f"{what}: {item}"]
+
+
+def test_every_recipe_has_its_text() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipe(name: str, update_golden: bool) -> None:
+    stored = GOLDEN / f"{name}.txt"
+    text = described(name)
+    if update_golden:
+        stored.write_text(text)
+    assert text == stored.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_says_the_same_twice(name: str) -> None:
+    """Pure functions: nothing of the first answer is in the second."""
+    with bridge.hpccm_target("arm64"):
+        pass  # another architecture in between leaves no trace
+    assert described(name) == described(name)

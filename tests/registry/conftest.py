@@ -1,0 +1,68 @@
+"""Fixtures: a registry, and what locking an image against it takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from registrykit import PASSWORD, USER, Layout, Lock, Server, htpasswd, serve
+
+from envbuild.console import Quiet
+from envbuild.lock.baseimage import Found, lock_base
+from envbuild.lock.transfer import Transfer
+from envbuild.lock.transport import Transport
+from envbuild.site import Site
+from envbuild.store import Store
+
+
+@pytest.fixture(autouse=True)
+def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logins of whoever runs the tests take no part."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("NETRC", "/dev/null")
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Server]:
+    """A registry that asks for nothing."""
+    with serve(tmp_path / "registry") as server:
+        yield server
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[Server]:
+    """A registry that wants the login USER with PASSWORD."""
+    with serve(tmp_path / "private", htpasswd(tmp_path / "private"), f"{USER}:{PASSWORD}") as server:
+        yield server
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "layout")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+@pytest.fixture
+def lock(store: Store) -> Lock:
+    """`lock_base` with a site whose ``oci:docker.io/`` is at `place`."""
+
+    def run(reference: str, place: str = "", **changes: Any) -> Found:
+        mirrors = {"oci:docker.io/": (place,)} if place else {}
+        site = changes.pop("site", None) or Site(store.root, mirrors=mirrors)
+        transport = Transport(site)
+        transfer = Transfer(transport, store, pause=0.01)
+        values: dict[str, Any] = {"previous": None, "distribution": "debian:13", "python": "3.13", "promised": ()}
+        arch = changes.pop("arch", "amd64")
+        return lock_base(reference, arch, site, transport, transfer, store, Quiet(), **(values | changes))
+
+    return run

@@ -1,0 +1,40 @@
+"""What is known of a build before it begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.engines.embedded.forecast import check_memory, minutes, words
+from envbuild.errors import EngineError
+from envbuild.plan.units import Step, Unit
+
+pytestmark = pytest.mark.unit
+GB = 1_000_000_000
+
+
+def unit(name: str, memory_gb: float = 0.5, cpu_minutes: float = 0.0) -> Unit:
+    return Unit(name, name, (Step("true"),), memory_gb=memory_gb, cpu_minutes=cpu_minutes)
+
+
+def test_one_compile_job_that_does_not_fit_is_told_before_anything_is_built() -> None:
+    with pytest.raises(EngineError) as caught:
+        check_memory([unit("apex", 2.8), unit("ucx", 0.4), unit("flash-attn", 5.0)], 2.5 * GB)
+    assert [finding.message.split(" cannot")[0] for finding in caught.value.findings] == ["apex", "flash-attn"]
+    assert "takes 2.8 GB and this machine, or its cgroup, has 2.5 GB" in caught.value.findings[0].message
+    assert caught.value.exit_code == 5
+
+
+def test_what_fits_is_no_finding() -> None:
+    check_memory([unit("apex", 2.8)], 2.8 * GB)
+
+
+def test_memory_bounds_the_jobs_of_a_forecast() -> None:
+    assert minutes(unit("apex", 2.8, 24.0), cores=8, memory=100 * GB) == 3.0
+    assert minutes(unit("apex", 2.8, 24.0), cores=8, memory=6 * GB) == 12.0
+    assert minutes(unit("apex", 2.8), cores=8, memory=6 * GB) == 0.0
+
+
+def test_words_name_what_is_long_and_nothing_else() -> None:
+    text = words([unit("ucx", 0.4, 3.3), unit("apex", 2.8, 24.0), unit("base")], cores=2, memory=100 * GB)
+    assert text.startswith("about 14 min of compiling (apex 12);")
+    assert words([unit("base"), unit("ucx", 0.4, 3.3)], cores=2, memory=100 * GB) == ""

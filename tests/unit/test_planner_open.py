@@ -1,0 +1,119 @@
+"""Plans of images that are not locked yet, and those of recipes whose wheels others stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.lock.draft import draft
+from envbuild.plan.containerfile import containerfile
+from envbuild.plan.planner import make_plan
+from envbuild.plan.units import Plan
+from envbuild.project import Project
+from envbuild.recipe import Sources
+from envbuild.resolve import LockRequest, lock_request, resolve
+from envbuild.spec import load
+from envbuild.target import load as load_target
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+TORCH = "f" * 40  # no commit of upstream's: only its place in the plan is looked at
+
+
+def opened(tmp_path: Path, text: str) -> tuple[Plan, LockRequest]:
+    """The plan of a spec without a lock; the version matrix is not asked."""
+    path = tmp_path / "image.yaml"
+    path.write_text(f"schema: 1\n{text}")
+    project = Project.find(ROOT)
+    spec = load(str(path), project)
+    resolution = resolve(spec, load_target(spec.target, project))
+    request = lock_request(resolution)
+    return make_plan(resolution, draft(request)), request
+
+
+def needs(plan: Plan, name: str) -> set[str]:
+    return set(plan.unit(name).lowers)
+
+
+STACK = """
+target: h100-ib
+base: debian:13
+layers:
+  cuda: "13.2"
+  nccl: "2.30.7"
+  ucx: "1.20.1"
+  torch: "2.15.0"
+  deepspeed: "0.19.8"
+"""
+
+
+def test_prefixes_stand_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> None:
+    """So that another torch with the same CUDA compiles neither UCX nor what stands on it again."""
+    plan, _ = opened(tmp_path, STACK)
+    other, _ = opened(tmp_path, STACK.replace("2.15.0", "2.15.1"))
+    assert {"venv-toolkit", "cuda"} <= needs(plan, "ucx")
+    assert "venv-core" not in needs(plan, "ucx") | needs(plan, "cuda") | needs(plan, "nccl")
+    assert {"venv-toolkit", "venv-core", "cuda"} <= needs(plan, "deepspeed")
+    same = {name for name, key in plan.keys().items() if other.keys()[name] == key}
+    assert {"ucx", "cuda", "nccl", "venv-toolkit"} <= same
+    assert not same & {"venv-core", "deepspeed", "venv"}
+
+
+def test_a_torch_from_source_stands_below_what_is_compiled_against_it(tmp_path: Path) -> None:
+    text = STACK.replace("debian:13", "ubuntu:24.04").replace('cuda: "13.2"', 'cuda: {version: "13.0", provider: apt}')
+    text = text.replace('nccl: "2.30.7"', 'nccl: {version: "2.30.7", provider: source}')
+    plan, request = opened(
+        tmp_path, text.replace('torch: "2.15.0"', f'torch: {{version: "2.15.0", provider: source, commit: {TORCH}}}')
+    )
+    names = [unit.name for unit in plan.units]
+    assert names.index("cuda") < names.index("torch") < names.index("venv-core") < names.index("deepspeed")
+    (kernels,) = (item for item in plan.unit("venv-core").inputs if item.name == "kernels")
+    assert kernels.units == ("torch",)
+    assert "torch" not in next(item for item in plan.unit("venv").inputs if item.name == "kernels").units
+    assert all(names.index(need) < names.index(unit.name) for unit in plan.units for need in plan.needs(unit))
+    assert request.units["build-torch"].gives == ("torch==2.15.0",)
+
+
+ON_IMAGE = """
+target: h100-ib
+base: nvcr.io/nvidia/pytorch:25.10-py3
+python: "3.12"
+distribution: ubuntu:24.04
+layers:
+  cuda: {provider: base}
+  torch: {provider: base}
+  python-packages: [transformers]
+"""
+
+
+def test_an_image_as_base_is_one_unit_of_its_layers(tmp_path: Path) -> None:
+    plan, request = opened(tmp_path, ON_IMAGE)
+    base = plan.unit("base")
+    assert base.layers == ("000",) and not base.seed
+    assert base.title == "nvcr.io/nvidia/pytorch:25.10-py3"
+    assert ("cuda", "/usr/local/cuda/bin/nvcc") in request.promised
+    (step,) = plan.unit("venv").steps
+    assert '"$UV" venv --python 3.12 --system-site-packages /opt/venv' in step.command
+
+
+def test_what_stands_open_is_said_and_has_no_keys(tmp_path: Path) -> None:
+    plan, _ = opened(tmp_path, STACK)
+    text = containerfile(plan, locked=False)
+    assert "not locked" in text.splitlines()[0]
+    assert "ENVBUILD_UNIT" not in text
+    assert "ENVBUILD_UNIT" in containerfile(plan)
+
+
+def test_a_kind_of_input_that_is_not_used_does_not_count(tmp_path: Path) -> None:
+    """A lock of today stays right when a later envbuild knows more kinds of sources."""
+    _, request = opened(tmp_path, STACK)
+    assert request.indexes == () and Sources().gives == ()
+    digest = request.digest()
+    assert LockRequest(**{**vars_of(request), "indexes": ()}).digest() == digest
+    assert LockRequest(**{**vars_of(request), "python": "3.12"}).digest() != digest
+
+
+def vars_of(request: LockRequest) -> dict[str, object]:
+    return {name: getattr(request, name) for name in LockRequest.__dataclass_fields__}

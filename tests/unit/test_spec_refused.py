@@ -1,0 +1,35 @@
+"""Images that cannot be, of the shipped recipes, targets and facts, beside the exact words that answer them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.errors import EnvbuildError
+from envbuild.project import Project
+from envbuild.resolve import resolve_in
+from envbuild.spec import load
+from envbuild.yamlfile import shown
+
+pytestmark = pytest.mark.unit
+
+REFUSED = Path(__file__).parent / "refused"
+CASES = sorted(path.stem for path in REFUSED.glob("err-*.yaml"))
+
+
+def test_the_corpus_is_complete() -> None:
+    """Each spec has its text and each text its spec."""
+    assert sorted(path.stem for path in REFUSED.glob("err-*.txt")) == CASES
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(case: str, update_golden: bool) -> None:
+    project, path = Project.find(Path(__file__).parents[2]), REFUSED / f"{case}.yaml"
+    with pytest.raises(EnvbuildError) as caught:
+        resolve_in(load(str(path), project), project)
+    text = str(caught.value).replace(shown(path), "{path}") + f"\nexit {caught.value.exit_code}\n"
+    stored = path.with_suffix(".txt")
+    if update_golden:
+        stored.write_text(text)
+    assert text == stored.read_text()

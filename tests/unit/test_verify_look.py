@@ -1,0 +1,66 @@
+"""The program that is sent into images: complete, small enough, and for every Python that a distribution here has."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from envbuild.bases import DISTRIBUTIONS
+from envbuild.errors import VerifyError
+from envbuild.verify import look
+from envbuild.verify.inside.seen import MARK
+
+pytestmark = pytest.mark.unit
+
+FOLDER = Path(look.__file__).with_name("inside")
+NEWER = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "pairwise", "bit_count", "batched"}
+
+
+def test_every_module_travels_and_fits_into_one_argument() -> None:
+    assert set(look.ORDER) == {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    assert len(look.program({"singles": []}).encode()) < 128 << 10
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_the_oldest_python_can_read_it(path: Path) -> None:
+    oldest = min(tuple(map(int, item.python.split("."))) for item in DISTRIBUTIONS.values())
+    tree = ast.parse(path.read_text(), feature_version=(oldest[0], oldest[1]))
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not used & NEWER
+    options = {word.arg for node in ast.walk(tree) if isinstance(node, ast.Call) for word in node.keywords}
+    assert not options & {"strict", "slots", "kw_only"}
+    assert "from __future__ import annotations" in path.read_text() or path.stem == "__init__"
+
+
+def test_what_is_asked_reaches_the_program() -> None:
+    sent: list[str] = []
+
+    def runner(argv: Sequence[str]) -> tuple[int, str]:
+        sent.extend(argv)
+        return 0, f'noise\n{MARK}{{"schema": 1}}\n'
+
+    own = look.Own(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("apex",))
+    assert look.look(runner, own, singles=["libnccl"], cuobjdump=False) == {"schema": 1}
+    options = {
+        "singles": ["libnccl"],
+        "cuobjdump": False,
+        "prefixes": ["/opt/ucx"],
+        "compiled": {"folders": ["/opt/ucx"], "dists": ["apex"]},
+    }
+    assert sent[:4] == [look.PYTHON, "-I", "-B", "-c"]
+    assert sent[4].endswith(f".main({options!r})\n")
+
+
+def test_a_program_that_fails_is_told() -> None:
+    def runner(argv: Sequence[str]) -> tuple[int, str]:
+        done = subprocess.run([sys.executable, "-c", "raise SystemExit('no /usr')"], capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    with pytest.raises(VerifyError, match="no /usr") as told:
+        look.look(runner)
+    assert "python3" in told.value.findings[0].hint

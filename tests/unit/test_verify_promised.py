@@ -1,0 +1,81 @@
+"""What must be inside, from locks and recipes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from envbuild.lock.lockfile import BaseImage, Lock, SourceFile, UnitLock, read_lock
+from envbuild.project import Project
+from envbuild.recipe import Sources
+from envbuild.resolve import Resolution, resolve_in
+from envbuild.spec import load
+from envbuild.verify.look import Own
+from envbuild.verify.promised import expectations, locked_expectations, locked_own, own
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+NAME = "h100-nccl"
+
+
+@pytest.fixture(scope="module")
+def lock() -> Lock:
+    return read_lock(ROOT / "images" / f"{NAME}.lock")
+
+
+@pytest.fixture(scope="module")
+def resolution() -> Resolution:
+    project = Project.find(ROOT)
+    return resolve_in(load(NAME, project), project)
+
+
+def with_units(lock: Lock, **units: UnitLock) -> Lock:
+    """`lock` with more units (``build_ucx`` is build-ucx), and the sources that they name."""
+    more = {name.replace("_", "-"): unit for name, unit in units.items()}
+    sources = {file: SourceFile(file, "github:o/r@v1", "0" * 64) for unit in more.values() for file in unit.sources}
+    return dataclasses.replace(lock, units={**lock.units, **more}, sources={**lock.sources, **sources})
+
+
+def test_the_target_says_gpu_and_cpu_and_recipes_say_modules(lock: Lock, resolution: Resolution) -> None:
+    expected = expectations(resolution, lock)
+    assert (expected.sm, expected.cpu) == ("90", "x86-64-v3")
+    assert expected.modules == ("deepspeed.ops.adam.fused_adam_op",)
+    assert expected.python["torch"] == lock.versions["torch"]
+    assert expected.python["deepspeed"] == lock.versions["deepspeed"]
+    assert expected.debian["openmpi-bin"] == lock.versions["openmpi"]
+    assert (expected.complete, expected.python_also, expected.python_more) == (True, (), False)
+
+
+def test_a_wheel_from_an_sdist_is_compiled_here(lock: Lock, resolution: Resolution) -> None:
+    assert locked_own(lock).dists == ("deepspeed",)
+    found = own(resolution, lock)
+    assert "/opt/cuda" in (found.prefixes or ())
+    assert found == Own(prefixes=found.prefixes, folders=(), dists=("deepspeed",))
+
+
+def test_a_prefix_is_compiled_here_when_it_has_sources_and_a_compiler(lock: Lock) -> None:
+    changed = with_units(
+        lock,
+        build_ucx=UnitLock(requested=("autoconf", "g++", "gcc"), sources=("ucx-0123456789ab.tar",)),
+        build_hpcx=UnitLock(requested=("bzip2",), sources=("hpcx-v2.25.1.tbz",)),
+        build_cuda=UnitLock(requested=("gcc",)),
+    )
+    assert locked_own(changed).folders == ("/opt/ucx",)
+
+
+def test_wheels_from_commits_are_known_by_their_recipes_alone(lock: Lock, resolution: Resolution) -> None:
+    changed = with_units(lock, build_apex=UnitLock(requested=("g++",), sources=("apex-0123456789ab.tar",)))
+    assert locked_expectations(changed).python_more
+    sources = {**resolution.sources, "apex": Sources(gives=("apex==0.1", "apex-more==2"))}
+    more = dataclasses.replace(resolution, sources=sources)
+    expected = expectations(more, changed)
+    assert (expected.python_also, expected.python_more) == (("apex", "apex-more"), False)
+    assert own(more, changed).dists == ("deepspeed", "apex", "apex-more")
+
+
+def test_a_base_image_brings_its_own(lock: Lock) -> None:
+    base = BaseImage("nvcr.io/nvidia/pytorch:25.10-py3", "sha256:0", "sha256:1", (), "ubuntu:24.04")
+    assert not locked_expectations(dataclasses.replace(lock, base_image=base)).complete
