@@ -100,6 +100,7 @@ tables: setup
 bench: test-tools
 	$(VENV)/bin/python benchmarks/run.py
 	$(VENV)/bin/python benchmarks/matrix.py
+	$(VENV)/bin/python benchmarks/images.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

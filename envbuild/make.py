@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from envbuild.engines.base import BuildOptions, Engine
-from envbuild.errors import LockError
+from envbuild.errors import EngineError, LockError
 from envbuild.lock.lockfile import Lock, lock_digest, read_lock
 from envbuild.plan.units import Plan
 from envbuild.record import Made, finished, remember
 from envbuild.resolve import Resolution, lock_request, remembered, resolve_in
 from envbuild.spec import load
+from envbuild.target import Target
 from envbuild.workspace import Workspace
 
 
@@ -41,6 +43,7 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
     from envbuild.verify.image import verify  # imported only when there is work: the run that finds none stays short
 
     resolution = resolve_in(spec, workspace.project)
+    check_machine(resolution.target)
     with workspace.store.lock("gc", shared=True):
         lock = locked(resolution, workspace)
         engine = chosen(options, workspace)
@@ -65,6 +68,19 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
         )
         remember(made, plan, resolution, workspace)
     return made
+
+
+def check_machine(target: Target) -> None:
+    """Raises EngineError when this machine cannot run the programs of the target's CPU architecture: told before
+    anything is downloaded. An emulator that the kernel knows (binfmt_misc) will do, slowly."""
+    import platform
+
+    emulator = Path(f"/proc/sys/fs/binfmt_misc/qemu-{target.machine}")
+    if platform.machine() != target.machine and not emulator.exists():
+        raise EngineError(
+            f"target '{target.name}' is {target.machine} and this machine is {platform.machine()}",
+            hint="lock and fetch here (envbuild fetch NAME --to DIR), and make it on a machine of that architecture",
+        )
 
 
 def resolved(name: str, workspace: Workspace, forget: Collection[str] = ()) -> Resolution:

@@ -149,6 +149,11 @@ class RecipeEnv:
         return is_image(self.base)
 
     @property
+    def setuptools(self) -> str:
+        """What builds with setuptools ask for: 77 knows today's pyproject.toml and runs on Python 3.9 and later."""
+        return "setuptools>=77" if int(self.python.partition(".")[2]) >= 9 else "setuptools"
+
+    @property
     def site_packages(self) -> str:
         """Folder of the Python packages of the image's venv."""
         return f"{VENV}/lib/python{self.python}/site-packages"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild import target as targets
-from envbuild.errors import ConflictError, Finding, SpecError
+from envbuild.errors import ConflictError, Finding, SpecError, UnknownError
 from envbuild.fields import short
 from envbuild.lock.lockfile import read_head
 from envbuild.lock.request import LockRequest, UnitRequest
@@ -105,7 +105,11 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
         for name, version in read_head(project.lock_path(spec.path)).chosen.items()
         if not {"*", name, packages.get(name, "")} & set(forget)
     }
-    whole, answer = settled(spec, target, load_matrix(project.facts()), kept)
+    try:
+        whole, answer = settled(spec, target, load_matrix(project.facts()), kept)
+    except (ConflictError, UnknownError):
+        _check_stands(spec, target, spec.recipe_env(target))  # what the recipes refuse is the plainer answer
+        raise
     return replace(resolve(whole, target), chosen=chosen(spec, answer), answer=answer)
 
 

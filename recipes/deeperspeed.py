@@ -57,7 +57,8 @@ class Deeperspeed(Recipe):
 
     `version` is 3.0 (DeepSpeed 0.16.5 with GPT-NeoX's changes) or eb7f5cff (0.3.15, for GPT-NeoX 1.0 and LambdaLabs'
     branch). `ops` are compiled for the target: fused_adam, fused_lamb; the others are compiled at the first use in a
-    job. GPT-NeoX takes apex's FusedAdam where there is apex.
+    job, if the image has a compiler (debian-packages: [g++, python3-dev]). GPT-NeoX takes apex's FusedAdam where there
+    is apex.
     """
 
     wheel: ClassVar[bool] = True

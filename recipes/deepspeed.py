@@ -69,7 +69,8 @@ class Deepspeed(Recipe):
     """DeepSpeed from its source distribution, with chosen ops compiled for the target.
 
     `ops` are the names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …), or none. The index has no binary
-    wheel; ops left out are compiled at the first use in a job.
+    wheel; ops left out are compiled at the first use in a job, if the image has a compiler (debian-packages: [g++,
+    python3-dev]).
     """
 
     package: ClassVar[str] = "deepspeed"
@@ -100,7 +101,7 @@ class Deepspeed(Recipe):
         # op builders are imported by setup.py, and with them what DeepSpeed itself needs
         return Sources(
             debian=("g++", "gcc", *aio, "libc6-dev", "python3-dev"),
-            python=("setuptools>=77", *NEEDS),
+            python=(env.setuptools, *NEEDS),
             sdists=(f"deepspeed=={self.version}" if self.version else "deepspeed",),
         )
 

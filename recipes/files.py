@@ -117,11 +117,26 @@ CLOSED = (
     "/sbin",
     "/sys",
     "/tmp",
-    "/usr/bin",
-    "/usr/lib",
-    "/usr/sbin",
+    "/root",
+    "/usr",
     "/var/lib",
-    *(f"/etc/{name}" for name in ("fstab", "group", "gshadow", "ld.so.conf", "passwd", "profile", "rc", "shadow")),
+    *(
+        f"/etc/{name}"
+        for name in (
+            "environment",
+            "fstab",
+            "group",
+            "gshadow",
+            "hosts",
+            "ld.so.conf",
+            "mtab",
+            "passwd",
+            "profile",
+            "rc",
+            "resolv.conf",
+            "shadow",
+        )
+    ),
 )
 
 

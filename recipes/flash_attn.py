@@ -15,7 +15,8 @@ class FlashAttn(Recipe):
     """FlashAttention 2 from its source distribution (the index has no wheel), compiled for the target alone.
 
     Its setup.py would otherwise download a wheel whose name says nothing of the GPU. It compiles as C++17, which the
-    headers of torch 2.14 and later refuse: here the standard is C++20 for all.
+    headers of torch 2.14 and later refuse: beside those the standard is C++20. Releases before 2.7.3 compile for every
+    GPU that their setup.py lists for the toolkit, four files in a job.
     """
 
     package: ClassVar[str] = "flash-attn"
@@ -32,7 +33,18 @@ class FlashAttn(Recipe):
     arch_specific: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
     requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
-    memory_gb: ClassVar[float] = 5.0  # upstream plans 5 GB for each nvcc job and thread
+    # Upstream plans 5 GB for each nvcc job and thread. The whole was not measured: the smallest of its 72 kernels took
+    # 2.5 CPU minutes for one architecture.
+
+    @property
+    def old(self) -> bool:
+        """Whether its setup.py knows no FLASH_ATTN_CUDA_ARCHS and compiles four files in a job (before 2.7.3)."""
+        numbers = [int(part) for part in self.version.split(".")[:3] if part.isdigit()]
+        return bool(numbers) and numbers < [2, 7, 3]
+
+    @property
+    def memory_gb(self) -> float:
+        return 20.0 if self.old else 5.0  # upstream plans 5 GB for each nvcc job and thread
 
     def code(self, env: RecipeEnv) -> str:
         """The architecture that is compiled for ("80" for an A6000, sm_86)."""
@@ -46,7 +58,7 @@ class FlashAttn(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            python=("einops", "ninja", "packaging", "psutil", "setuptools>=77", "wheel"),
+            python=("einops", "ninja", "packaging", "psutil", env.setuptools, "wheel"),
             sdists=(f"flash-attn=={self.version}" if self.version else "flash-attn",),
         )
 
@@ -62,16 +74,26 @@ class FlashAttn(Recipe):
                 "MAX_JOBS": "$ENVBUILD_JOBS",
                 "NVCC_THREADS": "1",  # jobs are counted by memory, and a thread takes as much as a job
             },
-            before=["sed -i 's/-std=c++17/-std=c++20/g' setup.py", "grep -q -e -std=c++20 setup.py"],
+            before=self.standard(env),
         )
+
+    def standard(self, env: RecipeEnv) -> list[str]:
+        """The headers of torch 2.14 and later refuse C++17; nvcc before CUDA 12 knows nothing newer."""
+        version = getattr(env.recipes.get("torch"), "version", "").partition("+")[0]
+        torch = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+        if torch and torch < [2, 14]:
+            return []
+        return ["sed -i 's/-std=c++17/-std=c++20/g' setup.py", "grep -q -e -std=c++20 setup.py"]
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(python=("einops",))
 
     def extensions(self) -> tuple[str, ...]:
-        return ("flash_attn_2_cuda",)
+        return ("flash_attn_cuda",) if self.version.startswith(("0.", "1.")) else ("flash_attn_2_cuda",)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
+        if self.old:  # it also compiles for other GPUs of its time, and 0.x does not tell its version
+            return [imports("flash-attn", self.extensions())]
         shown = "flash_attn.__version__"
         return [
             imports("flash-attn", ("flash_attn",), show=shown, expect=self.version.replace(".", r"\.") or r"\d"),

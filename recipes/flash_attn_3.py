@@ -77,7 +77,7 @@ class FlashAttn3(Recipe):
                 "libc6-dev",
                 "python3-dev",
             ),
-            python=("einops", "ninja", "packaging", "setuptools>=77", "wheel"),
+            python=("einops", "ninja", "packaging", env.setuptools, "wheel"),
             git=(self.git,),
             gives=("flash-attn-3==3.0.0",),
         )

@@ -81,7 +81,7 @@ class GptNeox(Recipe):
     deepy.py's own way to other nodes, and lm-dataformat where data sets are prepared.
 
     - protobuf is 3.20.1, which upstream's images install last; in a locked venv there is no last.
-    - The data set helpers are compiled here; the job's own make finds nothing to do.
+    - The C++ part of the data sets is compiled here; the job's own make finds nothing to do.
     - With neox-kernels the kernels of ea7aefd are not compiled again in the job, as its initialize.py would: for sm_70
       first, in this folder, which is read-only there.
     - lm_eval is left out: it pulls in some forty packages, many as source only. The older revisions import it in the
@@ -173,7 +173,7 @@ class GptNeox(Recipe):
         imports = "import megatron.training; from megatron.data import helpers; print('imported')"
         protobuf = "from importlib.metadata import version; print(version('protobuf'))"
         return [
-            Check("gpt-neox: the training code and its helpers import", f'{python} -c "{imports}"', "imported"),
+            Check("gpt-neox: the training code and its C++ part import", f'{python} -c "{imports}"', "imported"),
             Check("gpt-neox: 2.7B on 8 GPUs", f'{python} -c "{arguments}"', "layers 32 batch 32"),
             Check("gpt-neox: protobuf is the pinned one", f'{python} -c "{protobuf}"', r"^3\.20\.1$"),
             Check("gpt-neox: make has nothing to compile", f"make -C {self.prefix}/megatron/data"),

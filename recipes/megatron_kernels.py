@@ -39,12 +39,13 @@ class MegatronKernels(Recipe):
         return Git("megatron-kernels", "github:NVIDIA/Megatron-LM", self.commit, "23.06" if own else "")
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        if env.has("apex"):
-            return ("apex brings modules of the same names; remove one of the two",)
+        apex = env.recipes.get("apex")
+        if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
+            return (f"apex brings {', '.join(same)} too; remove one of the two",)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
-        # GPT-NeoX's kernels have modules of the same names.
+        # GPT-NeoX's kernels have modules of the same names; apex has too, see refusals().
         return tuple(f"the module {name}" for name in self.extensions())
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

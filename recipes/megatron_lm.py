@@ -34,11 +34,12 @@ RELEASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class MegatronLm(Recipe):
-    """Megatron Core as the wheel megatron-core, from upstream's tag, with the data set helpers compiled.
+    """Megatron Core as the wheel megatron-core, from upstream's tag, with its C++ part compiled.
 
-    setup.py calls the helpers optional: without a compiler or pybind11 the wheel is made all the same, and the first
-    job runs make in the image's folder. From 0.17.1 on the wheel also holds megatron.training; the programs
-    (pretrain_gpt.py …) are in no wheel and belong to the job's own checkout, of the same tag.
+    setup.py calls that part (how data sets are mixed and cut) optional: without a compiler or pybind11 the wheel is
+    made all the same, and the first job runs make in the image's folder. From 0.17.1 on the wheel also holds
+    megatron.training; the programs (pretrain_gpt.py …) are in no wheel and belong to the job's own checkout, of the
+    same tag.
 
     Another revision is an `origin`, a `commit` and `gives`, the name and version of the wheel that it makes
     (``megatron-core==0.13.1``). So is the fork that OPT's older instructions install (ngoyal2707/Megatron-LM, branch
@@ -82,7 +83,7 @@ class MegatronLm(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            python=("packaging>=24.2", "pybind11", "setuptools>=77", "wheel"),
+            python=("packaging>=24.2", "pybind11", env.setuptools, "wheel"),
             git=(self.git,),
             gives=(self.gives or f"megatron-core=={self.release.version}",),
         )
@@ -105,5 +106,5 @@ class MegatronLm(Recipe):
         expect = self.release.version.replace(".", r"\.")
         return [
             imports("megatron-lm", ("megatron.core",), show="megatron.core.__version__", expect=rf"^{expect}$"),
-            imports("megatron-lm: data set helpers", (HELPERS,), show=f"{HELPERS}.build_sample_idx_int32 is not None"),
+            imports("megatron-lm: C++ part", (HELPERS,), show=f"{HELPERS}.build_sample_idx_int32 is not None"),
         ]

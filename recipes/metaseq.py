@@ -66,8 +66,9 @@ class Metaseq(Recipe):
         return Git("metaseq", "github:facebookresearch/metaseq", self.commit)
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        if self.apex and env.has("apex"):
-            return ("apex and its copies of apex's kernels are the same modules; write apex: false",)
+        apex = env.recipes.get("apex")
+        if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
+            return (f"its copies of apex's kernels and apex both bring {', '.join(same)}; write apex: false",)
         return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ class Mpi4py(Recipe):
         development: tuple[str, ...] = env.recipes["openmpi"].development
         return Sources(
             debian=("gcc", "libc6-dev", *development, "python3-dev"),
-            python=("setuptools>=77", "cython>=3.1"),
+            python=(env.setuptools, "cython>=3.1"),
             sdists=(f"mpi4py=={self.version}" if self.version else "mpi4py",),
         )
 

@@ -37,7 +37,7 @@ class Msccl(Recipe):
     after: ClassVar[tuple[str, ...]] = ("cuda",)
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     arch_specific: ClassVar[bool] = True
-    memory_gb: ClassVar[float] = 1.5
+    memory_gb: ClassVar[float] = 1.5  # its own kernel's job peaks at 1.2
 
     algorithms: Literal["none", "ncv4", "ndv4", "ndv5"] = "none"
     commit: str = ""
@@ -126,6 +126,9 @@ class Msccl(Recipe):
                 "msccl: it executes algorithms", f"grep -c -a MSCCL_ALGO_DIR {self.prefix}/lib/libnccl.so.2", "^[1-9]"
             ),
         ]
+        arch = env.target.sm_arch
+        found = f"/opt/cuda/bin/cuobjdump --list-elf {self.prefix}/lib/libnccl.so.2 | grep -o 'sm_[0-9a-z]*' | sort -u"
+        checks.append(Check(f"msccl: code for sm_{arch} and nothing else", found, rf"\Asm_{arch}[af]?\s*\Z"))
         if self.algorithms != "none":
             count = f"ls {self.prefix}/share/nccl/msccl-algorithms/*.xml | wc -l"
             checks.append(Check(f"msccl: algorithms for {self.algorithms} are there", count, "^[1-9]"))

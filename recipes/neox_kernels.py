@@ -81,10 +81,13 @@ class NeoxKernels(Recipe):
                 f"its sources are those of commit {self.git.commit[:7]} and gpt-neox is {code.commit[:7]}; "
                 "give both the same version"
             )
+        apex = env.recipes.get("apex")
+        if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
+            found.append(f"apex brings {', '.join(same)} too; leave cuda_ext out of apex's extensions_of")
         return tuple(found)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
-        # Megatron-LM's kernels and apex have modules of the same names.
+        # Megatron-LM's kernels have modules of the same names; apex has too, see refusals().
         return tuple(f"the module {name}" for name in self.extensions())
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

@@ -56,7 +56,7 @@ class TransformerEngine(Recipe):
         name = "transformer-engine-torch"
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            python=("ninja", "packaging", "pybind11", "setuptools>=77", "wheel", NEEDS[2]),
+            python=("ninja", "packaging", "pybind11", env.setuptools, "wheel", NEEDS[2]),
             sdists=(f"{name}=={self.version}" if self.version else name,),
         )
 

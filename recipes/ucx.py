@@ -50,7 +50,7 @@ class Ucx(Recipe):
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda", "gdrcopy")
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.4
-    cpu_minutes: ClassVar[float] = 4.1
+    cpu_minutes: ClassVar[float] = 3.6
 
     provider: Literal["", "debian", "source"] = ""
     commit: str = ""

@@ -45,7 +45,7 @@ class Xformers(Recipe):
             return Sources()
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            python=("ninja", "numpy", "setuptools>=77", "wheel"),
+            python=("ninja", "numpy", env.setuptools, "wheel"),
             sdists=(f"xformers=={self.version}" if self.version else "xformers",),
         )
 

@@ -18,11 +18,16 @@ BOUNDS = ("==", ">=", "<=")
 __all__ = ["Matrix", "compile_facts", "load_matrix"]
 
 
+_last: dict[Path, Matrix] = {}  # of this process: the cache's entry → the matrix
+
+
 def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> Matrix:
     """The matrix of the fact files in `folders`, from `cache` (None: the user's cache folder) where it is there. Raises
     SpecError for wrong fact files; a cache that cannot be used is none."""
     key = cached.key(folders)
     place = cached.place(cache, key) if key else None
+    if place and place in _last and place.exists():  # several images of one run ask the same facts
+        return _last[place]
     matrix = cached.read(place) if place else None
     if matrix is None:
         from envbuild.matrix.load import load_facts  # reads YAML, which a cached matrix does without
@@ -30,6 +35,9 @@ def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> Matrix:
         matrix = compile_facts(load_facts(folders))
         if place:
             cached.write(place, matrix)
+    if place and cache is None:
+        _last.clear()
+        _last[place] = matrix
     return matrix
 
 

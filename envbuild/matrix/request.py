@@ -55,10 +55,12 @@ def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
 def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]:
     """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
-    told: list[tuple[str, str, str, str]] = [("base", spec.base, "", "")]
-    told.append(("python", spec.python, "", f"base {spec.base}"))  # a base has one Python
+    told: list[tuple[str, str, str, str]] = [("python", spec.python, "", f"base {spec.base}")]  # a base has one Python
     if is_image(spec.base):
         told.append(("os", spec.distribution.replace(":", ""), "", "the spec's distribution"))
+    base = spec.base.partition("@")[0]
+    if not is_image(spec.base) or knows(matrix, "base", base):  # of an image of one's own the facts say nothing
+        told.insert(0, ("base", base, "", ""))
     node = f"target {target.name}"
     told.append(("arch", target.arch, "", node))
     if target.gpu:
@@ -130,6 +132,15 @@ def settled_in(lock: Lock, matrix: Matrix) -> dict[str, str]:
                 versions[component.name] = values.normal(component, found[package])
                 break
     return versions
+
+
+def knows(matrix: Matrix, name: str, value: str) -> bool:
+    """Whether the facts have heard of this value of a component."""
+    try:
+        _tell(matrix, name, value)
+    except SpecError:
+        return False
+    return True
 
 
 def _tell(matrix: Matrix, name: str, text: str, *, where: str = "", by: str = "") -> Ask:

@@ -674,7 +674,7 @@ def test_a_host_file_has_the_gpus_of_the_target() -> None:
         ({"text": {"etc/x": "1"}}, "is not a plain absolute path"),
         ({"text": {"/etc/../bin/sh": "1"}}, "is not a plain absolute path"),
         ({"text": {"/opt/a b": "1"}}, "is not a plain absolute path"),
-        ({"text": {"/usr/bin/env": "1"}}, "belongs to the system (/usr/bin)"),
+        ({"text": {"/usr/bin/env": "1"}}, "belongs to the system (/usr)"),
         ({"text": {"/etc/passwd": "1"}}, "belongs to the system (/etc/passwd)"),
         ({"text": {"/opt/venv/x": "1"}}, "belongs to the system (/opt/venv)"),
         ({"text": {"/etc/nccl.conf": "A=1"}, "known": ["azure-ndv4-nccl"]}, "write its settings there"),

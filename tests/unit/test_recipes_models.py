@@ -179,9 +179,12 @@ def test_the_kernels_are_those_of_the_code() -> None:
 
 def test_megatron_kernels_and_apex_are_the_same_modules() -> None:
     made = recipe("megatron-kernels")
-    env = stack(made)
-    assert not made.refusals(env)
-    assert made.refusals(RecipeEnv(env.target, env.python, {**env.recipes, "apex": made}))
+    assert not made.refusals(stack(made))
+    (refusal,) = made.refusals(stack(made, recipe("apex")))
+    assert refusal.endswith("scaled_upper_triang_masked_softmax_cuda too; remove one of the two")
+    assert not made.refusals(stack(made, recipe("apex", extensions_of=["xentropy"])))
+    (refusal,) = recipe("neox-kernels").refusals(stack(recipe("apex")))
+    assert refusal.startswith("apex brings fused_rotary_positional_embedding, scaled_masked_softmax_cuda, ")
     assert made.git.tag == "23.06"
     assert recipe("megatron-kernels", commit="0" * 40).git.tag == ""
 
@@ -340,9 +343,10 @@ def test_megatron_lm_is_for_the_python_of_the_base() -> None:
 
 def test_metaseq_with_apex_beside_it() -> None:
     own = recipe("metaseq")
-    env = stack(own)
-    with_apex = RecipeEnv(env.target, env.python, {**env.recipes, "apex": own})
-    assert not own.refusals(env) and own.refusals(with_apex)
+    env, with_apex = stack(own), stack(own, recipe("apex", version="265b451"))
+    assert not own.refusals(env)
+    (refusal,) = own.refusals(with_apex)
+    assert "both bring amp_C, apex_C, fused_dense_cuda, fused_layer_norm_cuda; write apex: false" in refusal
     other = recipe("metaseq", apex=False)
     assert not other.refusals(with_apex)
     assert "--no_apex" in commands(other, env) and "--no_apex" not in commands(own, env)

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from envbuild.console import Talk
 from envbuild.engines.base import BuildOptions, Built
-from envbuild.engines.embedded import capacity, failure, remote
+from envbuild.engines.embedded import capacity, failure, forecast, remote
 from envbuild.engines.embedded.spawn import Child, spawn
 from envbuild.errors import EnvbuildError
 from envbuild.plan.units import Input, Plan, Unit, environment
@@ -75,6 +75,9 @@ class Schedule:
     def run(self) -> None:
         """Build every unit that is needed. Raises BuildError, InputError, EngineError."""
         todo = needed(self.plan, self.keys, self.store, self.options.rebuild, self.records)
+        forecast.check_memory(todo, self.memory)
+        if said := forecast.words(todo, self.options.jobs or self.cores, self.memory):
+            self.talk.say(said)
         try:
             while (todo and not self.error) or self.running:
                 self._start(todo)

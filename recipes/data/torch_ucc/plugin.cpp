@@ -57,11 +57,6 @@ class Guarded : public c10d::ProcessGroupUCC {
 } // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-#ifdef USE_CUDA
-  module.attr("devices") = std::vector<std::string>{"cpu", "cuda"};
-#else
-  module.attr("devices") = std::vector<std::string>{"cpu"};
-#endif
   module.def(
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::duration<float> timeout)
