@@ -19,8 +19,6 @@ COMMITS = {
 }
 # Before 25.08 setup.py read words of its command line only.
 OLD_STYLE = ("25.07", "265b451", "22.03", "a651e2c2", "e2083df5")
-NOT_IN_2021 = ("fused_dense", "megatron", "focal_loss", "peer_memory", "nccl_p2p")
-EARLY = ("a651e2c2", "e2083df5")  # 2021
 
 # setup.py's word for a group of extensions → their modules (at 6424da3b; "" stands for what the word itself says).
 CUDA_EXT = (
@@ -53,17 +51,30 @@ MODULES = {
     "transducer": ("transducer_joint_cuda", "transducer_loss_cuda"),
     "xentropy": ("xentropy_cuda",),
 }
-# What --cuda_ext made at older commits (their setup.py).
-OLD_CUDA_EXT = {
-    "265b451": (
-        *CUDA_EXT[:6],
-        "scaled_masked_softmax_cuda",
-        "fused_weight_gradient_mlp_cuda",
+# What other commits make of these words (their setup.py); None: they do not know the word.
+SOFTMAX = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda")
+OF_2022 = {"cuda_ext": (*CUDA_EXT[:5], *SOFTMAX, CUDA_EXT[-1]), "index_mul_2d": None}
+OF_2021 = {
+    **dict.fromkeys(("focal_loss", "index_mul_2d", "nccl_p2p", "peer_memory")),
+    "cuda_ext": CUDA_EXT[:4],
+    "fast_multihead_attn": (
+        "fast_additive_mask_softmax_dropout",
+        "fast_mask_softmax_dropout",
+        "fast_self_multihead_attn_bias_additive_mask",
+        "fast_self_multihead_attn_bias",
+        "fast_self_multihead_attn",
+        "fast_self_multihead_attn_norm_add",
+        "fast_encdec_multihead_attn",
+        "fast_encdec_multihead_attn_norm_add",
     ),
-    "a651e2c2": ("amp_C", "syncbn", "fused_layer_norm_cuda", "mlp_cuda"),
-    "e2083df5": ("amp_C", "syncbn", "fused_layer_norm_cuda", "mlp_cuda"),
 }
-REMOVED = {"fast_multihead_attn": ("6424da3b",)}
+OTHER: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
+    "6424da3b": {"fast_multihead_attn": None},
+    "265b451": OF_2022,
+    "22.03": {**OF_2022, **dict.fromkeys(("focal_loss", "nccl_p2p", "peer_memory"))},
+    "a651e2c2": OF_2021,
+    "e2083df5": {**OF_2021, "transducer": None},
+}
 # Those that fetch a submodule or compile while setup.py is read.
 WITHOUT = ("cudnn_gbn", "fast_bottleneck", "fused_conv_bias_relu", "group_norm", "nccl_allocator", "permutation_search")
 
@@ -110,8 +121,8 @@ class Apex(Recipe):
                 found[word] = "fetches or compiles while it is asked what it is, and was not tried"
             elif word not in MODULES:
                 found[word] = f"is no group of apex's extensions; there are: {', '.join(MODULES)}"
-            elif self.pin in REMOVED.get(word, ()):
-                found[word] = f"is gone from apex {self.pin}"
+            elif self.modules(word) is None:
+                found[word] = f"is no group of extensions of apex {self.pin}"
         return found
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -142,11 +153,13 @@ class Apex(Recipe):
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
         return {"apex": self.pin or self.version}
 
+    def modules(self, word: str) -> tuple[str, ...] | None:
+        """The modules of a group at this commit; None when it has no such group."""
+        other = OTHER.get(self.pin, {})
+        return other[word] if word in other else MODULES[word]
+
     def extensions(self) -> tuple[str, ...]:
-        cuda = OLD_CUDA_EXT.get(self.pin, CUDA_EXT)
-        return tuple(
-            module for word in self.extensions_of for module in (cuda if word == "cuda_ext" else MODULES[word])
-        )
+        return tuple(module for word in self.extensions_of for module in self.modules(word) or ())
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         modules = self.extensions()

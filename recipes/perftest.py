@@ -32,8 +32,8 @@ DEBIAN = (
     "libtool",
     "make",
 )
-# configure asks the machine that builds which vector instructions it has, and the ones that run may have fewer.
-ANY_CPU = "sed -i 's/__builtin_cpu_supports *(\"[a-z0-9.]*\")/0/' configure.ac"
+# configure asks the machine that builds which vector instructions it has; the ones that run are the target's.
+VECTORS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx2"}
 STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"  # lets programs that link the driver start without one
 
 
@@ -91,7 +91,9 @@ class Perftest(Recipe):
         from envbuild.plan.blocks import autotools
 
         cuda = env.has("cuda")
-        environment = {"CFLAGS": "-g0 -O2"}
+        # without any of them a header is missing for the pause instruction
+        bare = env.target.cpu == "x86-64"
+        environment = {"CFLAGS": f"-g0 -O2{' -include xmmintrin.h' if bare else ''}"}
         if cuda:
             environment |= {
                 "CUDA_H_PATH": "/opt/cuda/include/cuda.h",
@@ -103,12 +105,19 @@ class Perftest(Recipe):
             self.source(),
             self.prefix,
             title="perftest: compiled",
-            before=[ANY_CPU],
+            before=[self.vectors(env)],
             bootstrap="./autogen.sh",
             configure=["--enable-cudart" if cuda else "--disable-cudart"],
             environment=environment,
             after=[f"rm -rf {self.prefix}/share/man"],
         )
+
+    @staticmethod
+    def vectors(env: RecipeEnv) -> str:
+        """The command that answers configure's questions for the target's CPU."""
+        asked = r"__builtin_cpu_supports *(\"%s\")"
+        known = VECTORS.get(env.target.cpu, "none").replace(".", "[.]")
+        return f"sed -i -e 's/{asked % known}/1/g' -e 's/{asked % '[a-z0-9.]*'}/0/g' configure.ac"
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         if not self.builds:

@@ -546,13 +546,18 @@ def test_nvshmem_is_for_the_cuda_of_the_image() -> None:
 # --- tools
 
 
-def test_perftest_does_not_look_at_the_machine_that_builds(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cpu", "avx2", "sse42"), [("x86-64", 0, 0), ("x86-64-v2", 0, 1), ("x86-64-v3", 1, 0)])
+def test_perftest_is_for_the_cpu_of_the_target(cpu: str, avx2: int, sse42: int, tmp_path: Path) -> None:
     made = recipe("perftest", version="26.04.17")
+    env = image(made)
+    env = dataclasses.replace(env, target=dataclasses.replace(env.target, cpu=cpu))
     source = tmp_path / "configure.ac"
-    source.write_text('AC_RUN([[return __builtin_cpu_supports("avx2") ? 0 : 1;]])\n')
-    (line,) = {line for command in commands(made, image(made)) for line in re.findall(r"sed -i '[^']*'", command)}
-    subprocess.run(["/bin/sh", "-c", f"{line} configure.ac"], cwd=tmp_path, check=True)
-    assert source.read_text() == "AC_RUN([[return 0 ? 0 : 1;]])\n"
+    source.write_text('__builtin_cpu_supports("avx2") ? 0 : 1; __builtin_cpu_supports ("sse4.2")\n')
+    text = "".join(commands(made, env))
+    (line,) = re.findall(r"sed -i -e '[^']*' -e '[^']*' configure.ac", text)
+    subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, check=True)
+    assert source.read_text() == f"{avx2} ? 0 : 1; {sse42}\n"
+    assert ("-include xmmintrin.h" in text) == (cpu == "x86-64")
 
 
 def test_perftest_with_gpu_memory() -> None:
