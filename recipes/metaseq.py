@@ -47,8 +47,9 @@ class Metaseq(Recipe):
     copies of apex's under apex's own module names.
 
     An image with recipe apex has those modules already: there, write ``apex: false``. apex's own package is needed
-    only for its FusedLayerNorm and where fused_adam_cuda is not there. `commit` is another revision with the same
-    kernels; those before 2023-04-10 carry none and train with a fork of Megatron-LM whose commits are not to be had.
+    only for its FusedLayerNorm and where fused_adam_cuda is not there. Beside torch 2.15 fused_dense_cuda does not
+    compile (it hands Tensor.type() to AT_DISPATCH), the others do. `commit` is another revision with the same kernels;
+    those before 2023-04-10 carry none and train with a fork of Megatron-LM whose commits are not to be had.
     """
 
     wheel: ClassVar[bool] = True
