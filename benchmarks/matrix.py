@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from run import ENVBUILD, best, machine, measure, row
+from measure import best, machine, measure
+from run import ENVBUILD, head, row
 
 from envbuild.errors import EnvbuildError
 from envbuild.matrix.check import check
@@ -67,7 +68,7 @@ def questions() -> None:
 
 def main() -> None:
     machine()
-    print("\n| what | CPU s | wall s | peak MB | |\n|---|---|---|---|---|")
+    head()
     subprocess.run([*ENVBUILD, *VALID], stdout=subprocess.DEVNULL, check=True)  # the cache is there from here on
     commands()
     questions()

@@ -10,48 +10,21 @@ build of the quickstart image is compared with buildah on the Containerfile that
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from measure import Cost, best, machine, measure
 
 ENVBUILD = [sys.executable, "-m", "envbuild"]
 IMAGE = "cpu-ucx"
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What one command took. `memory` is the peak of its largest process in MB."""
-
-    cpu: float
-    wall: float
-    memory: float
-
-
-def measure(command: list[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Cost:
-    """Run a command to its end; its output is kept and shown when it fails."""
-    with tempfile.TemporaryFile() as output:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            command, env={**os.environ, **(env or {})}, cwd=cwd, stdout=output, stderr=subprocess.STDOUT
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.monotonic() - began
-        if os.waitstatus_to_exitcode(status):
-            output.seek(0)
-            raise SystemExit(f"{' '.join(command)} failed:\n{output.read()[-4000:].decode(errors='replace')}")
-    return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1000)
-
-
-def best(count: int, once: Callable[[], Cost]) -> Cost:
-    """The run with the least CPU of `count`."""
-    return min((once() for _ in range(count)), key=lambda cost: cost.cpu)
+def head() -> None:
+    print("\n| what | CPU s | wall s | peak MB | note |\n|---|---|---|---|---|")
 
 
 def row(name: str, cost: Cost, note: str = "") -> None:
@@ -127,27 +100,13 @@ def version() -> str:
     )
 
 
-def machine() -> None:
-    """What the figures were taken on."""
-    model = next(
-        (
-            line.split(": ")[1]
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        "",
-    )
-    load = " ".join(map(str, os.getloadavg()))
-    print(json.dumps({"cores": len(os.sched_getaffinity(0)), "cpu": model, "kernel": os.uname().release, "load": load}))
-    print("\n| what | CPU s | wall s | peak MB | note |\n|---|---|---|---|---|")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["startup", "cold"])
     parser.add_argument("--work", type=Path, help="folder for stores (a local disk); default: a temporary one")
     arguments = parser.parse_args()
     machine()
+    head()
     if arguments.only in (None, "startup"):
         startup()
     if arguments.only in (None, "cold"):

@@ -7,12 +7,13 @@ from dataclasses import replace
 from envbuild.lock.index import Index
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.transport import Transport
+from envbuild.lock.versions import shipped_python
 from envbuild.matrix.check import Answer
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.refresh import newer_than_facts
 from envbuild.matrix.report import cautions
 from envbuild.matrix.request import settled_in
-from envbuild.resolve import Resolution
+from envbuild.resolve import Resolution, lock_request
 from envbuild.settle import checked
 from envbuild.workspace import Workspace
 
@@ -31,7 +32,8 @@ def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
     """A new lock with the versions that the matrix knows, those that were picked, and the facts that they rest on.
     Warns when the package index has a newer torch than the facts know. Raises what `agree` raises."""
     matrix = load_matrix(workspace.project.facts())
-    lock = replace(lock, chosen=resolution.chosen, settled=settled_in(lock, matrix))
+    shipped = shipped_python(lock_request(resolution), lock)
+    lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
     lock = replace(lock, facts=agree(resolution, lock, workspace).facts)
     if "torch" in lock.settled:
         for line in newer_than_facts(Index(Transport(workspace.site), workspace.site.python()), matrix):

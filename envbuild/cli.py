@@ -25,8 +25,9 @@ from envbuild.matrix.command import matrix_app
 app = typer.Typer(
     name="envbuild",
     help="Reproducible training environments: from an image spec to a squashfs that `srun --container-image=…` starts.",
-    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not made yet, 2 usage or spec, "
-    "3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 publish, 9 unknown combination, 10 input unobtainable.",
+    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not made yet (diff: different), "
+    "2 usage or spec, 3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 publish, 9 unknown combination, "
+    "10 input unobtainable.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -151,19 +152,22 @@ def lock(
 
     Versions of an older lock stay where they still fit; what changes is listed.
     """
+    from envbuild import console
     from envbuild import make as steps
+    from envbuild.heard import Heard
     from envbuild.workspace import open_workspace
 
     if fresh and (upgrade or refresh):
         raise SpecError("--fresh takes the newest of everything", hint="leave out --upgrade and --refresh")
-    workspace = open_workspace()
+    workspace = open_workspace(heard := Heard(console.talk()))
     results = []
     for name in names:
         resolution = steps.resolved(name, workspace, forget=["*"] if fresh else upgrade)
         lock = steps.relock(resolution, workspace, upgrade=frozenset(upgrade), refresh=refresh, fresh=fresh)
         debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
         path = str(workspace.project.lock_path(resolution.spec.path))
-        results.append({"image": name, "path": path, "debian": debian, "python": python, "sources": sources})
+        row = {"image": name, "path": path, "debian": debian, "python": python, "sources": sources}
+        results.append(row | {"warnings": heard.taken()})
         if not as_json:
             counts = f"{debian} Debian packages, {python} Python files, {sources} sources"
             typer.echo(f"{name}: {counts} in {path}\n  next:     envbuild make {name}")
@@ -232,24 +236,81 @@ def compile_(
         typer.echo(text, nl=False)
 
 
-@app.command()
+EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project, or anybody's.
+
+SOURCE is the name of an image of the project (made first when it is not made), or:
+
+\b
+  docker://[REGISTRY/]PATH[:TAG][@sha256:…]   an image of a registry
+  oci:DIR[:TAG]                               an OCI layout (skopeo, buildah, crane)
+  docker-archive:FILE[:TAG]                   what `docker save` or `podman save` wrote; .tar.gz too
+  docker-daemon:NAME                          an image of the Docker Engine here (dockerd://NAME is the same)
+  ./FILE or ./DIR                             an archive or a layout, by what is there
+
+Layers are compressed once and kept in the store: the next image that has them only copies them. The same image gives
+the same bytes, from whichever source, by however many jobs.
+
+\b
+  envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs
+  envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs --platform linux/arm64 -o grace.sqsh
+  docker save app:1 -o app.tar && envbuild export ./app.tar --to squashfs -o /fs/images/app.sqsh
+  envbuild export docker-daemon:app:1 --to squashfs --compression lz4
+  envbuild export cpu-ucx --to oci -o cpu-ucx.oci
+"""
+
+
+@app.command(help=EXPORT)
 def export(
-    name: Name,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A spec's name, docker://…, oci:…, docker-archive:…, docker-daemon:…, or a path.",
+            autocompletion=complete_image,
+        ),
+    ],
     to: Annotated[
-        str, typer.Option("--to", help="squashfs, oci (a layout folder) or docker (the local Docker Engine).")
+        str, typer.Option("--to", help="squashfs; of the project's images also oci (a layout folder) or docker.")
     ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File or folder to write; default: in the store.")
     ] = None,
-    compression: Annotated[str, typer.Option(help="Layers of an OCI layout: gzip, zstd or none.")] = "gzip",
+    compression: Annotated[
+        str,
+        typer.Option(help="Of squashfs: zstd (default), lz4, gzip, none. Of OCI layers: gzip (default), zstd, none."),
+    ] = "",
+    level: Annotated[
+        int | None, typer.Option(help="zstd 1-22 (default 3), lz4 0-12 (0), gzip 1-9 (6).", show_default=False)
+    ] = None,
+    block: Annotated[
+        str, typer.Option(help="128K (default: quickest to start from), 256K, 512K, 1M (smallest file).")
+    ] = "",
+    jobs: Annotated[int, typer.Option(min=0, help="Threads that compress (0: all cores).")] = 0,
+    platform: Annotated[
+        str, typer.Option(help="linux/amd64, linux/arm64: which image of several; default: this machine's.")
+    ] = "",
+    keep_owners: Annotated[
+        bool,
+        typer.Option(
+            "--keep-owners",
+            help="Keep owners, device nodes and extended attributes, for other readers than enroot.",
+        ),
+    ] = False,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache/--no-cache",
+            help="Keep the compressed layers for the next image, or write them straight into the file.",
+        ),
+    ] = True,
     tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Write a made image as squashfs, as an OCI layout, or into a Docker Engine."""
-    from envbuild.outputs import export_image
+    from envbuild.outputs import Export, export_image
     from envbuild.workspace import open_workspace
 
-    result = export_image(name, to, open_workspace(), output=output, compression=compression, tag=tag)
+    wanted = Export(to, output, compression, level, block, jobs, platform, keep_owners, tag, cache)
+    result = export_image(name, wanted, open_workspace())
     show(result.data, as_json, result.text)
 
 
@@ -296,13 +357,61 @@ def list_(as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show_(name: Name, as_json: Json = False) -> None:
-    """Show an image: layers, versions, units and where each stands; or what a squashfs file holds."""
+def show_(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A spec's name or path, or any squashfs file.", autocompletion=complete_image
+        ),
+    ],
+    cat: Annotated[
+        str, typer.Option("--cat", metavar="PATH", help="Write this one file of a squashfs file to stdout instead.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Show an image: layers, versions, units and where each stands.
+
+    Of any squashfs file, whoever made it: where it came from, how it starts, what it holds. It is read as it lies:
+    nothing is mounted or run.
+    """
     from envbuild.listing import show_image
     from envbuild.workspace import open_workspace
 
+    if cat:
+        from envbuild.showfile import cat_file
+
+        cat_file(name, cat, sys.stdout.buffer)
+        return
     result = show_image(name, open_workspace())
     show(result.data, as_json, result.text)
+
+
+Side = Annotated[
+    str,
+    typer.Argument(help="A squashfs file, or a spec's name or path.", autocompletion=complete_image),
+]
+
+
+@app.command()
+def diff(
+    a: Side,
+    b: Side,
+    files: Annotated[bool, typer.Option("--files", help="Tell every path and package, not the first few.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell what image B changes of image A: components, packages, environment, files.
+
+    A name stands for its made squashfs, or where it is not made for its lock; then files are not compared. How a file
+    is compressed is no difference.
+
+    Exit codes as diff: 0 equal, 1 different; a higher one is an error.
+    """
+    from envbuild.diff import diff_images
+    from envbuild.workspace import open_workspace
+
+    result = diff_images(a, b, open_workspace(), files=files)
+    show(result.data, as_json, result.text)
+    raise typer.Exit(0 if result.data["equal"] else 1)
 
 
 @store_app.command("du")

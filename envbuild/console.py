@@ -89,8 +89,7 @@ class Plain:
         now = time.monotonic()
         if now - last >= 10:
             self.tasks[task] = (text, start, now)
-            whole = f" of {amount(total)}" if total else ""
-            self.line(f"{text}: {amount(done)}{whole}, {amount(done / max(now - start, 0.001))}/s")
+            self.line(f"{text}: {passed(done, total, now - start)}")
 
     def note(self, task: str, text: str) -> None: ...
 
@@ -133,10 +132,7 @@ class Live:
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
         if task in self.ids:
-            rate = amount(done / max(time.monotonic() - self.began[task], 0.001))
-            self.progress.update(
-                self.ids[task], amount=f"{amount(done)}{f' of {amount(total)}' if total else ''}, {rate}/s"
-            )
+            self.progress.update(self.ids[task], amount=passed(done, total, time.monotonic() - self.began[task]))
 
     def note(self, task: str, text: str) -> None:
         if task in self.ids:
@@ -155,6 +151,23 @@ def talk() -> Talk:
     """The Talk that fits stderr: live on a terminal, plain lines otherwise (and with NO_COLOR or TERM=dumb)."""
     live = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Live() if live else Plain()
+
+
+def passed(done: int, total: int, seconds: float) -> str:
+    """How far a transfer is: ``1.2 GB of 4.8 GB, 120.0 MB/s, 30 s left``. What is left is told of known totals, once
+    the rate means something."""
+    rate = done / max(seconds, 0.001)
+    whole = f" of {amount(total)}" if total else ""
+    left = f", {duration((total - done) / rate)} left" if total > done and rate and seconds >= 2 else ""
+    return f"{amount(done)}{whole}, {amount(rate)}/s{left}"
+
+
+def duration(seconds: float) -> str:
+    """A time for people: 45 s, 12 min, 1 h 5 min."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def amount(size: float) -> str:

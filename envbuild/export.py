@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from envbuild.console import Talk, amount
 from envbuild.engines.base import Built
 from envbuild.lock.lockfile import Lock, lock_digest
-from envbuild.plan.units import Plan
-from envbuild.store import Store
+from envbuild.plan.units import ImageConfig, Plan
+from envbuild.store import LayerRecord, Store
+
+if TYPE_CHECKING:
+    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.export import Manner
+    from envbuild.squashfs.writer import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +33,85 @@ class Artifact:
 
 def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
-    from envbuild.oci.layer import PackFormat, pack_layer
-    from envbuild.squashfs import export_squashfs
+    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.export import Manner
 
-    name = f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
-    out = store.root / "artifacts" / name
-    talk.start("squashfs", f"squashfs {name}")
-    packs = [pack_layer(store, layer, PackFormat()) for layer in built.layers]
-    written = export_squashfs(packs, plan.config, out, epoch=plan.epoch)
-    with out.open("rb") as file:
+    out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
+    return write(plan, built.layers, lock, store, talk, out, PackFormat(), Manner())
+
+
+def write(
+    plan: Plan,
+    layers: Sequence[LayerRecord],
+    lock: Lock,
+    store: Store,
+    talk: Talk,
+    out: Path,
+    form: PackFormat,
+    manner: Manner,
+    jobs: int = 0,
+) -> Artifact:
+    """Write the image of `layers` (bottom first) to `out`, from packs in `form`, made where there are none."""
+    from envbuild.oci.config import config_json
+    from envbuild.oci.layer import pack_layer
+
+    talk.start("squashfs", f"squashfs {out.name}")
+    packs = [pack_layer(store, layer, form, jobs) for layer in layers]
+    evidence = {
+        "image": {
+            "name": plan.image,
+            "lock": lock_digest(lock),
+            "config": f"sha256:{hashlib.sha256(config_json(layers, plan.config, plan.epoch)).hexdigest()}",
+            "architecture": plan.config.architecture,
+            "created": plan.epoch,
+            "layers": [layer.diff_id for layer in layers],
+        }
+    }
+    artifact = artifact_of(packs, plan.config, out, epoch=plan.epoch, manner=manner, evidence=evidence, jobs=jobs)
+    talk.finish("squashfs", f"squashfs {out.name}: {amount(artifact.size)}")
+    return artifact
+
+
+def artifact_of(
+    packs: Sequence[Path],
+    config: ImageConfig,
+    out: Path,
+    *,
+    epoch: int,
+    manner: Manner,
+    evidence: Mapping[str, Any],
+    jobs: int = 0,
+) -> Artifact:
+    """Write an image from packs (bottom first); for `evidence` see `envbuild.squashfs.export`."""
+    from envbuild.squashfs.export import export_squashfs
+
+    return hashed(export_squashfs(packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs))
+
+
+def hashed(written: Written) -> Artifact:
+    """A written file with its sha256."""
+    with written.path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    talk.finish("squashfs", f"squashfs {name}: {amount(written.size)}, {written.inodes} inodes")
-    return Artifact(out, sha256, written.size, tuple(written.messages))
+    return Artifact(written.path, sha256, written.size, written.messages)
 
 
 def point(artifact: Artifact, plan: Plan) -> None:
     """Let ``NAME.sqsh`` beside the artifact be a link to it: done last, so it never names a file that failed verify."""
-    link = artifact.path.with_name(f"{plan.image}.sqsh")
+    link_to(artifact.path, plan.image)
+
+
+def link_to(path: Path, name: str) -> None:
+    """Let ``NAME.sqsh`` beside a file be a link to it."""
+    link = path.with_name(f"{name}.sqsh")
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
-    temporary.symlink_to(artifact.path.name)
+    temporary.symlink_to(path.name)
     temporary.replace(link)
+
+
+def stamped() -> str:
+    """A digest of envbuild's own code: a changed envbuild may write otherwise."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

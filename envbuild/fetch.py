@@ -5,13 +5,14 @@ there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild.console import Talk, amount
-from envbuild.errors import Finding, InputError
+from envbuild.errors import EnvbuildError, Finding, InputError
+from envbuild.lock.lacking import site_lines
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
 from envbuild.oci.reference import parse
 from envbuild.site import Site
@@ -45,14 +46,35 @@ def fetch(
     names: Iterable[str] | None = None,
     manifest: bool = False,
     pause: float = 0.5,
+    where: Mapping[str, str] | None = None,
 ) -> None:
     """Bring the inputs of `lock` (of those in `names`, when given) into the store, `jobs` at a time.
 
-    `pause` is the first wait in seconds before a failed download is tried again. Raises InputError with a finding for
-    each input that cannot be had (one for all inputs of an origin that has no place here), after all others were
-    fetched; EngineError when the store is full or cannot be written.
+    `where` says at which place of the spec a source is asked for (`LockRequest.places`). `pause` is the first wait in
+    seconds before a failed download is tried again. Raises InputError with a finding for each input that cannot be had
+    (one for all inputs of an origin that has no place here), after all others were fetched; EngineError when the store
+    is full or cannot be written.
     """
     wanted = missing(lock, store, names, manifest=manifest)
+    try:
+        fetch_inputs(lock.image, wanted, store, site, talk, jobs=jobs, pause=pause, where=where)
+    except InputError as error:
+        tell_kept(lock.image, inputs(lock), store, talk, [error])
+        raise
+
+
+def fetch_inputs(
+    image: str,
+    wanted: Sequence[Input],
+    store: Store,
+    site: Site,
+    talk: Talk,
+    *,
+    jobs: int = 8,
+    pause: float = 0.5,
+    where: Mapping[str, str] | None = None,
+) -> None:
+    """Bring inputs that the store does not have into it. See `fetch`."""
     if not wanted:
         return
     # Imported here: a build whose inputs are all there must not pay for a network client.
@@ -60,14 +82,14 @@ def fetch(
     from envbuild.lock.transfer import Transfer
     from envbuild.lock.transport import Transport
 
-    known, findings = placed(wanted, site)
+    known, findings = placed(wanted, site, where or {})
     if not known:
         raise InputError.of(findings)
     transport = Transport(site)
     count = Progress(talk, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
-    work = Fetching(lock.image, site, transfer, Index(transport, site.python()), talk)
-    talk.start("fetch", f"fetching {len(known)} files, {amount(count.total)}")
+    work = Fetching(image, site, transfer, Index(transport, site.python()), talk, where or {})
+    talk.start("fetch", f"fetching {len(known)} files" + (f", {amount(count.total)}" if count.total else ""))
     try:
         # The largest first: they decide when the last one is done.
         known.sort(key=lambda entry: -entry.size)
@@ -79,14 +101,28 @@ def fetch(
     talk.say(f"fetched {len(known)} files, {amount(count.done)}")
 
 
-def placed(wanted: Iterable[Input], site: Site) -> tuple[list[Input], list[Finding]]:
+def tell_kept(image: str, entries: Iterable[Input], store: Store, talk: Talk, errors: Iterable[EnvbuildError]) -> None:
+    """Say how much of an image is in the store already, when something else of it cannot be had, and the lines of a
+    site file that would supply all of that."""
+    there = {entry.sha256 for entry in entries if store.has_blob(entry.sha256)}
+    if there:
+        size = amount(sum(store.blob(sha256).stat().st_size for sha256 in there))
+        several = "1 input" if len(there) == 1 else f"{len(there)} inputs"
+        talk.say(f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing")
+    if lines := site_lines(errors):
+        talk.say(
+            "\n".join([f"{image}: these lines of site.yaml would supply the rest, with your places in them:", *lines])
+        )
+
+
+def placed(wanted: Iterable[Input], site: Site, where: Mapping[str, str]) -> tuple[list[Input], list[Finding]]:
     """The inputs whose origin has a place here, and what to tell of the others."""
     origins: dict[str, list[Input]] = {}
     for entry in wanted:
         origins.setdefault(origin(entry), []).append(entry)
     nowhere = [name for name in origins if not supplier(site, name)]
     found = [entry for name, entries in origins.items() if name not in nowhere for entry in entries]
-    return found, [finding for name in sorted(nowhere) for finding in unplaced(name, origins[name])]
+    return found, [finding for name in sorted(nowhere) for finding in unplaced(name, origins[name], where)]
 
 
 def _all(
@@ -135,13 +171,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """Fetches single inputs of `image`. `index` is the package index; those of vendors are opened when wanted."""
+    """Fetches single inputs of `image`. `index` is the package index; those of vendors are opened when wanted.
+    `where`: file name of a source → the place in the spec that asks for it."""
 
     image: str
     site: Site
     transfer: Transfer
     index: Index
     talk: Talk
+    where: Mapping[str, str]
     vendors: dict[str, Index] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -213,12 +251,14 @@ class Fetching:
             place = Repository(parse(entry.reference), self.site, self.transfer.transport)
             return place.unobtainable(described(entry), misses).findings[0]
         if isinstance(entry, SourceFile):
-            return unobtainable(entry.origin, entry.file, entry.sha256, misses).findings[0]
+            where = self.where.get(entry.file, "")
+            error = unobtainable(entry.origin, entry.file, entry.sha256, misses, image=self.image, where=where)
+            return error.findings[0]
         return lost(self.image, entry, misses, absent=absent)
 
     def advised(self, entry: Input, finding: Finding) -> Finding:
         """An error of an index, a repository or a registry, with the input that it stands in the way of."""
         if isinstance(entry, SourceFile):
-            return finding  # it names the source already
+            return replace(finding, where=finding.where or self.where.get(entry.file, ""))  # it names the source
         told = lost(self.image, entry, [(finding.where, finding.message)])
         return replace(told, hint=finding.hint if "mirrors:" in finding.hint else told.hint)

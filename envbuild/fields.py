@@ -133,7 +133,7 @@ class Reader:
         value = self.text(node, key)
         if value is None or value in allowed:
             return value
-        return self._none(node, f"'{key}' cannot be '{short(value)}'", did_you_mean(value, allowed, "it is one of"))
+        return self._none(node, f"'{key}' cannot be '{short(value)}'", one_of(value, allowed, "it is one of"))
 
     def value(self, node: Node, annotation: Any, key: str, guard: Guard = no_guard) -> Any:
         """A value of the type `annotation`: str, int, float, bool, tuple[str, ...], Mapping[str, str], Literal of
@@ -177,15 +177,28 @@ class Reader:
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint that names the closest of `known`, or the first of them after the words `otherwise`."""
+    choices = sorted(known)
+    return _nearest(name, choices) or _listed(choices, otherwise)
+
+
+def one_of(name: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint for a word of a short closed list, in the order of `known`: the closest of them, and after the words
+    `otherwise` all of them. Whoever misspelt one value often does not know the others either."""
+    choices = list(known)
+    return " ".join(filter(None, (_nearest(name, choices), _listed(choices, otherwise))))
+
+
+def _nearest(name: str, choices: list[str]) -> str:
     import difflib
 
-    choices = sorted(known)
     close = difflib.get_close_matches(name.lower()[:100], choices, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{close[0]}'?"
+    return f"did you mean '{close[0]}'?" if close else ""
+
+
+def _listed(choices: list[str], otherwise: str) -> str:
     more = len(choices) - NAMED
-    listed = ", ".join(choices[:NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{otherwise}: {listed}" if choices else ""
+    named = ", ".join(choice or "''" for choice in choices[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{otherwise}: {named}" if choices else ""
 
 
 def short(text: str) -> str:

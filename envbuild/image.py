@@ -42,17 +42,14 @@ def squashfs_file(name: str) -> Path | None:
     return path
 
 
-def inside(path: Path, workspace: Workspace, *names: str) -> dict[str, str]:
-    """Texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold."""
-    from envbuild.engines.embedded import run_in
+def inside(path: Path, *names: str) -> dict[str, str]:
+    """Texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold. Raises
+    VerifyError where the file is damaged."""
+    from envbuild.squashfs.tree import SquashTree
+    from envbuild.within import texts
 
-    found = {}
-    for name in names:
-        argv = ["/bin/cat", f"/etc/envbuild/{name}"]
-        code, output = run_in(path, argv, env=None, store=workspace.store, interactive=False, capture=True)
-        if code == 0:
-            found[name] = output.decode(errors="replace")
-    return found
+    with SquashTree(path) as tree:
+        return texts(tree, names)
 
 
 @dataclass(frozen=True, slots=True)

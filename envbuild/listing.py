@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from envbuild import make as steps
 from envbuild.console import amount
 from envbuild.errors import EnvbuildError, LockError
-from envbuild.image import Result, inside, squashfs_file
+from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.record import finished
 from envbuild.resolve import Resolution, lock_request, remembered
@@ -98,10 +96,12 @@ def short_made(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def show_image(name: str, workspace: Workspace) -> Result:
     """Units of an image with their keys and where they stand, and the versions that its lock holds; of a squashfs file
-    its superblock and what it says of its origin."""
+    where it came from and what it holds (`envbuild.showfile`)."""
     file = squashfs_file(name)
     if file:
-        return show_file(file, workspace)
+        from envbuild.showfile import show_file
+
+        return show_file(file)
     resolution = steps.resolved(name, workspace)
     lock = steps.existing_lock(resolution, workspace)
     plan = steps.planned(resolution, lock)
@@ -157,25 +157,6 @@ def show_image(name: str, workspace: Workspace) -> Result:
     versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
     made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
     return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
-
-
-def show_file(file: Path, workspace: Workspace) -> Result:
-    """Where a squashfs file came from: what /etc/envbuild inside it says, and its superblock."""
-    from envbuild.squashfs import describe
-    from envbuild.squashfs.reader import check_image
-
-    check_image(file)
-    block = describe(file)
-    texts = inside(file, workspace, "resolution.json")
-    origin = json.loads(texts["resolution.json"]) if texts else {}
-    lines = [f"{file}: {amount(block['size'])}, {block['inodes']} inodes, {block['codec']}, block {block['block']}"]
-    if origin:
-        lines.append(f"  image {origin['image']} for target {origin['target']}, made by envbuild from the lock inside")
-        lines += [f"  {name} {version}" for name, version in sorted(origin["versions"].items())]
-        lines.append(f"  lock:     envbuild run {file} -- cat /etc/envbuild/lock.yaml")
-    else:
-        lines.append("  it does not say where it came from: envbuild did not make it")
-    return Result({"squashfs": block, "origin": origin}, "\n".join(lines))
 
 
 def short(digest: str) -> str:

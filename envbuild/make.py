@@ -47,7 +47,8 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
     with workspace.store.lock("gc", shared=True):
         lock = locked(resolution, workspace)
         engine = chosen(options, workspace)
-        fetch(lock, workspace.store, workspace.site, workspace.talk)
+        where = lock_request(resolution).places()
+        fetch(lock, workspace.store, workspace.site, workspace.talk, where=where)
         plan = planned(resolution, lock)
         built = engine.build(plan, workspace.store, workspace.talk, options.build)
         artifact = squashfs(plan, built, lock, workspace.store, workspace.talk)
@@ -134,7 +135,8 @@ def relock(
     """Lock an image and write the file. An older lock's versions stay where they still fit, unless `fresh`; a damaged
     one is put aside with a warning."""
     from envbuild.agree import confirmed
-    from envbuild.lock.lock import changes, make_lock
+    from envbuild.lock.changes import changes
+    from envbuild.lock.lock import make_lock
     from envbuild.lock.lockfile import write_lock
 
     talk, name = workspace.talk, resolution.spec.name

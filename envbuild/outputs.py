@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild import make as steps
-from envbuild.errors import SpecError
+from envbuild.console import amount
+from envbuild.errors import Finding, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
 from envbuild.lock.lockfile import lock_digest
 from envbuild.workspace import Workspace
 
+if TYPE_CHECKING:
+    from envbuild.export import Artifact
+    from envbuild.oci.layer import PackFormat
+
+BLOCKS = {"128K": 1 << 17, "256K": 1 << 18, "512K": 1 << 19, "1M": 1 << 20}
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
 
 # A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
@@ -24,43 +33,190 @@ exec /bin/sh
 """
 
 
-def export_image(
-    name: str, to: str, workspace: Workspace, *, output: Path | None, compression: str, tag: str
-) -> Result:
-    """Squashfs, OCI layout, or an image in the Docker Engine. Makes the image first when it is not made."""
-    if to not in ("squashfs", "oci", "docker"):
-        raise SpecError(f"--to {to!r} is no output", hint="the outputs are: squashfs, oci, docker")
-    if compression not in ("gzip", "zstd", "none"):
-        raise SpecError(f"--compression {compression!r} is unknown", hint="it is gzip, zstd or none")
-    if tag and not REFERENCE.fullmatch(tag):
-        raise SpecError(f"--tag {tag!r} is no image reference", hint=f"write it as {name}:latest, in lower case")
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What an export is to give, as the command line has it; empty or 0: the default. `compression` of squashfs blocks,
+    or of the layers of an OCI layout."""
+
+    to: str
+    output: Path | None = None
+    compression: str = ""
+    level: int | None = None
+    block: str = ""
+    jobs: int = 0
+    platform: str = ""
+    keep_owners: bool = False
+    tag: str = ""
+    cache: bool = True
+
+    def check(self, name: str) -> None:
+        """Raises SpecError with every option that does not fit."""
+        findings = []
+        if self.to not in ("squashfs", "oci", "docker"):
+            raise SpecError(f"--to {self.to!r} is no output", hint="the outputs are: squashfs, oci, docker")
+        if self.to != "squashfs":
+            given = {"--level": self.level, "--block": self.block, "--jobs": self.jobs, "--platform": self.platform}
+            given |= {"--keep-owners": self.keep_owners, "--no-cache": not self.cache}
+            findings += [
+                Finding(f"{option} has no meaning with --to {self.to}", hint="leave it out, or use --to squashfs")
+                for option, value in given.items()
+                if value not in (None, "", 0, False)
+            ]
+            if self.compression not in ("", "gzip", "zstd", "none"):
+                findings.append(
+                    Finding(f"--compression {self.compression!r} is unknown", hint="it is gzip, zstd or none")
+                )
+        elif self.tag:
+            findings.append(Finding("--tag has no meaning with --to squashfs", hint="leave it out, or use --to docker"))
+        if self.tag and not REFERENCE.fullmatch(self.tag):
+            hint = f"write it as {name}:latest, in lower case"
+            findings.append(Finding(f"--tag {self.tag!r} is no image reference", hint=hint))
+        if findings:
+            raise SpecError.of(findings)
+
+    def form(self) -> PackFormat:
+        """How squashfs blocks are compressed. Raises SpecError."""
+        from envbuild.oci.layer import PackFormat
+        from envbuild.squashfs.codec import DEFAULTS, LEVELS
+
+        codec = self.compression or PackFormat().codec
+        if codec not in LEVELS:
+            raise SpecError(f"--compression {codec!r} is unknown", hint=f"it is {', '.join(LEVELS)}")
+        level = DEFAULTS[codec] if self.level is None else self.level
+        levels = LEVELS[codec]
+        if level not in levels:
+            hint = f"use a level from {levels[0]} to {levels[-1]}" if len(levels) > 1 else "leave --level out"
+            raise SpecError(f"{codec} has no level {level}", hint=hint)
+        if self.block and self.block.upper() not in BLOCKS:
+            raise SpecError(f"--block {self.block!r} is no block size", hint=f"it is {', '.join(BLOCKS)}")
+        return PackFormat(codec, level, BLOCKS[self.block.upper()] if self.block else PackFormat().block)
+
+
+def export_image(name: str, export: Export, workspace: Workspace) -> Result:
+    """An image of the project (made first when it is not made) as squashfs, OCI layout, or in the Docker Engine; an
+    image of anybody (`envbuild.oci.sources`) as squashfs."""
+    from envbuild.oci.sources import place_of
+
+    export.check(name)
+    if place_of(name):
+        return export_foreign(name, export, workspace)
+    for option, given in (("--platform", export.platform), ("--no-cache", not export.cache)):
+        if given:
+            raise SpecError(
+                f"{option} has no meaning for {name}, because an image of the project is made of layers in the store",
+                hint="leave it out",
+            )
+    if export.to == "squashfs":
+        export.form()
     steps.make(name, workspace, steps.Options())
     with workspace.store.lock("gc", shared=True):
-        return write_output(made_image(name, workspace), to, workspace, output, compression, tag)
+        return write_output(made_image(name, workspace), export, workspace)
 
 
-def write_output(
-    image: Image, to: str, workspace: Workspace, output: Path | None, compression: str, tag: str
-) -> Result:
-    """One output of a made image."""
-    short = lock_digest(image.lock)[7:19]
-    if to == "squashfs":
-        path = Path(image.made.artifact)
+def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
+    """Somebody else's image as squashfs."""
+    from envbuild.convert import Options, convert
+    from envbuild.squashfs.export import Manner
+
+    if export.to != "squashfs":
+        target = "docker-daemon:NAME:TAG" if export.to == "docker" else "oci:DIR"
+        raise SpecError(
+            f"--to {export.to} is for images of the project",
+            hint=f"--to squashfs, or: skopeo copy {source} {target}",
+        )
+    options = Options(
+        export.form(), export.jobs, export.platform, Manner(export.keep_owners, foreign=True), export.cache
+    )
+    done = convert(source, workspace, options, outfile(export.output, workspace, source))
+    artifact = done.artifact
+    data = {
+        "source": done.reference,
+        "origin": done.origin,
+        "config": done.identity,
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "layers": [asdict(layer) for layer in done.layers],
+        "repairs": list(artifact.messages),
+        "seconds": done.seconds,
+        "up_to_date": done.up_to_date,
+    }
+    packed = sum(not layer.cached for layer in done.layers)
+    work = (
+        "up to date, nothing to do"
+        if done.up_to_date
+        else (f"{packed} layers packed, {len(done.layers) - packed} packed before, in {done.seconds:.0f} s")
+    )
+    return Result(data, f"{done.reference}: {work}\n{told(artifact)}")
+
+
+def told(artifact: Artifact) -> str:
+    """Where a file is, and how to start it."""
+    path = artifact.path.resolve()
+    return (
+        f"{artifact.path}\n  sha256: {artifact.sha256}\n  size:   {amount(artifact.size)}\n"
+        f"  start:  srun --container-image={path} --pty bash"
+    )
+
+
+def outfile(output: Path | None, workspace: Workspace, name: str) -> Path | None:
+    """The file that -o names; its folder is made. Raises SpecError for a folder."""
+    if output is None:
+        return None
+    if output.is_dir():
+        raise SpecError(f"-o {output} is a folder", hint=f"name a file in it: -o {output}/image.sqsh")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return output
+
+
+def squashfs_output(image: Image, export: Export, workspace: Workspace) -> Result:
+    """The squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
+    from envbuild.export import Artifact, write
+    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.export import Manner
+
+    began, form = time.monotonic(), export.form()
+    path, output = Path(image.made.artifact), export.output
+    if output is not None:
+        output = output / path.name if output.is_dir() else output
+        output.parent.mkdir(parents=True, exist_ok=True)
+    packed = form != PackFormat() or export.keep_owners
+    if packed:
+        from envbuild.convert import Options, suffix
+
+        manner = Manner(export.keep_owners)
+        more = suffix(Options(form, manner=manner))
+        out = output or path.with_name(f"{path.name.removesuffix('.sqsh')}{more}.sqsh")
+        store, talk = workspace.store, workspace.talk
+        artifact = write(image.plan, image.layers, image.lock, store, talk, out, form, manner, export.jobs)
+    else:
         if output is not None:
-            output = output / path.name if output.is_dir() else output
-            output.parent.mkdir(parents=True, exist_ok=True)
             temporary = output.with_name(f".{output.name}.part")
             shutil.copyfile(path, temporary)
             temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
             path = temporary.replace(output)
-        data = {"path": str(path), "sha256": image.made.sha256}
-        return Result(
-            data, f"{path}\n  sha256: {image.made.sha256}\n  start:  srun --container-image={path.resolve()} --pty bash"
-        )
-    if to == "oci":
+        artifact = Artifact(path, image.made.sha256, path.stat().st_size, image.made.messages)
+    layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
+    data = {
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "layers": layers,
+        "repairs": list(artifact.messages),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    return Result(data, told(artifact))
+
+
+def write_output(image: Image, export: Export, workspace: Workspace) -> Result:
+    """One output of a made image."""
+    short = lock_digest(image.lock)[7:19]
+    if export.to == "squashfs":
+        return squashfs_output(image, export, workspace)
+    if export.to == "oci":
         from envbuild.oci.layout import write_layout
 
-        out = output or workspace.store.root / "artifacts" / f"{image.plan.image}-{short}.oci"
+        out = export.output or workspace.store.root / "artifacts" / f"{image.plan.image}-{short}.oci"
         layout = write_layout(
             image.layers,
             image.plan.config,
@@ -68,7 +224,7 @@ def write_output(
             workspace.store,
             epoch=image.plan.epoch,
             name=image.plan.image,
-            compression=compression,
+            compression=export.compression or "gzip",
         )
         data = {"path": str(out), "manifest": layout.manifest_digest, "config": layout.config_digest}
         return Result(
@@ -78,7 +234,7 @@ def write_output(
         )
     from envbuild.oci.docker import load
 
-    reference = tag or f"{image.plan.image}:{short}"
+    reference = export.tag or f"{image.plan.image}:{short}"
     identity = load(
         image.layers,
         image.plan.config,

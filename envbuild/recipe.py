@@ -7,7 +7,7 @@ beside that (`runtime`) and how one sees that it is there (`verify`). Nothing in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -169,6 +169,10 @@ class Recipe:
     requires: ClassVar[tuple[str, ...]] = ()  # recipes that the image must have
     package: ClassVar[str] = ""  # the locked package whose version is the component's, for people
     prefix: ClassVar[str] = ""  # /opt/NAME when build() installs into a prefix
+    programs: ClassVar[tuple[str, ...]] = ()  # folders of the prefix with programs ("bin"): they come onto PATH
+    verbatim: ClassVar[
+        tuple[str, ...]
+    ] = ()  # options that are contents of files: neither a shell nor enroot reads them
     wheel: ClassVar[bool] = False  # build() leaves wheels in /run/envbuild/out
     component: ClassVar[str] = ""  # whose version `version` is, in the matrix's words; left out, resolve picks it
     meets: ClassVar[tuple[str, ...]] = ()  # conditions (ids of facts) that build() sees to
@@ -185,9 +189,15 @@ class Recipe:
         """Whether build() makes something with these options; those that depend on a provider say it themselves."""
         return bool(self.prefix or self.wheel)
 
+    @property
+    def bins(self) -> tuple[str, ...]:
+        """The folders that it brings onto PATH: those of `programs`, where build() makes something."""
+        return tuple(f"{self.prefix}/{folder}" for folder in self.programs) if self.prefix and self.builds else ()
+
     def faults(self) -> dict[str, str]:
-        """Texts among the options that cannot be right → why; told at their place in the spec, before anything is
-        locked. What is wrong with the options as a whole is a ValueError of ``__post_init__``."""
+        """Texts among the options that cannot be right → why; after a "; " what to type. Told at their place in the
+        spec, before anything is locked. What is wrong with the options as a whole is a ValueError of
+        ``__post_init__``."""
         return {}
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
@@ -224,3 +234,12 @@ class Recipe:
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         return []
+
+
+def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, str]:
+    """What `faults` gives for those of `words` that are none of `known`: `what` is wrong with each ("is no op that …"),
+    and as hint the closest known one, all of them, and `other`, a way to have one that is not known."""
+    from envbuild.fields import one_of
+
+    hints = {word: one_of(word, known, "there are") for word in words if word not in known}
+    return {word: f"{what}; {hint}{f'; {other}' if other else ''}" for word, hint in hints.items()}

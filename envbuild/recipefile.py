@@ -15,11 +15,13 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from envbuild.environment import expanded
 from envbuild.errors import EnvbuildError, SpecError
-from envbuild.fields import Reader, short
+from envbuild.fields import Guard, Reader, short
 from envbuild.recipe import AptRepository, Archive, Check, Git, PythonIndex, Recipe, Runtime, Sources
 from envbuild.yamlfile import Node, Scalar, Sequence, Table, shown
 
@@ -159,6 +161,16 @@ def file_of(recipe: Recipe | type[Recipe]) -> Path:
     return Path(sys.modules[recipe.__module__].__file__ or "")
 
 
+def types_of(recipe: type[Recipe]) -> dict[str, Any]:
+    """The types of a recipe's keys; a hundred specs ask the same few recipes."""
+    if recipe not in _types:
+        _types[recipe] = get_type_hints(recipe)
+    return _types[recipe]
+
+
+_types: dict[type[Recipe], dict[str, Any]] = {}
+
+
 def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
     """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
 
@@ -186,7 +198,7 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         reader.wrong(node.where, f"layer '{recipe.name}' takes keys with values", keys)
         return None
     with blame(file_of(recipe)):
-        hints = get_type_hints(recipe)
+        hints = types_of(recipe)
         shorthand = not isinstance(node, Table)
         values: dict[str, Any] = {}
         for key, value in given.items():
@@ -194,7 +206,7 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
             if isinstance(value, Sequence) and hints[key] is str and shorthand:
                 reader.wrong(value.where, f"layer '{recipe.name}' takes one {key}, not a list")
             else:
-                values[key] = reader.value(value, hints[key], label, version_guard if key == "version" else shell_guard)
+                values[key] = reader.value(value, hints[key], label, guard(recipe, key))
         for key, field in fields.items():
             if (
                 field.default is dataclasses.MISSING
@@ -209,12 +221,14 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         try:
             made = recipe(**values)
         except ValueError as error:  # a recipe's own check, in its __post_init__
-            reader.wrong(node.where, f"layer '{recipe.name}': {error}")
+            message, _, hint = str(error).partition("; ")
+            reader.wrong(node.where, f"layer '{recipe.name}': {message}", hint)
             return None
         faults = ask(made, "faults", dict)
         for text, reason in faults.items():
             for place in places(node, str(text)) or (node.where,):
-                reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {reason}")
+                message, _, hint = str(reason).partition("; ")
+                reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {message}", hint)
         return None if faults else made
 
 
@@ -226,10 +240,16 @@ def places(node: Node, text: str) -> tuple[str, ...]:
     return tuple(place for item in inner for place in places(item, text))
 
 
+def guard(recipe: type[Recipe], key: str) -> Guard:
+    """What looks at the texts of an option: they may be a version, the content of a file, or words of a command."""
+    if key in recipe.verbatim:
+        return partial(expanded, reader="file")
+    return version_guard if key == "version" else shell_guard
+
+
 def shell_guard(text: str) -> str:
     """What is wrong with a text that a recipe may put into a command, or ""."""
-    found = next((mark for mark in ("${", "$(", "`") if mark in text), "")
-    return f"holds {found}, which a shell would expand: nothing from a spec may reach a shell unquoted" if found else ""
+    return expanded(text, "command")
 
 
 def version_guard(text: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild import target as targets
+from envbuild.copies import second_copies
 from envbuild.errors import ConflictError, Finding, SpecError, UnknownError
 from envbuild.fields import short
 from envbuild.lock.lockfile import read_head
@@ -108,7 +109,7 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
     try:
         whole, answer = settled(spec, target, load_matrix(project.facts()), kept)
     except (ConflictError, UnknownError):
-        _check_stands(spec, target, spec.recipe_env(target))  # what the recipes refuse is the plainer answer
+        check_stands(spec, target)  # what the recipes refuse is the plainer answer
         raise
     return replace(resolve(whole, target), chosen=chosen(spec, answer), answer=answer)
 
@@ -164,6 +165,7 @@ def lock_request(resolution: Resolution) -> LockRequest:
             "env": dict(runtime.env),
             "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],
         },
+        where=spec.where,
     )
 
 
@@ -242,8 +244,14 @@ def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
                         f"layers '{other}' and '{name}' cannot stand together, {because}", where, "keep one of them"
                     )
                 )
+    findings += second_copies(env, spec.where)
     if findings:
         raise ConflictError.of(findings)
+
+
+def check_stands(spec: ImageSpec, target: Target) -> None:
+    """Whether every recipe can stand in this image. Raises ConflictError."""
+    _check_stands(spec, target, spec.recipe_env(target))
 
 
 def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:

@@ -6,15 +6,18 @@ and a combination that no fact speaks of (UnknownError); conditions and disputes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from envbuild.bases import is_image
 from envbuild.errors import ConflictError, Finding, UnknownError
 from envbuild.matrix.check import Answer, check
-from envbuild.matrix.conflict import Conflict
 from envbuild.matrix.masks import Matrix
-from envbuild.matrix.request import Ask, of_image, overlaid, picked
+from envbuild.matrix.request import Ask, of_image, overlaid, picked, place_of
 from envbuild.spec import ImageSpec, Waiver, filled
 from envbuild.target import Target
+
+if TYPE_CHECKING:
+    from envbuild.matrix.conflict import Conflict
 
 SAY = (
     "write the fact into facts/NAME.yaml of the project, with its source, "
@@ -75,7 +78,10 @@ def refuse(answer: Answer, spec: ImageSpec) -> None:
         )
     if answer.verdict == "unknown":
         raise UnknownError.of(
-            [Finding(unknown.text, str(spec.path), SAY.format(unknown.id)) for unknown in answer.unknown]
+            [
+                Finding(unknown.text, place_of(unknown.of, answer.asks) or str(spec.path), SAY.format(unknown.id))
+                for unknown in answer.unknown
+            ]
         )
 
 

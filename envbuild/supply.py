@@ -6,13 +6,13 @@ Every input has an origin (``debian:trixie/main``, ``python:``, ``pip:pytorch/cu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envbuild.bases import distribution, is_image
 from envbuild.console import amount
 from envbuild.errors import Finding, SpecError
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.oci.reference import DOCKER, parse
 from envbuild.site import HOMES, Site, mirror_line
@@ -39,11 +39,16 @@ def inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
     it.
     """
     found: list[Input] = [*lock.debian.values(), *lock.python_files.values(), *lock.sources.values()]
-    if image := lock.base_image:
-        parts = [("manifest", image.digest, 0)] if manifest else []
-        parts += [("config", image.config, 0), *(("layer", digest, size) for digest, size, _ in image.layers)]
-        found += [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
+    if lock.base_image:
+        found += image_blobs(lock.base_image, manifest=manifest)
     return found
+
+
+def image_blobs(image: BaseImage, *, manifest: bool = False) -> list[ImageBlob]:
+    """The parts of a base image."""
+    parts = [("manifest", image.digest, 0)] if manifest else []
+    parts += [("config", image.config, 0), *(("layer", digest, size) for digest, size, _ in image.layers)]
+    return [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
 
 
 def origin(entry: Input) -> str:
@@ -111,15 +116,16 @@ def lost(image: str, entry: Input, misses: Iterable[tuple[str, str]], *, absent:
     return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint)
 
 
-def unplaced(name: str, entries: Sequence[Input]) -> list[Finding]:
+def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
     """What to tell of all inputs of the origin `name`, for which nobody knows a place: of each source, as somebody must
-    bring it; of packages, files and images as a whole.
+    bring it (`where` the spec asks for it); of packages, files and images as a whole.
     """
     first = entries[0]
     if isinstance(first, SourceFile):
         from envbuild.lock.sources import unobtainable  # with a network client, which a list of images does not need
 
-        return [unobtainable(name, entry.file, entry.sha256, []).findings[0] for entry in entries]
+        found = [unobtainable(name, entry.file, entry.sha256, [], where=where.get(entry.file, "")) for entry in entries]
+        return [error.findings[0] for error in found]
     size = amount(sum(entry.size for entry in entries))
     if isinstance(first, ImageBlob):
         message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"

@@ -1,11 +1,12 @@
 """NVIDIA apex."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources, unknown_words
 
 # What people pin: a tag of the monthly containers, or a commit; the names of the version matrix (facts/apex.yaml).
 COMMITS = {
@@ -86,6 +87,9 @@ class Apex(Recipe):
     `version` is a tag of NVIDIA's containers or a commit (``6424da3b``); `extensions_of` are setup.py's words
     (``cpp_ext``, ``cuda_ext``, ``xentropy``, …). The project called apex on the package index is another one. Its
     version is always 0.1. Without these words apex installs without kernels and without an error.
+
+    Another revision is a `commit` and `modules`, the extension modules that its setup.py makes of these words: a word
+    that it does not know, or reads from elsewhere, makes none, without an error, and only their names can tell.
     """
 
     package: ClassVar[str] = "apex"
@@ -101,32 +105,48 @@ class Apex(Recipe):
 
     version: str = "6424da3b"
     extensions_of: tuple[str, ...] = ("cpp_ext", "cuda_ext")
+    commit: str = ""
+    modules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.modules and not self.commit:
+            raise ValueError("'modules' belong to a commit that is not known here; leave them out, or write its commit")
+        if self.commit and not self.modules:
+            write = "modules: [apex_C, amp_C, …], what its setup.py makes of extensions_of"
+            raise ValueError(f"nobody says which extension modules a commit of the spec's own must have; write {write}")
 
     @property
     def pin(self) -> str:
-        """The name in the tables above; a commit that is in none is taken for one of the newest kind."""
+        """The name in the tables above; "" for a commit of the spec's own."""
         for name, commit in COMMITS.items():
-            if self.version == name or (len(self.version) >= 7 and commit.startswith(self.version)):
+            if self.commit:
+                if self.commit == commit:
+                    return name
+            elif self.version == name or (len(self.version) >= 7 and commit.startswith(self.version)):
                 return name
         return ""
 
     @property
     def git(self) -> Git:
-        return Git("apex", "github:NVIDIA/apex", COMMITS.get(self.pin, self.version))
+        return Git("apex", "github:NVIDIA/apex", self.commit or COMMITS.get(self.pin, self.version))
 
     def faults(self) -> dict[str, str]:
-        found = {}
-        for word in self.extensions_of:
-            if word in WITHOUT:
-                found[word] = "fetches or compiles while it is asked what it is, and was not tried"
-            elif word not in MODULES:
-                found[word] = f"is no group of apex's extensions; there are: {', '.join(MODULES)}"
-            elif self.modules(word) is None:
-                found[word] = f"is no group of extensions of apex {self.pin}"
-        return found
+        untried = "fetches or compiles while it is asked what it is, and was not tried"
+        found = {word: untried for word in self.extensions_of if word in WITHOUT}
+        if self.commit:
+            spelt = "is not a word of setup.py, as in cuda_ext"
+            named = "is not the name of a module, as in amp_C"
+            found |= {word: spelt for word in self.extensions_of if not re.fullmatch(r"[a-z0-9_]+", word)}
+            return found | {name: named for name in self.modules if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
+        if not self.pin:
+            other = "any other is a commit, and modules: the extension modules that it must have"
+            return unknown_words((self.version,), COMMITS, "is no apex that is known here", other=other)
+        there = [word for word in MODULES if self.modules_of(word) is not None]
+        return unknown_words(self.extensions_of, there, f"is no group of extensions of apex {self.pin}") | found
 
     def sources(self, env: RecipeEnv) -> Sources:
-        old = ("setuptools>=59,<70",) if self.pin in OLD_STYLE else ("setuptools>=77",)
+        # a commit of the spec's own may be of either kind, and what the older ones need serves the newer ones too
+        old = ("setuptools>=59,<70",) if self.pin in ("", *OLD_STYLE) else ("setuptools>=77",)
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
             python=(*old, "ninja", "numpy", "packaging", "wheel"),
@@ -137,7 +157,8 @@ class Apex(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import python_wheel
 
-        old = self.pin in OLD_STYLE
+        # Both ways for a commit of the spec's own: old ones do not look at the environment, new ones at both.
+        words, variables = self.pin in ("", *OLD_STYLE), self.pin not in OLD_STYLE
         return python_wheel(
             "apex",
             git=self.git,
@@ -145,21 +166,23 @@ class Apex(Recipe):
                 "CUDA_HOME": "/opt/cuda",
                 "TORCH_CUDA_ARCH_LIST": env.target.cuda_arch_list,
                 "MAX_JOBS": "$ENVBUILD_JOBS",  # APEX_PARALLEL_BUILD would multiply it
-                **({} if old else {f"APEX_{word.upper()}": "1" for word in self.extensions_of}),
+                **({f"APEX_{word.upper()}": "1" for word in self.extensions_of} if variables else {}),
             },
-            settings=[f"--build-option=--{word}" for word in self.extensions_of] if old else (),
+            settings=[f"--build-option=--{word}" for word in self.extensions_of] if words else (),
         )
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {"apex": self.pin or self.version}
+        return {"apex": self.pin} if self.pin else {}  # of a commit of the spec's own no fact can speak
 
-    def modules(self, word: str) -> tuple[str, ...] | None:
+    def modules_of(self, word: str) -> tuple[str, ...] | None:
         """The modules of a group at this commit; None when it has no such group."""
         other = OTHER.get(self.pin, {})
         return other[word] if word in other else MODULES[word]
 
     def extensions(self) -> tuple[str, ...]:
-        return tuple(module for word in self.extensions_of for module in self.modules(word) or ())
+        if self.modules:
+            return self.modules
+        return tuple(module for word in self.extensions_of for module in self.modules_of(word) or ())
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         modules = self.extensions()

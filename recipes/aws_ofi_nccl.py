@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from envbuild import verbs
 from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
 from envbuild.releases import needs_version, newest, pinned, unknown
 
@@ -91,8 +92,9 @@ class AwsOfiNccl(Recipe):
         return {self.component: self.version or f"<={next(iter(RELEASES))}"}
 
     def sources(self, env: RecipeEnv) -> Sources:
-        own = self.libfabric(env)
-        return Sources(debian=DEBIAN if own else (*DEBIAN, "libfabric-dev"), git=(self.source(),))
+        # the libraries that its libfabric needs: configure links against it, and the linker follows them
+        below = verbs.packages(env) if self.libfabric(env) else ("libfabric-dev",)
+        return Sources(debian=(*DEBIAN, *below), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import autotools

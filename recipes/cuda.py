@@ -56,6 +56,7 @@ class Cuda(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/cuda"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     component: ClassVar[str] = "cuda"
 
     provider: Literal["wheels", "apt", "base"] = "wheels"
@@ -150,7 +151,7 @@ class Cuda(Recipe):
                     f"mkdir -p {libraries}",
                     f"ln -s {wheels}/bin {wheels}/include {wheels}/nvvm {root}/",
                     f"ln -s lib64 {root}/lib",
-                    f"ln -s {wheels}/lib/*.so* {libraries}/",
+                    f"ln -s {wheels}/lib/*.so* {wheels}/lib/*.a {libraries}/",
                     # linkers look for libNAME.so; the wheels hold only libNAME.so.MAJOR
                     f'for library in {wheels}/lib/*.so.*; do name=$(basename "$library"); '
                     f'link="{libraries}/${{name%%.so.*}}.so"; '

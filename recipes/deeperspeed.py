@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.requirements import DEEPSPEED
 
 OPS = {"fused_adam": "deepspeed.ops.adam.fused_adam_op", "fused_lamb": "deepspeed.ops.lamb.fused_lamb_op"}
 
@@ -28,18 +29,7 @@ REVISIONS = {
     "3.0": Revision(
         "91d1c55ba037b5ada99ae14884dff87a4dc5b9ea",
         "0.16.5",
-        (
-            "einops",
-            "hjson",
-            "msgpack",
-            "ninja",
-            "numpy",
-            "packaging>=20.0",
-            "psutil",
-            "py-cpuinfo",
-            "pydantic>=2.0.0",
-            "tqdm",
-        ),
+        DEEPSPEED,
         "v3.0",
     ),
     # What GPT-NeoX 1.0 and LambdaLabs' branch of it ask for; three requirements of its ops stand in files of their own.
@@ -56,9 +46,9 @@ class Deeperspeed(Recipe):
     """EleutherAI's fork, which GPT-NeoX takes under the name deepspeed.
 
     `version` is 3.0 (DeepSpeed 0.16.5 with GPT-NeoX's changes) or eb7f5cff (0.3.15, for GPT-NeoX 1.0 and LambdaLabs'
-    branch). `ops` are compiled for the target: fused_adam, fused_lamb; the others are compiled at the first use in a
-    job, if the image has a compiler (debian-packages: [g++, python3-dev]). GPT-NeoX takes apex's FusedAdam where there
-    is apex.
+    branch). Another revision is a `commit` and the `release` that its version.txt has, with the requirements of 3.0.
+    `ops` are compiled for the target: fused_adam, fused_lamb; the others are compiled at the first use in a job, with
+    the compiler that torch brings (torch: compiler). GPT-NeoX takes apex's FusedAdam where there is apex.
     """
 
     wheel: ClassVar[bool] = True
@@ -70,17 +60,28 @@ class Deeperspeed(Recipe):
 
     version: str = "3.0"
     ops: tuple[str, ...] = ("fused_adam",)
+    commit: str = ""
+    release: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.commit) != bool(self.release):
+            raise ValueError("'commit' and 'release' go together: write the version that its version.txt has")
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no op that this recipe compiles; there are: {', '.join(OPS)}"
-        found = {op: reason for op in self.ops if op not in OPS}
-        if self.version not in REVISIONS:
-            found[self.version] = f"is no revision that is known here: {', '.join(REVISIONS)}"
-        return found
+        found = unknown_words(self.ops, OPS, "is no op that this recipe compiles")
+        if self.commit:
+            return found
+        other = "any other is a commit and its release"
+        return found | unknown_words((self.version,), REVISIONS, "is no revision that is known here", other=other)
+
+    @property
+    def known(self) -> str:
+        """The name in the table above; "" for a commit of the spec's own."""
+        return "" if self.commit else self.version
 
     @property
     def revision(self) -> Revision:
-        return REVISIONS[self.version]
+        return Revision(self.commit, self.release, DEEPSPEED) if self.commit else REVISIONS[self.version]
 
     @property
     def git(self) -> Git:
@@ -93,9 +94,9 @@ class Deeperspeed(Recipe):
         # The matrix has no releases of the fork.
         release = re.match(r"(\d+)\.(\d+)", env.recipes["torch"].version)
         torch = (int(release[1]), int(release[2])) if release else (0, 0)
-        if self.version == "eb7f5cff" and torch >= (2, 0):
+        if self.known == "eb7f5cff" and torch >= (2, 0):
             found.append("it imports torch._six, which torch 2.0 dropped; take torch 1.13 or older, or version 3.0")
-        if self.version == "3.0" and self.ops and torch >= (2, 14):
+        if self.known == "3.0" and self.ops and torch >= (2, 14):
             found.append(
                 "it compiles its ops as C++17, which torch 2.14's headers refuse; take an older torch, or ops: []"
             )
@@ -114,7 +115,7 @@ class Deeperspeed(Recipe):
         from envbuild.plan.blocks import python_wheel
 
         before = [": > build.txt"]  # else the version ends in the hash that git tells, or in "unknown"
-        if self.version == "3.0":
+        if self.known != "eb7f5cff":  # which has no accelerators; where the line is another, there is nothing to edit
             before.append(f"sed -E -i {shlex.quote(NO_GPU)} accelerator/cuda_accelerator.py")
         return python_wheel(
             "deeperspeed",

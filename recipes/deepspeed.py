@@ -4,20 +4,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources
-
-NEEDS = (
-    "einops",
-    "hjson",
-    "msgpack",
-    "ninja",
-    "numpy",
-    "packaging>=20.0",
-    "psutil",
-    "py-cpuinfo",
-    "pydantic>=2.0.0",
-    "tqdm",
-)
+from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.requirements import DEEPSPEED
 
 
 class Op(NamedTuple):
@@ -69,8 +57,7 @@ class Deepspeed(Recipe):
     """DeepSpeed from its source distribution, with chosen ops compiled for the target.
 
     `ops` are the names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …), or none. The index has no binary
-    wheel; ops left out are compiled at the first use in a job, if the image has a compiler (debian-packages: [g++,
-    python3-dev]).
+    wheel; ops left out are compiled at the first use in a job, with the compiler that torch brings (torch: compiler).
     """
 
     package: ClassVar[str] = "deepspeed"
@@ -87,8 +74,9 @@ class Deepspeed(Recipe):
     ops: tuple[str, ...] = ("fused_adam",)
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no op that can be compiled here; there are: {', '.join(OPS)}"
-        return {op: WITHOUT.get(op, reason) for op in self.ops if op not in OPS}
+        return unknown_words(self.ops, OPS, "is no op that can be compiled here") | {
+            op: WITHOUT[op] for op in self.ops if op in WITHOUT
+        }
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -101,7 +89,7 @@ class Deepspeed(Recipe):
         # op builders are imported by setup.py, and with them what DeepSpeed itself needs
         return Sources(
             debian=("g++", "gcc", *aio, "libc6-dev", "python3-dev"),
-            python=(env.setuptools, *NEEDS),
+            python=(env.setuptools, *DEEPSPEED),
             sdists=(f"deepspeed=={self.version}" if self.version else "deepspeed",),
         )
 
@@ -134,7 +122,7 @@ class Deepspeed(Recipe):
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         aio = (env.distribution.package("libaio1"),) if "async_io" in self.ops else ()
-        return Runtime(debian=aio, python=NEEDS)
+        return Runtime(debian=aio, python=DEEPSPEED)
 
     def extensions(self) -> tuple[str, ...]:
         return tuple(OPS[op].module for op in self.chosen)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal
 
 from envbuild.recipe import Archive, Check, Recipe, RecipeEnv, Runtime, Sources
 from envbuild.releases import newest
-from envbuild.verbs import second_copies
 
 # sha256 of AWS's tarballs, as the Amazon EC2 User Guide lists them ("Verify the EFA installer using a checksum", read
 # up to 1.47.0; 1.34.0 and older also in aws/aws-parallelcluster-cookbook).
@@ -67,6 +66,10 @@ class Efa(Recipe):
     sha256: str = ""
 
     @property
+    def programs(self) -> tuple[str, ...]:  # type: ignore[override]  # a class variable elsewhere
+        return ("efa/bin", "openmpi/bin") if self.mpi else ("efa/bin",)
+
+    @property
     def whole(self) -> str:
         """The version that is unpacked."""
         return self.version if self.sha256 else newest(self.version, RELEASES) or self.version
@@ -76,7 +79,7 @@ class Efa(Recipe):
         return {self.sha256: "is not a sha256: 64 hex digits"} if wrong else {}
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        found = list(second_copies(env, self.name))
+        found = []
         if not self.sha256 and self.whole not in RELEASES:
             why = f"no sha256 is known of EFA installer {self.version}"
             found.append(
@@ -155,7 +158,6 @@ class Efa(Recipe):
         hwloc = ("libhwloc15",) if self.plugin or self.mpi else ()
         return Runtime(
             debian=(*hwloc, "libnl-3-200", "libnl-route-3-200", "libudev1"),
-            env={"PATH": f"{efa}/bin:{self.prefix}/openmpi/bin" if self.mpi else f"{efa}/bin"},
             libraries=(f"{efa}/lib", *plugin, *mpi),
             # libibverbs looks for providers in the folder of the distribution; a path here is taken as it is, with the
             # suffix of this build behind it

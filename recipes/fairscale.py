@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
 
 
 class Revision(NamedTuple):
@@ -45,8 +45,10 @@ class Fairscale(Recipe):
             raise ValueError("'commit' and 'release' go together: write the version that its version.py has")
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no revision that is known here: {', '.join(REVISIONS)}; any other is a commit and its release"
-        return {} if self.commit or self.version in REVISIONS else {self.version: reason}
+        if self.commit:
+            return {}
+        other = "any other is a commit and its release"
+        return unknown_words((self.version,), REVISIONS, "is no revision that is known here", other=other)
 
     @property
     def revision(self) -> Revision:

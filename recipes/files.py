@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
+from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime, unknown_words
 
 
 class Switch(NamedTuple):
@@ -111,7 +111,6 @@ CLOSED = (
     "/etc/profile.d",
     "/lib",
     "/lib64",
-    "/opt/venv",
     "/proc",
     "/run",
     "/sbin",
@@ -147,17 +146,19 @@ class Files(Recipe):
 
     Known are Azure's NCCL topologies (azure-ndv4-topo, azure-ndv5-topo), NCCL's settings that go with them
     (azure-ndv4-nccl, azure-ndv5-nccl), and `hostfile`, /job/hostfile for one node with the target's number of GPUs.
-    Two layers that give one path different contents are refused, and so are paths that belong to the system.
+    Contents are literal, ``${`` and ``$(`` too: no shell and no enroot reads them on the way. Two layers that give one
+    path different contents are refused, and so are paths that belong to the system or to what a layer has built.
     """
 
     shorthand: ClassVar[str] = "known"
+    verbatim: ClassVar[tuple[str, ...]] = ("text", "nccl")
 
     known: tuple[str, ...] = ()
     text: Mapping[str, str] = field(default_factory=dict)
     nccl: Mapping[str, str] = field(default_factory=dict)
 
     def faults(self) -> dict[str, str]:
-        found = {name: f"is no known file: {', '.join(BUILT_IN)}" for name in self.known if name not in BUILT_IN}
+        found = unknown_words(self.known, BUILT_IN, "is no known file")
         for path in self.text:
             if reason := path_fault(path):
                 found[path] = reason
@@ -174,9 +175,19 @@ class Files(Recipe):
         return found | dict(self.nccl)
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        found = []
         if "hostfile" in self.known and not env.target.gpus:
-            return (f"a host file says how many GPUs a node has, and {env.target.name} has none; leave hostfile out",)
-        return ()
+            why = f"a host file says how many GPUs a node has, and {env.target.name} has none"
+            found.append(f"{why}; leave hostfile out")
+        # what a recipe built is what was verified and what its layer's digest says
+        for name, recipe in env.recipes.items():
+            prefix = recipe.prefix if recipe.builds else ""
+            found += [
+                f"{path} belongs to layer '{name}', which makes {prefix}; put it into another folder of /opt, or /etc"
+                for path in self.text
+                if prefix and within(path, prefix)
+            ]
+        return tuple(found)
 
     def contents(self, env: RecipeEnv) -> dict[str, str]:
         """Path → text."""
@@ -207,8 +218,17 @@ def path_fault(path: str) -> str:
     """Why a file cannot be put at `path`, or ""."""
     if not path.startswith("/") or path != posixpath.normpath(path) or not re.fullmatch(r"[A-Za-z0-9/._+@-]+", path):
         return "is not a plain absolute path"
-    closed = next((folder for folder in CLOSED if f"{path}/".startswith(f"{folder}/")), "")
-    return f"belongs to the system ({closed}): put it below /opt, /etc or another folder" if closed else ""
+    if within(path, VENV):
+        return f"belongs to the Python packages of the image ({VENV}); put it into another folder of /opt, or /etc"
+    closed = next((folder for folder in CLOSED if within(path, folder)), "")
+    if not closed and any(within(folder, path) for folder in (*CLOSED, VENV)):
+        return "is a folder of the system; name a file"
+    return f"belongs to the system ({closed}); put it below /opt, /etc or another folder" if closed else ""
+
+
+def within(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or below it."""
+    return f"{path}/".startswith(f"{folder}/")
 
 
 def affinity(first: int, last: int, cpus: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
 
 COMMIT = "0251105a2fb19d2957484b7f023cd8c115286ced"  # the folder hopper/ has no releases; its version is 3.0.0
 # What may be left out, each about as much less to compile: upstream's variables FLASH_ATTENTION_DISABLE_….
@@ -29,7 +29,11 @@ PARTS = (
 @dataclass(frozen=True, kw_only=True)
 class FlashAttn3(Recipe):
     """FlashAttention 3, the folder hopper/ of the repository, for H100 and H800. `without` are parts that are left out
-    (``fp8``, ``backward``, ``hdim256``, …): the whole takes hours.
+    (``fp8``, ``backward``, ``hdim256``, …): the whole takes hours. Another revision is a `commit` and the `release`
+    that its setup.py gives it.
+
+    Of the repository's submodules the build needs csrc/cutlass alone (its setup.py updates that one and includes from
+    it); the other two are for AMD's GPUs.
 
     The project flash-attn-3 on the package index is a placeholder.
     """
@@ -44,11 +48,11 @@ class FlashAttn3(Recipe):
     memory_gb: ClassVar[float] = 6.0  # not measured; CUTLASS templates in one nvcc job
 
     commit: str = COMMIT
+    release: str = "3.0.0"
     without: tuple[str, ...] = ()
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no part of FlashAttention 3 that can be left out; there are: {', '.join(PARTS)}"
-        return {part: reason for part in self.without if part not in PARTS}
+        return unknown_words(self.without, PARTS, "is no part of FlashAttention 3 that can be left out")
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         found = []
@@ -79,7 +83,7 @@ class FlashAttn3(Recipe):
             ),
             python=("einops", "ninja", "packaging", env.setuptools, "wheel"),
             git=(self.git,),
-            gives=("flash-attn-3==3.0.0",),
+            gives=(f"flash-attn-3=={self.release}",),
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:

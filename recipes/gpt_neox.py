@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
 
 # What the code itself imports beside its requirements.txt.
 IMPORTS = ("pyyaml", "requests", "tqdm")
 # `from pkg_resources import packaging` in its own code, or in torch 2.0 and before: absent in 70.0, and from 82 on
 # there is no pkg_resources (each tried).
 RESOURCES = "setuptools!=70.0.0,<82"
+LOAD, EVAL = r"fused_kernels\.load(neox_args)", "^from eval_tasks import run_eval_harness$"
 LAZY = r"try:\n    from eval_tasks import run_eval_harness\nexcept ImportError:\n    run_eval_harness = None"
 
 
@@ -77,7 +78,8 @@ class GptNeox(Recipe):
     that this revision pins.
 
     `version` is ``ea7aefd`` (upstream in May 2026), ``66fe501`` (LambdaLabs' branch of 2023) or ``1.0``; the tag v2.0
-    does not parse (an open string in deepspeed_args.py). The layers beside it: deeperspeed, neox-kernels, pdsh for
+    does not parse (an open string in deepspeed_args.py). Another revision is an `origin`, a `commit` and `pins`, what
+    its requirements.txt asks for but for what has a recipe. The layers beside it: deeperspeed, neox-kernels, pdsh for
     deepy.py's own way to other nodes, and lm-dataformat where data sets are prepared.
 
     - protobuf is 3.20.1, which upstream's images install last; in a locked venv there is no last.
@@ -98,14 +100,23 @@ class GptNeox(Recipe):
     meets: ClassVar[tuple[str, ...]] = ("gpt-neox.deeperspeed", "gpt-neox.triton", "gpt-neox.onebitadam")
 
     version: str = "ea7aefd"
+    origin: str = ELEUTHER
+    commit: str = ""
+    pins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.commit) != bool(self.pins):
+            raise ValueError("'commit' and 'pins' go together; write pins: what its requirements.txt asks for")
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no revision that is known here: {', '.join(REVISIONS)}"
-        return {} if self.version in REVISIONS else {self.version: reason}
+        if self.commit:
+            return {}
+        other = "any other is an origin, a commit and pins"
+        return unknown_words((self.version,), REVISIONS, "is no revision that is known here", other=other)
 
     @property
     def revision(self) -> Revision:
-        return REVISIONS[self.version]
+        return Revision(self.origin, self.commit, "", self.pins) if self.commit else REVISIONS[self.version]
 
     @property
     def git(self) -> Git:
@@ -114,7 +125,9 @@ class GptNeox(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         found = []
         given = env.recipes.get("deeperspeed")
-        if not given or given.version != self.revision.deeperspeed:
+        if self.commit and not given and not env.has("deepspeed"):
+            found.append("it trains with deepspeed, which the image has not got; add under layers: deeperspeed: {}")
+        elif not self.commit and (not given or given.version != self.revision.deeperspeed):
             wanted = f"deeperspeed: {{version: {self.revision.deeperspeed}}}"
             found.append(f"{self.version} trains with another deepspeed; write {wanted}")
         compiled = getattr(env.recipes.get("python-packages"), "compiled", ())
@@ -124,7 +137,8 @@ class GptNeox(Recipe):
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {"gpt-neox": self.version, "protobuf": "==3.20.1"}
+        # of a commit of the spec's own no fact can speak
+        return {**({} if self.commit else {"gpt-neox": self.version}), "protobuf": "==3.20.1"}
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(debian=("g++", "libc6-dev", "pybind11-dev", "python3-dev"), git=(self.git,))
@@ -142,12 +156,15 @@ class GptNeox(Recipe):
             # compile_helper() runs make there in every job; its own Makefile needs a compiler and python3-config
             f"printf 'default: ;\\n' > {data}/Makefile",
         ]
-        if self.version == "ea7aefd":
+        if self.commit:
+            # which of the two lines it has is not known, and neither has to be there
+            commands += [f"sed -i '/{LOAD}/d' {self.prefix}/megatron/initialize.py"] * env.has("neox-kernels")
+            commands.append(f"sed -i '/{EVAL}/s//{LAZY}/' {self.prefix}/megatron/training.py")
+        elif self.version == "ea7aefd":
             if env.has("neox-kernels"):
-                commands += self.edit("megatron/initialize.py", r"fused_kernels\.load(neox_args)", "d")
+                commands += self.edit("megatron/initialize.py", LOAD, "d")
         else:
-            import_line = "^from eval_tasks import run_eval_harness$"
-            commands += self.edit("megatron/training.py", import_line, f"s//{LAZY}/")
+            commands += self.edit("megatron/training.py", EVAL, f"s//{LAZY}/")
         return [*source(self.git), bridge.comment("gpt-neox: its folder"), bridge.shell(commands=commands)]
 
     def edit(self, file: str, line: str, command: str) -> list[str]:

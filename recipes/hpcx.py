@@ -94,6 +94,7 @@ class Hpcx(Recipe):
 
     package: ClassVar[str] = "hpcx"
     prefix: ClassVar[str] = "/opt/hpcx"
+    programs: ClassVar[tuple[str, ...]] = ("ompi/bin", "ucx/bin", "ucc/bin", "sharp/bin")
     component: ClassVar[str] = "hpcx"
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "cuda")
 
@@ -222,7 +223,6 @@ class Hpcx(Recipe):
             "MPI_HOME": mpi,
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "PATH": ":".join(f"{self.prefix}/{part}/bin" for part in ("ompi", "ucx", "ucc", "sharp")),
         }
         libraries = [*LIBRARIES, *([f"{PLUGIN}/lib"] if self.plugin else [])]
         if self.plugin:

@@ -41,6 +41,7 @@ class Libfabric(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/libfabric"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "cuda", "gdrcopy")
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.3

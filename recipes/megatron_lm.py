@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
 
 HELPERS = "megatron.core.datasets.helpers_cpp"
 
@@ -60,8 +60,10 @@ class MegatronLm(Recipe):
             raise ValueError("'commit' and 'gives' go together: write the wheel that it makes, as NAME==VERSION")
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no release whose commit is known here: {', '.join(RELEASES)}; any other is a commit and gives"
-        return {} if self.commit or self.version in RELEASES else {self.version: reason}
+        if self.commit:
+            return {}
+        other = "any other is a commit and gives"
+        return unknown_words((self.version,), RELEASES, "is no release whose commit is known here", other=other)
 
     @property
     def release(self) -> Release:

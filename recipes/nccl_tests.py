@@ -30,6 +30,7 @@ class NcclTests(Recipe):
 
     package: ClassVar[str] = "nccl-tests"
     prefix: ClassVar[str] = "/opt/nccl-tests"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     arch_specific: ClassVar[bool] = True
     on_toolkit: ClassVar[bool] = True  # /opt/cuda and /opt/nccl may be links into it
     after: ClassVar[tuple[str, ...]] = ("cuda", "nccl", "openmpi")

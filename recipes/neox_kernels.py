@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import cubins, imports, written
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources, unknown_words
 
 SETUP = Path(__file__).with_name("data") / "fused_kernels" / "setup.py"
 FOLDER = "megatron/fused_kernels"
@@ -59,9 +59,10 @@ class NeoxKernels(Recipe):
     rope: bool = True
 
     def faults(self) -> dict[str, str]:
-        known = ", ".join(REVISIONS)
-        reason = f"is no version whose kernels are known: {known}; any other is an origin, a commit and rope"
-        return {} if self.commit or self.version in REVISIONS else {self.version: reason}
+        if self.commit:
+            return {}
+        other = "any other is an origin, a commit and rope"
+        return unknown_words((self.version,), REVISIONS, "is no version whose kernels are known here", other=other)
 
     @property
     def revision(self) -> Revision:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, AptRepository, Check, PythonIndex, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, AptRepository, Check, PythonIndex, Recipe, RecipeEnv, Runtime, Sources, unknown_words
 
 # The key that signs Neuron's packages, by its fingerprint as others quote it: bottlerocket-os/bottlerocket-kernel-kit
 # (kmod-6.1-neuron.spec checks aws-neuronx-dkms with it). Its last 16 digits are those that apt names in upstream's
@@ -151,8 +151,7 @@ class Neuron(Recipe):
     sdk: str = "2.28.1"
 
     def faults(self) -> dict[str, str]:
-        reason = f"is no release whose packages are known here: {', '.join(SDKS)}"
-        return {} if self.sdk in SDKS else {self.sdk: reason}
+        return unknown_words((self.sdk,), SDKS, "is no release whose packages are known here")
 
     @property
     def release(self) -> Sdk:

@@ -14,6 +14,7 @@ ARCHITECTURES = {
 }
 KEY_FILES = {"doca": "GPG-KEY-Mellanox.pub", "mlnx-ofed": ""}
 VERSIONS = {"doca": r"[0-9]+\.[0-9]+\.[0-9]+", "mlnx-ofed": r"[0-9]+\.[0-9]+-[0-9]+(\.[0-9]+){3}"}
+EXAMPLES = {"doca": "3.2.1", "mlnx-ofed": "23.07-0.5.1.2"}
 PACKAGES = ("ibverbs-providers", "ibverbs-utils", "libibumad3", "libibverbs1", "librdmacm1", "rdmacm-utils")
 
 
@@ -33,6 +34,11 @@ class Ofed(Recipe):
     provider: Literal["doca", "mlnx-ofed"] = "doca"
     key: str = ""
 
+    def __post_init__(self) -> None:
+        if self.key and not self.version:
+            hint = f"write version: {EXAMPLES[self.provider]} beside it, or another"
+            raise ValueError(f"a key signs the repository of one version, and none is asked for; {hint}")
+
     @property
     def component(self) -> str:
         return "doca" if self.provider == "doca" else "ofed"
@@ -42,8 +48,7 @@ class Ofed(Recipe):
         if self.key and not re.fullmatch(r"[0-9A-Fa-f]{40}", self.key):
             found[self.key] = "is not the fingerprint of a key: 40 hex digits"
         if self.version and not re.fullmatch(VERSIONS[self.provider], self.version):
-            example = "3.2.1" if self.provider == "doca" else "23.07-0.5.1.2"
-            found[self.version] = f"is not a whole version of {self.provider}, as in {example}"
+            found[self.version] = f"is not a whole version of {self.provider}, as in {EXAMPLES[self.provider]}"
         return found
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class Openmpi(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/openmpi"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("ucx", "rdma-core", "ucc", "cuda", "libfabric", "efa")
     memory_gb: ClassVar[float] = 0.5
 

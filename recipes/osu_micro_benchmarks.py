@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Archive, Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Archive, Check, Git, Recipe, RecipeEnv, Sources
 from envbuild.releases import newest
 
 # sha256 of upstream's release tarballs, as Spack's package osu-micro-benchmarks has them.
@@ -42,6 +42,10 @@ class OsuMicroBenchmarks(Recipe):
 
     package: ClassVar[str] = "osu-micro-benchmarks"
     prefix: ClassVar[str] = "/opt/osu-micro-benchmarks"
+    # not in bin but in a folder for each kind
+    programs: ClassVar[tuple[str, ...]] = tuple(
+        f"libexec/osu-micro-benchmarks/mpi/{kind}" for kind in ("pt2pt", "collective", "one-sided")
+    )
     after: ClassVar[tuple[str, ...]] = ("openmpi", "hpcx", "cuda")
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.2
@@ -115,11 +119,6 @@ class OsuMicroBenchmarks(Recipe):
                 "NVCCFLAGS": f"-O2 {env.target.gencode}",
             }
         return autotools(self.source(), self.prefix, title="osu: compiled", configure=options, environment=environment)
-
-    def runtime(self, env: RecipeEnv) -> Runtime:
-        # programs are not in bin but in a folder for each kind
-        folder = f"{self.prefix}/libexec/osu-micro-benchmarks/mpi"
-        return Runtime(env={"PATH": ":".join(f"{folder}/{kind}" for kind in ("pt2pt", "collective", "one-sided"))})
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         # without a fabric: shared memory inside the node

@@ -47,6 +47,7 @@ class Perftest(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/perftest"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda")
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.3

@@ -54,6 +54,7 @@ class Pmix(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/pmix"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     memory_gb: ClassVar[float] = 0.2
 
     provider: Literal["", "debian", "source"] = ""

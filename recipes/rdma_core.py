@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
 from envbuild.releases import needs_version, newest, pinned, unknown
-from envbuild.verbs import second_copies
 
 # Tags of linux-rdma/rdma-core; 56.1 is Debian 13's, 50.0 Ubuntu 24.04's, 39.0 Ubuntu 22.04's.
 RELEASES = {
@@ -48,6 +47,7 @@ class RdmaCore(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/rdma-core"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     memory_gb: ClassVar[float] = 0.2
     cpu_minutes: ClassVar[float] = 1.3
 
@@ -71,9 +71,7 @@ class RdmaCore(Recipe):
         return pinned("rdma-core", "github:linux-rdma/rdma-core", self.version, self.commit, RELEASES)
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        if not self.builds:
-            return ()
-        return (*unknown("rdma-core", self.version, self.commit, RELEASES), *second_copies(env, self.name))
+        return unknown("rdma-core", self.version, self.commit, RELEASES) if self.builds else ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libibverbs", "librdmacm")

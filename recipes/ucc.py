@@ -36,6 +36,7 @@ class Ucc(Recipe):
 
     package: ClassVar[str] = "ucc"
     prefix: ClassVar[str] = "/opt/ucc"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     component: ClassVar[str] = "ucc"
     # --with-nvcc-gencode
     meets: ClassVar[tuple[str, ...]] = ("ucc.default-gencode", "ucc.no-sm-90-before-cuda-12")

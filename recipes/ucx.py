@@ -47,6 +47,7 @@ class Ucx(Recipe):
     """
 
     prefix: ClassVar[str] = "/opt/ucx"
+    programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda", "gdrcopy")
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.4

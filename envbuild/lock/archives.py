@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from envbuild.bases import Distribution
 from envbuild.console import Talk
-from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
+from envbuild.errors import EngineError, Finding, InputError
 from envbuild.lock.apt import Apt, AptFailed, Source, configuration, host_options
 from envbuild.lock.keys import keyring_line, recent, repository_key
 from envbuild.lock.transport import Transport
@@ -54,10 +54,20 @@ class Opening:
     refresh: bool = False
 
     def apt(self, repositories: Iterable[AptRepository] = ()) -> Apt:
-        """An apt that knows the distribution's archives and `repositories`.
+        """An apt that knows the distribution's archives and `repositories`. Raises InputError with everything that
+        stands in the way."""
+        apt, findings = self.open(repositories)
+        if apt is None or findings:
+            raise InputError.of(findings)
+        return apt
 
-        Raises InputError with everything that stands in the way: no apt here, archives without an address, keys that
-        are missing or wrong, archives that cannot be reached or whose signature is wrong.
+    def open(self, repositories: Iterable[AptRepository] = ()) -> tuple[Apt | None, list[Finding]]:
+        """An apt that knows the distribution's archives and those of `repositories` that can be asked, and what stands
+        in the way of the others: archives without an address, keys that are missing or wrong, archives that cannot be
+        reached or whose signature is wrong. No apt where the distribution's own are among those.
+
+        Whatever can be asked is asked, so that one answer names everything that is missing. Raises InputError where
+        there is no apt-get here, EngineError when the store is full.
         """
         if not shutil.which("apt-get"):
             raise InputError(
@@ -77,15 +87,9 @@ class Opening:
             except InputError as error:
                 findings += error.findings
         if not known:
-            raise InputError.of(findings)
-        # Whatever can be asked is asked, so that one answer names everything that is missing.
-        try:
-            apt = self.reached(known, own)
-        except InputError as error:
-            raise InputError.of([*findings, *error.findings]) from None
-        if findings:
-            raise InputError.of(findings)
-        return apt
+            return None, findings
+        apt, more = self.reached(known, own)
+        return apt if own else None, [*findings, *more]
 
     def own(self) -> list[Repository]:
         """The distribution's archives. Raises InputError without the main one or its keys."""
@@ -132,14 +136,17 @@ class Opening:
         )
         return Repository(repository.origin, places, repository.suite, repository.components, keyring)
 
-    def reached(self, known: Sequence[Repository], own: int) -> Apt:
-        """The apt whose archives all answer, each at the first of its places that does."""
-        turns = [0] * len(known)
+    def reached(self, known: Sequence[Repository], own: int) -> tuple[Apt | None, list[Finding]]:
+        """The apt of the archives that answer, each at the first of its places that does, and what to tell of the
+        others. No apt when one of the first `own` is among these."""
+        turns = dict.fromkeys(range(len(known)), 0)  # number of an archive → of its place
         failures: dict[str, list[str]] = {}
-        while True:
-            sources = tuple(item.source(turn) for item, turn in zip(known, turns, strict=True))
+        lost: list[int] = []
+        while turns:
+            sources = {number: known[number].source(turn) for number, turn in turns.items()}
             try:
-                return self.updated(sources, own)
+                apt = self.updated(tuple(sources.values()), sum(number < own for number in sources))
+                return apt, self.unreachable(failures, [known[number] for number in lost])
             except AptFailed as error:
                 text = str(error)
             if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
@@ -147,18 +154,19 @@ class Opening:
                     f"the lists of the {self.distribution.family.capitalize()} archive cannot be written:\n{text}",
                     hint="free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk",
                 )
-            failed = blamed(text, sources)
+            failed = blamed(text, sources.values())
             for place, lines in failed.items():
                 failures.setdefault(place, []).extend(line for line in lines if line not in failures.get(place, ()))
-            again = [
-                number
-                for number, source in enumerate(sources)
-                if (source.told in failed or "" in failed) and turns[number] + 1 < len(known[number].places)
-            ]
-            if not again:
-                raise self.unreachable(failures, [source for source in sources if source.told in failed] or sources)
+            blame = [number for number, source in sources.items() if source.told in failed] or list(sources)
+            again = [number for number in blame if turns[number] + 1 < len(known[number].places)]
             for number in again:
                 turns[number] += 1
+            if not again:  # nobody else has these
+                lost += blame
+                turns = {number: turn for number, turn in turns.items() if number not in blame}
+                if any(number < own for number in blame):
+                    break
+        return None, self.unreachable(failures, [known[number] for number in sorted(lost)])
 
     def updated(self, sources: tuple[Source, ...], own: int) -> Apt:
         """The apt of these sources, its lists read where they are older than an hour. Raises AptFailed."""
@@ -199,20 +207,21 @@ class Opening:
                 os.utime(stamp)
         return apt
 
-    def unreachable(self, failures: Mapping[str, list[str]], sources: Sequence[Source]) -> EnvbuildError:
-        """One finding for the distribution's archive and for each repository that cannot be read."""
+    def unreachable(self, failures: Mapping[str, list[str]], lost: Iterable[Repository]) -> list[Finding]:
+        """One finding for the distribution's archive and for each repository that cannot be read, with what each of
+        its places said."""
         name = self.distribution.family.capitalize()
         findings = []
         owners: dict[str, list[str]] = {}
-        for source in sources:
-            vendor = source.archive.startswith("apt:")
-            owners.setdefault(source.archive if vendor else "", []).append(source.told)
+        for repository in lost:
+            told = [repository.source(turn).told for turn in range(len(repository.places))]
+            owners.setdefault(repository.origin if repository.origin.startswith("apt:") else "", []).extend(told)
         for archive, places in owners.items():
-            lines = [line for place in dict.fromkeys(places) for line in failures.get(place, failures.get("", ()))]
+            lines = [line for place in dict.fromkeys(places) for line in failures.get(place, ())]
             what = f"package repository {archive}" if archive else f"{name} archive"
-            said = "\n".join(lines) or "no place is known for it"
+            said = "\n".join(lines or failures.get("", ())) or "no place is known for it"
             findings.append(Finding(f"the {what} cannot be read:\n{said}", hint=self.advice(archive, said)))
-        return InputError.of(findings)
+        return findings
 
     def advice(self, archive: str, text: str) -> str:
         """What to do about apt's `text`; `archive` is empty for the distribution's own."""

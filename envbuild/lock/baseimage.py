@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -55,13 +55,15 @@ def lock_base(
     distribution: str,
     python: str,
     promised: Sequence[tuple[str, str]] = (),
+    where: Mapping[str, str] | None = None,
 ) -> Found:
     """Lock the image that `reference` names for `arch`, with its layers in the store.
 
     `previous` with the same reference keeps its digest, whatever its tag names now. `distribution` and `python` are
     what the spec says that the image is made of and has; `promised` are (recipe, shell pattern of a path) that recipes
-    take from it. Raises SpecError (no reference), InputError (what cannot be had, and where it was looked for),
-    ConflictError with everything that the image is not or has not.
+    take from it, and `where` the places at which the spec asks for these recipes. Raises SpecError (no reference),
+    InputError (what cannot be had, and where it was looked for), ConflictError with everything that the image is not or
+    has not.
     """
     work = _Work(Repository(parse(reference), site, transport), reference, store, transfer)
     kept = previous if previous and previous.reference == reference else None
@@ -72,7 +74,7 @@ def lock_base(
         raise m.other_architecture(reference, arch, [f"{config.system}/{config.arch}"])
     work.fetch(image.layers, talk)
     tree = seen(digest, [part.digest for part in image.layers], store, talk)
-    findings = baselook.findings(tree, reference, distribution, python, promised)
+    findings = baselook.findings(tree, reference, distribution, python, promised, where or {})
     if findings:
         raise ConflictError.of(findings)
     interpreter = baselook.interpreter(tree, python)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from packaging.utils import canonicalize_name
 
@@ -20,17 +20,25 @@ APT_ONLY = "choose an image with apt: not a distroless, Alpine or RPM one"
 
 
 def findings(
-    tree: Tree, reference: str, distribution: str, python: str, promised: Iterable[tuple[str, str]]
+    tree: Tree,
+    reference: str,
+    distribution: str,
+    python: str,
+    promised: Iterable[tuple[str, str]],
+    where: Mapping[str, str],
 ) -> list[Finding]:
     """Everything that the image is not or has not; see `envbuild.lock.baseimage.lock_base`."""
     found = [*_distribution(tree, reference, distribution), *_programs(tree, reference)]
     if not interpreter(tree, python):
         found.append(_no_python(tree, reference, python))
+    lacks: dict[str, list[str]] = {}
     for recipe, pattern in promised:
         if not tree.matches(pattern):
-            told = f"recipe '{recipe}' takes its component from the base, and {reference} holds no {pattern}"
-            hint = f"let layer '{recipe}' take it from elsewhere, or choose a base that holds it"
-            found.append(Finding(told, hint=hint))
+            lacks.setdefault(recipe, []).append(pattern)
+    for recipe, patterns in lacks.items():
+        because = f"because {reference}, from which it takes its component, holds no {', no '.join(patterns)}"
+        hint = f"give '{recipe}' another provider, or choose a base that holds it"
+        found.append(Finding(f"layer '{recipe}' cannot stand in this image, {because}", where.get(recipe, ""), hint))
     return found
 
 

@@ -13,15 +13,16 @@ import gzip
 import json
 import os
 import re
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from envbuild.console import Talk
 from envbuild.errors import EnvbuildError
+from envbuild.oci import member as m
 from envbuild.oci.changeset import HOPS, Changeset, Kind
 from envbuild.oci.decompress import reading, sound
+from envbuild.oci.member import Member
 from envbuild.store import Store, write_atomic
 
 FORMAT = 1  # of what a store keeps; another one is not read
@@ -42,6 +43,7 @@ class Tree(Changeset):
     def __init__(self, root: dict[str, Node] | None = None) -> None:
         super().__init__()
         self.root: dict[str, Node] = {} if root is None else root
+        self.kept, self.content = b"", bytearray()  # the file whose content is being read, if any
 
     # as the target of a layer
     def kind(self, path: bytes) -> Kind | None:
@@ -65,23 +67,35 @@ class Tree(Changeset):
         above, _, name = os.fsdecode(path).rpartition("/")
         del self.node(above)[name]
 
-    def add(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, path: bytes) -> None:
-        if entry.isdir():
+    def add(self, member: Member, path: bytes) -> None:
+        if member.kind is m.Kind.DIR:
             if self.kind(path) is not Kind.FOLDER:
                 self.remove(path)
                 self.put(path, {})
             return
-        if entry.islnk():
-            self.put(path, self.node(os.fsdecode(self.source(entry, path))))
+        if member.kind is m.Kind.HARDLINK:
+            self.put(path, self.node(os.fsdecode(self.source(member, path))))
             return
         self.remove(path)
-        if entry.issym():
-            self.put(path, entry.linkname)
-        elif entry.isreg():
-            content = tar.extractfile(entry) if KEPT.fullmatch(os.fsdecode(path)) else None
-            self.put(path, content.read(LARGEST) if content else None)
-        elif entry.isfifo():
+        if member.kind is m.Kind.SYMLINK:
+            self.put(path, os.fsdecode(member.link))
+        elif member.kind in (m.Kind.FILE, m.Kind.FIFO):
             self.put(path, None)
+            if member.kind is m.Kind.FILE and KEPT.fullmatch(os.fsdecode(path)):
+                self.kept, self.content = path, bytearray()
+
+    def data(self, chunk: bytes) -> None:
+        if self.kept:
+            self.content += chunk[: LARGEST - len(self.content)]
+
+    def zeros(self, count: int) -> None:
+        if self.kept:
+            self.content += bytes(min(count, LARGEST - len(self.content)))
+
+    def end(self) -> None:
+        if self.kept:
+            self.put(self.kept, bytes(self.content))
+        self.kept, self.content = b"", bytearray()
 
     def put(self, path: bytes, node: Node) -> None:
         above, _, name = os.fsdecode(path).rpartition("/")
@@ -145,8 +159,7 @@ class Tree(Changeset):
 def seen(digest: str, layers: Sequence[str], store: Store, talk: Talk) -> Tree:
     """The tree of the image with the manifest `digest` whose `layers` (digests, bottom first) are in the store.
 
-    Raises InputError for a layer that cannot be unpacked, or is damaged in the store; EngineError for one that leads
-    out of its tree.
+    Raises InputError for a layer that cannot be unpacked, leads out of its tree, or is damaged in the store.
     """
     kept = store.root / "base" / f"{digest}.json.gz"
     known = _known(kept)

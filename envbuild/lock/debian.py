@@ -6,9 +6,9 @@ Ubuntu's packages are Debian packages too; so are those of vendors' repositories
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,12 +17,14 @@ from envbuild.console import Talk
 from envbuild.errors import ConflictError, EnvbuildError, Finding, InputError
 from envbuild.lock.apt import Apt, AptFailed
 from envbuild.lock.archives import Opening
+from envbuild.lock.lacking import WrongInput, together
 from envbuild.lock.lockfile import DebianFile
 from envbuild.lock.packages import Package, Packages, essential, installed_names, status
 from envbuild.lock.transport import Transport
 from envbuild.recipe import AptRepository
 from envbuild.site import Site
 from envbuild.store import Store
+from envbuild.supply import Input
 
 URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})\s*")
 
@@ -52,6 +54,7 @@ def resolve(
     transport: Transport | None = None,
     prefer: Mapping[str, str] | None = None,
     refresh: bool = False,
+    resolved: list[Input] | None = None,
 ) -> DebianLock:
     """Resolve `units` (name → package names; ``base`` among them): the base from nothing, every other unit on top of
     it. With `installed`, dpkg's status file of an image that the base is taken from, the base has no packages of its
@@ -59,24 +62,39 @@ def resolve(
 
     The packages of vendors' `repositories` are open to every unit but the base. apt takes the highest version wherever
     it is, so that a vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to). `prefer` (package →
-    version) is kept where the archives still have it. Raises InputError (unknown packages, archives that cannot be
-    read) and ConflictError (packages that cannot be installed together).
+    version) is kept where the archives still have it. Raises InputError (archives that cannot be read, WrongInput)
+    and ConflictError (packages that cannot be installed together), after all units that can be resolved without what is
+    missing were: `resolved` gets their files.
     """
-    repositories = tuple(repositories)
+    repositories, resolved = tuple(repositories), [] if resolved is None else resolved
     opening = Opening(distribution, arch, site, store, transport or Transport(site), talk, refresh)
-    apt = opening.apt(repositories)
+    apt, findings = opening.open(repositories)
+    if apt is None:
+        raise InputError.of(findings)
     packages = Packages(apt.lists())
     present = installed_names(installed or "")
     wanted = {name: [item for item in names if item not in present] for name, names in units.items()}
-    _check_names(packages, wanted, [distribution.family.capitalize(), *(item.origin for item in repositories)])
+    archives = [distribution.family.capitalize(), *(item.origin for item in repositories)]
+    unknown = _unknown_names(packages, wanted, archives)
+    if unknown and not findings:
+        raise WrongInput.of(finding for found in unknown.values() for finding in found)
     with store.workdir() as workdir:
-        work = Work(apt, packages, workdir, dict(prefer or {}), talk)
+        work = Work(apt, packages, workdir, dict(prefer or {}), talk, frozenset(unknown), partial=bool(findings))
         status_file = workdir / "status"
-        base = [] if installed is not None else work.base(wanted.get("base", ()))
+        base = work.attempt("base", lambda: work.base(wanted.get("base", ()))) if installed is None else []
         status_file.write_text(status(base) if installed is None else installed)
         others = [name for name in wanted if wanted[name] and (name != "base" or installed is not None)]
+        if installed is None and not base:  # there is nothing that they could stand on
+            others = []
+
+        def one(name: str) -> list[Package]:
+            return work.attempt(name, lambda: work.install(name, wanted[name], status_file))
+
         with ThreadPoolExecutor(2) as pool:
-            chosen = list(pool.map(lambda name: work.install(name, wanted[name], status_file), others))
+            chosen = list(pool.map(one, others))
+    if findings or work.errors:
+        resolved += dict.fromkeys(file for chosen_of in (base, *chosen) for file in _files(chosen_of))
+        raise together([*([InputError.of(findings)] if findings else []), *work.errors])
     found = dict(zip(others, chosen, strict=True))
     if installed is None:
         found["base"] = base
@@ -90,13 +108,29 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One resolution."""
+    """One resolution. `partial`: some package lists are missing, and units in `waiting` ask for what none of the others
+    has. `errors` is what units could not have."""
 
     apt: Apt
     packages: Packages
     workdir: Path
     prefer: dict[str, str]
     talk: Talk
+    waiting: frozenset[str] = frozenset()
+    partial: bool = False
+    errors: list[EnvbuildError] = field(default_factory=list)
+
+    def attempt(self, unit: str, part: Callable[[], list[Package]]) -> list[Package]:
+        """What `part` chooses for a unit; nothing where that cannot be."""
+        try:
+            if unit not in self.waiting:
+                return part()
+        except ConflictError as error:
+            if not self.partial or unit == "base":
+                self.errors.append(error)
+                return []
+        self.talk.say(f"the Debian packages of '{unit}' wait for the package repositories that cannot be read")
+        return []
 
     def base(self, names: Iterable[str]) -> list[Package]:
         """The packages of a base, from nothing: the essential ones, apt, and `names`."""
@@ -164,15 +198,17 @@ def _files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
     return tuple(sorted(files, key=lambda file: file.file))
 
 
-def _check_names(packages: Packages, units: Mapping[str, Iterable[str]], archives: Sequence[str]) -> None:
-    """Raises InputError with one finding for each package that none of `archives` has (the distribution's name, then
-    the repositories' origins)."""
+def _unknown_names(
+    packages: Packages, units: Mapping[str, Iterable[str]], archives: Sequence[str]
+) -> dict[str, list[Finding]]:
+    """Unit → one finding for each of its packages that none of `archives` has (the distribution's name, then the
+    repositories' origins)."""
     from envbuild.fields import did_you_mean
 
     where = f"the {archives[0]} archive has no package"
     if len(archives) > 1:
         where = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
-    findings = []
+    findings: dict[str, list[Finding]] = {}
     for unit, names in units.items():
         for name in names:
             plain = re.split(r"[:=/]", name)[0]
@@ -180,9 +216,9 @@ def _check_names(packages: Packages, units: Mapping[str, Iterable[str]], archive
                 continue
             hint = did_you_mean(plain, (known for known in packages.names() if known[:1] == plain[:1]), "")
             hint = hint if hint.startswith("did you mean") else "search for its name: apt-cache search WORD"
-            findings.append(Finding(f"{where} '{plain}' (asked for by {unit})", "", hint))
-    if findings:
-        raise InputError.of(findings)
+            told = Finding(f"{where} '{plain}' (asked for by {unit})", "", hint)
+            findings.setdefault(unit, []).append(told)
+    return findings
 
 
 def _conflict(unit: str, text: str) -> EnvbuildError:

@@ -18,6 +18,7 @@ from envbuild.lock.gitmodules import origin_of
 from envbuild.lock.gitplaces import Place, tarballs
 from envbuild.lock.gittar import Tarball, hollow, write_tar
 from envbuild.lock.gittree import Tree
+from envbuild.lock.lacking import WrongInput
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Absent, Transport, Unreachable
@@ -137,7 +138,7 @@ class Work:
         if lacking := sorted(wish - set(found) - {ALL}):
             there = sorted(under(path, link) for path, tree in found.items() for link in tree.links)
             hint = f"its submodules: {some(there)}" if there else "it has none"
-            raise InputError.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in lacking)
+            raise WrongInput.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in lacking)
         return found
 
     def submodules(self, path: str, tree: Tree, wish: set[str], top: str) -> list[Part]:
@@ -164,19 +165,29 @@ class Work:
 
     def check_tag(self, git: Git, places: Iterable[Place]) -> None:
         """Compare what the tag names at the first of `places` that answers. Raises InputError when it is another
-        commit."""
+        commit.
+
+        The commit is what is locked. A mirror without any tags (a shallow one) says nothing of them; where there are
+        tags but not this one, somebody may have taken it back, which a person is told.
+        """
         misses = []
         for place in places:
             try:
                 found = place.tagged(git.tag)
+                gone = not found and place.has_tags()
             except (Absent, Unreachable) as error:
                 misses.append(f"{place.place}: {error}")
                 continue
             if found not in ("", git.commit):
-                raise InputError(
-                    f"the source '{git.name}' ({git.origin}): the tag {git.tag} names commit {found} at {place.place}, "
-                    f"but the recipe says {git.commit}",
+                raise WrongInput(
+                    f"the source '{git.name}' ({git.origin}) cannot be locked, because the tag {git.tag} names commit "
+                    f"{found} at {place.place}, and the recipe says {git.commit}",
                     hint="the tag was moved upstream: look at what changed, then change the commit in the recipe",
+                )
+            if gone:
+                self.talk.warn(
+                    f"{git.origin} has no tag {git.tag} at {place.place}, though it has others; {git.commit[:12]} is "
+                    "locked, and whether upstream took the tag back is for you to see"
                 )
             return
         why = f" ({misses[0]})" if misses else ""

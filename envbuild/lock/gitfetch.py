@@ -81,6 +81,14 @@ class Address:
         answers = {name: commit for commit, _, name in lines}
         return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" stands for what an annotated tag names
 
+    def has_tags(self) -> bool:
+        """As `Folder.has_tags`."""
+        address = self._answering()
+        done = self._git(address, None, "ls-remote", "--quiet", "--tags", "--", plain(address))
+        if done.returncode:
+            raise _failed(done.stderr)
+        return bool(done.stdout.strip())
+
     def _answering(self) -> str:
         """The address that is a repository. Raises Absent, Unreachable, Refused."""
         misses: list[Absent | Refused] = []

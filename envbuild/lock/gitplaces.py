@@ -35,6 +35,10 @@ class Folder:
         done = run(self.path, "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
         return done.stdout.decode().strip() if done.returncode == 0 else ""
 
+    def has_tags(self) -> bool:
+        """Whether there are tags at all. Raises as `obtain`."""
+        return bool(run(self.path, "for-each-ref", "--count=1", "refs/tags").stdout)
+
 
 @dataclass(frozen=True, slots=True)
 class Nowhere:
@@ -47,6 +51,9 @@ class Nowhere:
         raise Absent(self.why)
 
     def tagged(self, tag: str) -> str:
+        raise Absent(self.why)
+
+    def has_tags(self) -> bool:
         raise Absent(self.why)
 
 

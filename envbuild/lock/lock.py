@@ -1,13 +1,15 @@
 """The step resolve → lock: from what an image asks for to every input by its digest.
 
 Its parts are the base (where that is somebody's image), Debian packages, Python packages and sources. What one of them
-cannot have stops none of the others, so that one answer names everything that is missing.
+cannot have stops none of the others, so that one answer names everything that is missing. Where that is only a matter
+of the site, everything else is in the store by then.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
@@ -18,21 +20,22 @@ from envbuild import __version__
 from envbuild.bases import Distribution, distribution, is_image
 from envbuild.console import Talk
 from envbuild.errors import ConflictError, EnvbuildError, InputError, LockError, SpecError
-from envbuild.lock import debian, python, uv
+from envbuild.lock import debian, python, unlocked, uv
 from envbuild.lock.archives import Opening
 from envbuild.lock.baseimage import Found, lock_base
 from envbuild.lock.changes import BASE, EVERYTHING, check_upgrades
-from envbuild.lock.changes import changes as changes
 from envbuild.lock.index import Index
+from envbuild.lock.lacking import only_the_site, together
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.sources import lock_sources
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
-from envbuild.lock.vendorindex import vendor_indexes
+from envbuild.lock.vendorindex import reachable_indexes, vendor_indexes
 from envbuild.lock.versions import check_versions, component_versions
 from envbuild.site import Site
 from envbuild.store import Store
+from envbuild.supply import Input, image_blobs
 
 TOOLS = "tools"  # the pseudo-unit whose Python file is the uv that builds use
 Part = TypeVar("Part")
@@ -54,8 +57,9 @@ def make_lock(
     `previous` keeps its versions wherever they still fit and can still be had, but for the packages in `upgrade`
     (names, ``base`` for the image that the base is, ``*`` for all). A `previous` that answers this very request is
     given back as it is, unless `refresh` asks to look again for what can no longer be had. Raises InputError with all
-    that cannot be had, after everything that can be had was obtained; SpecError, ConflictError, EngineError (the
-    store).
+    that cannot be had, after everything that can be had was fetched into the store (all of it where only the site has
+    to name more places: a mistake in the spec is told before large files are fetched); SpecError, ConflictError,
+    EngineError (the store).
     """
     given = tuple(dict(waiver) for waiver in waivers)
     components = request.spec.get("components")
@@ -67,6 +71,7 @@ def make_lock(
     kept = None if EVERYTHING in upgrade else previous
     work = Locking(request, site, store, talk, kept, upgrade, refresh)
     lock = replace(work.lock(), waivers=given)
+    unlocked.forget(store, lock.sources)
     check_upgrades(lock, upgrade, components)
     check_versions(request, lock)
     return replace(lock, versions=component_versions(request, lock))
@@ -75,7 +80,7 @@ def make_lock(
 @dataclass(slots=True)
 class Locking:
     """One locking. `kept` is the lock whose versions stay, but for what is in `upgrade`; `errors` is what the parts
-    could not have."""
+    could not have, `resolved` what those with errors did find."""
 
     request: LockRequest
     site: Site
@@ -85,6 +90,7 @@ class Locking:
     upgrade: frozenset[str]
     refresh: bool
     errors: list[EnvbuildError] = field(default_factory=list)
+    resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
     transfer: Transfer = field(init=False)
 
@@ -110,6 +116,7 @@ class Locking:
         python_lock: tuple[python.PythonLock, PythonFile] | None = None
         if on_image and base is None:
             # Nothing can be resolved on top of it; what else is missing is told all the same.
+            self.talk.say(f"the packages of {request.image} wait for its base image")
             self.attempt(self.look)
             self.attempt(lambda: vendor_indexes(request.indexes, self.site, self.transport))
         else:
@@ -118,6 +125,11 @@ class Locking:
             python_lock = self.attempt(lambda: self.python(number, base))
         sources = self.attempt(self.sources)
         if packages is None or python_lock is None or sources is None or self.errors:
+            self.resolved += image_blobs(base.image) if base else ()
+            self.resolved += [file for found in packages.units.values() for file in found] if packages else ()
+            self.resolved += [*python_lock[0].files.values(), python_lock[1]] if python_lock else ()
+            self.resolved += sources.values() if sources else ()
+            self.fetch()
             raise together(self.errors)
         files, tool = python_lock
         units = {
@@ -156,6 +168,21 @@ class Locking:
             self.errors.append(error)
             return None
 
+    def fetch(self) -> None:
+        """Bring what is resolved into the store, so that nothing is left to fetch but what is missing; what of it
+        cannot be had is missing too. A mistake in the spec is told without that."""
+        from envbuild.fetch import fetch_inputs, tell_kept
+
+        unlocked.note(self.store, (entry for entry in self.resolved if isinstance(entry, SourceFile) and not entry.git))
+        if not only_the_site(self.errors):
+            return
+        wanted = {entry.sha256: entry for entry in self.resolved if not self.store.has_blob(entry.sha256)}
+        try:
+            fetch_inputs(self.request.image, list(wanted.values()), self.store, self.site, self.talk)
+        except EnvbuildError as error:
+            self.errors.append(error)
+        tell_kept(self.request.image, self.resolved, self.store, self.talk, self.errors)
+
     def unit(self, name: str) -> UnitRequest:
         return self.request.units.get(name, UnitRequest())
 
@@ -185,6 +212,7 @@ class Locking:
             distribution=self.distribution.name,
             python=request.python,
             promised=request.promised,
+            where=request.where,
         )
 
     def look(self) -> None:
@@ -212,12 +240,13 @@ class Locking:
                 if file.name not in forgotten
             },
             refresh=self.refresh or bool(self.upgrade),
+            resolved=self.resolved,
         )
 
     def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:
         """The Python packages for Python `number`, and the uv that installs them."""
         request, kept, glibc = self.request, self.kept, self.distribution.glibc
-        vendors = vendor_indexes(request.indexes, self.site, self.transport)
+        vendors, unplaced = reachable_indexes(request.indexes, self.site, self.transport)
         with self.store.workdir() as workdir:
             self.talk.start("python", "resolving Python packages")
             try:
@@ -235,11 +264,24 @@ class Locking:
                     python.wheel_tags(request.python, request.arch, glibc),
                     earlier_versions(kept, self.upgraded),
                     present=base.image.python if base else {},
+                    lacking={
+                        str(canonicalize_name(name)): f"of {index.origin}"
+                        for index in request.indexes
+                        for name in index.packages
+                        if index.origin in unplaced
+                    },
+                    tell=self.talk.say,
+                    before=[InputError.of(findings) for findings in unplaced.values()],
                 )
-                found = work.lock(request.units)
                 stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded
-                number = kept.tools["uv"] if kept and stays else uv.uv_version()
-                return found, work.wheel(uv.Pin("uv", number, frozenset()))
+                tool = uv.Pin("uv", kept.tools["uv"] if kept and stays else uv.uv_version(), frozenset())
+                try:
+                    return work.lock(request.units), work.wheel(tool)
+                except EnvbuildError:
+                    with suppress(EnvbuildError):
+                        self.resolved.append(work.wheel(tool))
+                    self.resolved += work.found()
+                    raise
             finally:
                 self.talk.finish("python")
 
@@ -247,6 +289,8 @@ class Locking:
         """Archives and commits."""
         units = self.request.units.values()
         known = self.kept.sources if self.kept else {}
+        if not self.refresh and EVERYTHING not in self.upgrade:
+            known = {**unlocked.recall(self.store), **known}
         return lock_sources(
             self.site,
             self.transport,
@@ -256,19 +300,14 @@ class Locking:
             [archive for unit in units for archive in unit.archives],
             [source for unit in units for source in unit.git],
             {name: file for name, file in known.items() if name not in self.upgrade},
+            where=self.request.places(),
+            resolved=self.resolved,
         )
 
 
 def source_files(unit: UnitRequest) -> tuple[str, ...]:
     """Names of the archives and tarballs that a unit gets, sorted."""
     return tuple(sorted({*(archive.file for archive in unit.archives), *(source.file for source in unit.git)}))
-
-
-def together(errors: Iterable[EnvbuildError]) -> EnvbuildError:
-    """All findings as one error: what cannot be had decides over its kind, because only that may change by itself."""
-    found = list(errors)
-    kind = next((type(error) for error in found if isinstance(error, InputError)), type(found[0]))
-    return kind.of(dict.fromkeys(finding for error in found for finding in error.findings))
 
 
 def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:

@@ -13,7 +13,7 @@ will meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -29,9 +29,10 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from envbuild.errors import ConflictError, InputError, SpecError
-from envbuild.lock.given import accepted, compiled_packages, plain_versions
+from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
 from envbuild.lock.index import Index, IndexFile, belongs, split_name
+from envbuild.lock.lacking import WrongInput, together
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.transfer import Transfer, Unobtained
@@ -77,7 +78,12 @@ class PythonLock:
 @dataclass(slots=True)
 class PythonWork:
     """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible.
-    `present`: name → version of the packages that a base image brings."""
+    `present`: name → version of the packages that a base image brings. `lacking`: name → why nobody can say now what it
+    needs (its vendor's index has no place here); a unit that needs one waits for it, and `tell` is told so. `before`:
+    errors that are known already, told with the others.
+
+    After an error, `found` gives the files that were chosen all the same.
+    """
 
     resolver: Resolver
     index: Index
@@ -86,14 +92,29 @@ class PythonWork:
     previous: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+    tell: Callable[[str], None] = lambda text: None
+    before: Sequence[EnvbuildError] = ()
+    sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
+    errors: list[EnvbuildError] = field(default_factory=list)
 
     def lock(self, units: Mapping[str, UnitRequest]) -> PythonLock:
-        """Resolve and choose. Raises SpecError, ConflictError, InputError."""
+        """Resolve and choose. Raises SpecError, ConflictError, InputError, after everything that can be resolved and
+        chosen without what is missing was."""
         for unit, request in units.items():
             check_requirements(unit, (*request.python, *request.sdists))
-        sdists = {unit: [self.sdist(text, unit) for text in request.sdists] for unit, request in units.items()}
+        self.sdists, self.errors = {}, list(self.before)
+        assumed: dict[str, str] = {}
+        for unit, request in units.items():
+            for text in request.sdists:
+                try:
+                    self.sdists.setdefault(unit, []).append(self.sdist(text, unit))
+                except (InputError, ConflictError) as error:
+                    self.errors.append(error)
+                    assumed |= self.without(text)
+        sdists = {unit: self.sdists.get(unit, []) for unit in units}
         made = compiled_packages(units, sdists)
-        compiled = {name: version for found in made.values() for name, version in found.items()}
+        compiled = assumed | {name: version for found in made.values() for name, version in found.items()}
         present = {name: version for name, version in plain_versions(self.present).items() if name not in compiled}
         parts = {unit: request.python for unit, request in units.items() if unit.startswith(PART) and request.python}
         asked = [text for texts in parts.values() for text in texts]
@@ -102,8 +123,10 @@ class PythonWork:
         # What is compiled reaches the image as a wheel of its own, not from the index.
         omit = {**accepted(present, runtime, python, machine), **compiled}
         pins: dict[str, dict[str, Pin]] = {}
+        blind = False  # what is shipped is not known
         if runtime:
-            pins["venv"] = self.resolve("venv", runtime, prefer=self.previous.get("venv"), omit=omit)
+            known = self.attempt("venv", runtime, prefer=self.previous.get("venv"), omit=omit)
+            blind, pins["venv"] = known is None, known or {}
         shipped = {name: pin.version for name, pin in pins.get("venv", {}).items()}
         apart = {
             unit: request.python
@@ -120,12 +143,14 @@ class PythonWork:
             }
             # What an index has of another unit's package is another build of it: this one is below, or it is missed.
             given[unit] |= {name: version for name, version in compiled.items() if name not in made[unit]}
-        apart |= parts
+        apart |= {} if blind else parts
         given |= dict.fromkeys(parts, omit)
         with ThreadPoolExecutor(2) as pool:
-            results = pool.map(lambda item: self.apart(item[0], item[1], shipped, given[item[0]]), apart.items())
-            pins |= dict(zip(apart, results, strict=True))
+            results = pool.map(lambda unit: self.apart(unit, apart[unit], shipped, given[unit], blind=blind), apart)
+            pins |= {unit: found or {} for unit, found in zip(apart, results, strict=True)}
         self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
+        if self.errors:
+            raise together(self.errors)
         locked = {
             unit: UnitLock(
                 python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
@@ -133,24 +158,71 @@ class PythonWork:
             )
             for unit in units
         }
-        files = {
-            file.file: file for file in (*self.chosen.values(), *(file for found in sdists.values() for file in found))
-        }
-        return PythonLock(locked, files)
+        return PythonLock(locked, {file.file: file for file in self.found()})
 
     def apart(
-        self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str], omit: Mapping[str, str]
-    ) -> dict[str, Pin]:
-        """The packages of a build, or of a part of the venv, in the shipped versions; `omit`: those that are there."""
+        self,
+        unit: str,
+        requirements: Iterable[str],
+        shipped: Mapping[str, str],
+        omit: Mapping[str, str],
+        *,
+        blind: bool = False,
+    ) -> dict[str, Pin] | None:
+        """`attempt` of a build, or of a part of the venv, in the shipped versions; `omit`: those that are there."""
         whole = unit.startswith(PART)
         bound = {name: version for name, version in shipped.items() if whole or name not in BUILD_TOOLS}
-        return self.resolve(
+        return self.attempt(
             unit,
             requirements,
             constraints=[f"{name}=={version}" for name, version in bound.items()],
             prefer={**shipped, **self.previous.get(unit, {})},
             omit=omit,
+            blind=blind,
         )
+
+    def attempt(
+        self,
+        unit: str,
+        requirements: Iterable[str],
+        *,
+        constraints: Iterable[str] = (),
+        prefer: Mapping[str, str] | None,
+        omit: Mapping[str, str],
+        blind: bool = False,
+    ) -> dict[str, Pin] | None:
+        """What `resolve` gives; None where that cannot be. Errors are kept for the end, but those of a `blind` unit,
+        for which another one failed that it would follow; what waits for something missing says so."""
+        named = {str(canonicalize_name(Requirement(text).name)) for text in requirements} - omit.keys()
+        waits = sorted(named & self.lacking.keys())
+        pins: dict[str, Pin] = {}
+        if not waits:
+            try:
+                pins = self.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
+            except (InputError, ConflictError, SpecError) as error:
+                waits = sorted(name for name in self.lacking if name in error.message)
+                if not waits:
+                    self.errors += [] if blind else [error]
+                    return None
+            waits = waits or sorted(pins.keys() & self.lacking.keys())
+        if waits:
+            self.tell(f"the Python packages of '{unit}' wait for {waits[0]} {self.lacking[waits[0]]}")
+            return None
+        return pins
+
+    def without(self, text: str) -> dict[str, str]:
+        """What stands in for the sdist `text`, which cannot be had: its name and version where that is exact. Else
+        nobody knows what it will be, and those that need it wait."""
+        name = str(canonicalize_name(Requirement(text).name))
+        try:
+            return dict([exact(text, name)])
+        except SpecError:
+            self.lacking[name] = "(its sdist)"
+            return {}
+
+    def found(self) -> list[PythonFile]:
+        """Every file that was chosen."""
+        return [*self.chosen.values(), *(file for found in self.sdists.values() for file in found)]
 
     def resolve(
         self,
@@ -181,11 +253,21 @@ class PythonWork:
         return (vendor.origin, vendor.index) if vendor else ("", self.index)
 
     def choose(self, pins: Mapping[tuple[str, str], Pin]) -> None:
-        """Fill `chosen` with the best wheel of every pin."""
+        """Fill `chosen` with the best wheel of every pin, `errors` with what to tell of the others."""
         missing = [pin for key, pin in pins.items() if key not in self.chosen]
+
+        def one(pin: Pin) -> PythonFile | EnvbuildError:
+            try:
+                return self.wheel(pin)
+            except (InputError, SpecError) as error:
+                return error
+
         with ThreadPoolExecutor(8) as pool:
-            for pin, file in zip(missing, pool.map(self.wheel, missing), strict=True):
-                self.chosen[pin.name, pin.version] = file
+            for pin, file in zip(missing, pool.map(one, missing), strict=True):
+                if isinstance(file, EnvbuildError):
+                    self.errors.append(file)
+                else:
+                    self.chosen[pin.name, pin.version] = file
 
     def wheel(self, pin: Pin) -> PythonFile:
         """The wheel that installers prefer on the target. Raises SpecError when there is only an sdist, InputError when
@@ -229,7 +311,7 @@ class PythonWork:
     def sdist(self, text: str, unit: str) -> PythonFile:
         """The sdist that ``name`` or ``name==version`` names: the earlier lock's version if it fits, else the last.
 
-        Raises ConflictError when there are sdists but none that fits, InputError when there is none at all.
+        Raises ConflictError when there are sdists but none that fits, WrongInput when there is none at all.
         """
         wanted = Requirement(text)
         fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
@@ -254,7 +336,7 @@ class PythonWork:
         if not fitting and others:
             raise no_such_sdist(wanted, others, self.resolver.python)
         if not fitting:
-            raise InputError(
+            raise WrongInput(
                 f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
                 hint="check the name; other indexes are given as  "
                 f"{mirror_line(origin or 'python:', 'ADDRESS, …')}  in site.yaml",

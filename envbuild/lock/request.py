@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 
@@ -45,11 +45,25 @@ class LockRequest:
     promised: tuple[tuple[str, str], ...] = ()  # (recipe, path that the base image must hold)
     # what else, when changed, must make the lock outdated (versions, waivers)
     spec: Mapping[str, object] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)  # layer → its place in the spec, for messages only
+
+    def place(self, unit: str) -> str:
+        """Where the spec asks for what a unit compiles; empty for the others, which many layers ask for together."""
+        layer = unit.removeprefix("build-")
+        return self.where.get(layer, "") if layer != unit else ""
+
+    def places(self) -> dict[str, str]:
+        """File name of a source → where the spec asks for it."""
+        found: dict[str, str] = {}
+        for name, unit in self.units.items():
+            files = [*(source.file for source in unit.archives), *(source.file for source in unit.git)]
+            found |= dict.fromkeys(files if self.place(name) else (), self.place(name))
+        return found
 
     def digest(self) -> str:
         """``sha256:<hex>`` of everything above. What is empty does not count, so that a kind of input that a later
         envbuild knows leaves the locks of images without it as they are."""
-        text = json.dumps(_filled(asdict(self)), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(_filled(asdict(replace(self, where={}))), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

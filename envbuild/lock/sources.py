@@ -13,13 +13,15 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from envbuild.console import Talk
-from envbuild.errors import Finding, InputError, SpecError
+from envbuild.errors import EnvbuildError, InputError, SpecError
+from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Transport, join
 from envbuild.recipe import Archive, Git
 from envbuild.site import ARCHIVES, HOMES, Site, mirror_line
 from envbuild.store import Store
+from envbuild.supply import Input
 
 FORGE = re.compile(r"(?P<kind>github:|gitlab:)(?P<repository>[^@]+)@(?P<tag>.+)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -91,21 +93,26 @@ def lock_sources(
     archives: Iterable[Archive],
     gits: Iterable[Git],
     known: Mapping[str, SourceFile],
+    *,
+    where: Mapping[str, str] | None = None,
+    resolved: list[Input] | None = None,
 ) -> dict[str, SourceFile]:
-    """File name → entry, of all sources of an image; the same one may be named several times.
+    """File name → entry, of all sources of an image; the same one may be named several times. `where` says at which
+    place of the spec a file is asked for.
 
-    Everything that can be had is obtained first, then every failure is told: raises one InputError with all of them,
-    SpecError for two sources of one file name, EngineError (the store).
+    Everything that can be had is obtained first (`resolved` gets it), then every failure is told: raises one InputError
+    with all of them, SpecError for two sources of one file name, EngineError (the store).
     """
     from envbuild.lock.git import lock_git
 
-    def one(source: Archive | Git) -> SourceFile | tuple[Finding, ...]:
+    def one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
                 return lock_git(site, transport, store, talk, source, known)
             return lock_source(site, transfer, source, known)
         except InputError as error:
-            return error.findings
+            place = (where or {}).get(source.file, "")
+            return type(error).of(replace(finding, where=finding.where or place) for finding in error.findings)
 
     wanted = merged([*archives, *gits])
     pool = ThreadPoolExecutor(PARALLEL)
@@ -122,9 +129,12 @@ def lock_sources(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    if findings := [finding for answer in answers if isinstance(answer, tuple) for finding in answer]:
-        raise InputError.of(dict.fromkeys(findings))
-    return {answer.file: answer for answer in answers if isinstance(answer, SourceFile)}
+    found = [answer for answer in answers if isinstance(answer, SourceFile)]
+    if errors := [answer for answer in answers if isinstance(answer, EnvbuildError)]:
+        if resolved is not None:
+            resolved += found
+        raise together(errors)
+    return {answer.file: answer for answer in found}
 
 
 def merged(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
@@ -156,17 +166,23 @@ def _told(source: Archive | Git) -> str:
     return f"{source.origin}@{source.commit}" if isinstance(source, Git) else f"{source.origin} {source.sha256}".strip()
 
 
-def unobtainable(origin: str, file: str, sha256: str, misses: list[tuple[str, str]]) -> InputError:
-    """The error for a source that no place has: `misses` are (place, why)."""
+def unobtainable(
+    origin: str, file: str, sha256: str, misses: list[tuple[str, str]], *, image: str = "NAME", where: str = ""
+) -> InputError:
+    """The error for a source that no place has: `misses` are (place, why). `image` wants it, at `where` of its spec."""
     digest = f" (sha256 {sha256})" if sha256 else ""
-    changed = any("other content" in why for _, why in misses)
-    hint = site_line(origin, file)
-    if changed and not is_commit(origin):
-        hint = (
-            "the file was changed where it lies: look at what changed, then give its new sha256 in the recipe, or lock "
-            f"it again:  envbuild lock NAME --upgrade {file}"
+    if any("other content" in why for _, why in misses) and not is_commit(origin):
+        return InputError(
+            f"the source {origin} ({file}) cannot be had, because its content is not what was locked{digest}; "
+            f"{looked(misses)}",
+            "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in "
+            f"the recipe, or where the recipe has none:  envbuild lock {image} --upgrade {file};  to keep what was "
+            f"locked, name a place that still has it in site.yaml:  {mirror_line(origin, 'FOLDER-OR-ADDRESS')}",
+            where,
         )
-    return InputError(f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}", hint)
+    return InputError(
+        f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}", site_line(origin, file), where
+    )
 
 
 def looked(misses: Iterable[tuple[str, str]]) -> str:

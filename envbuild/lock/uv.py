@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
+from envbuild.lock.lacking import WrongInput
 from envbuild.lock.vendorindex import VendorIndex
 from envbuild.site import Site
 
@@ -330,7 +331,7 @@ def _failure(what: str, stderr: str) -> EnvbuildError:
             message, "a package without a wheel is compiled by a recipe with wheel=True: add it under layers:"
         )
     if "was not found in the package registry" in text or "was not found in the provided package locations" in text:
-        return InputError(
+        return WrongInput(
             message, "check the name; other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml"
         )
     if "No solution found" in text:

@@ -43,10 +43,20 @@ class VendorIndex:
 
 
 def vendor_indexes(indexes: Iterable[PythonIndex], site: Site, transport: Transport) -> tuple[VendorIndex, ...]:
-    """The indexes of an image, each at the first of its places that lists one of its packages.
+    """The indexes of an image. Raises InputError with each that has no place here or does not answer, ConflictError
+    when two of them claim the same package."""
+    found, findings = reachable_indexes(indexes, site, transport)
+    if findings:
+        raise InputError.of(finding for told in findings.values() for finding in told)
+    return found
 
-    Raises InputError with each index that has no place here or does not answer, ConflictError when two of them claim
-    the same package.
+
+def reachable_indexes(
+    indexes: Iterable[PythonIndex], site: Site, transport: Transport
+) -> tuple[tuple[VendorIndex, ...], dict[str, tuple[Finding, ...]]]:
+    """The indexes of an image, each at the first of its places that lists one of its packages; and origin → what to
+    tell of those that have no place here, or do not answer. Raises ConflictError when two of them claim the same
+    package.
     """
     wanted: dict[str, set[str]] = {}
     for index in indexes:
@@ -66,15 +76,13 @@ def vendor_indexes(indexes: Iterable[PythonIndex], site: Site, transport: Transp
     if clashes:
         raise ConflictError.of(clashes)
     found: list[VendorIndex] = []
-    findings: list[Finding] = []
+    findings: dict[str, tuple[Finding, ...]] = {}
     for origin, names in wanted.items():
         try:
             found.append(_first(origin, names, site, transport))
         except InputError as error:
-            findings += error.findings
-    if findings:
-        raise InputError.of(findings)
-    return tuple(found)
+            findings[origin] = error.findings
+    return tuple(found), findings
 
 
 def _first(origin: str, names: Iterable[str], site: Site, transport: Transport) -> VendorIndex:

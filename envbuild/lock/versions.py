@@ -46,6 +46,16 @@ def packages(request: LockRequest, lock: Lock) -> dict[str, tuple[str, str]]:
     return found
 
 
+def shipped_python(request: LockRequest, lock: Lock) -> dict[str, str]:
+    """Python package → version, of those that an image has when it runs: its base image's, over them what the venv gets
+    from indexes, what is compiled from sdists, and what builds give."""
+    found = dict(lock.base_image.python) if lock.base_image else {}
+    for name, unit in lock.units.items():
+        files = [lock.python_files[file] for file in (unit.python if name == "venv" else unit.sdists)]
+        found |= {file.name: file.version for file in files}
+    return found | dict(exact(text, unit) for unit, asked in request.units.items() for text in asked.gives)
+
+
 def from_sources(request: LockRequest, component: str) -> bool:
     """Whether a component is compiled from its recipe's own archives or commits, whose version no package tells."""
     unit = request.units.get(f"{BUILD}{component}", UnitRequest())

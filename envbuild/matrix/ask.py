@@ -3,30 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from envbuild.errors import Finding, SpecError
+from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fields import did_you_mean
-from envbuild.image import Result
 from envbuild.lock.lockfile import Head, read_head
-from envbuild.matrix.check import Answer, check
+from envbuild.matrix.check import VERDICTS, Answer, check
 from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.conflict import why_not
 from envbuild.matrix.masks import Matrix
-from envbuild.matrix.report import plain, text
-from envbuild.matrix.request import of_image, of_words, overlaid, picked
+from envbuild.matrix.report import brief, plain, text
+from envbuild.matrix.request import Ask, of_image, of_words, overlaid, picked
 from envbuild.project import Project, valid_name
-from envbuild.resolve import lock_request, resolve
+from envbuild.resolve import check_stands, lock_request, resolve
 from envbuild.settle import met, waived
-from envbuild.spec import ImageSpec, filled, load
+from envbuild.spec import ImageSpec, Waiver, filled, load
 from envbuild.target import Target
 from envbuild.target import load as load_target
 
 LISTS = "the images: envbuild list; the components: envbuild matrix show"
 
 
-def check_words(words: Sequence[str], project: Project, why: str = "") -> Result:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer for a person or a program. `image`: the name of the image that was asked about ("" for words);
+    `refusals`: why its recipes cannot stand in it, told in place of what the facts say; `why`: a component, and
+    `because`: what holds it back."""
+
+    matrix: Matrix
+    answer: Answer
+    title: str
+    image: str = ""
+    refusals: tuple[Finding, ...] = ()
+    why: str = ""
+    because: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        return "conflict" if self.refusals else self.answer.verdict
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return VERDICTS[self.verdict]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For ``--json``."""
+        refusals = [{"text": one.message, "where": one.where, "hint": one.hint} for one in self.refusals]
+        told = {"image": self.image, "verdict": self.verdict, "exit": self.code, "refusals": refusals}
+        why = {"why": {"component": self.why, "because": list(self.because)}} if self.why else {}
+        return {**plain(self.answer), **told, **why}
+
+    @property
+    def text(self) -> str:
+        """All of it, for people."""
+        if self.refusals:
+            return "\n".join([f"conflict: {self.title}", *(f"\n{one}" for one in self.refusals)])
+        return "\n".join([text(self.answer, self.matrix, self.title), *([""] if self.why else []), *self.because])
+
+    def line(self, width: int) -> str:
+        """One line, and under it what stands in the way. `width`: of the longest name of an image beside it."""
+        head = f"{self.verdict:<11}  {self.image:<{width}}"
+        found = [str(one) for one in self.refusals] or brief(self.answer)
+        if self.code:
+            return "\n".join([head.rstrip(), *(f"  {row}" for one in found for row in one.splitlines())])
+        return "  ".join([head, *found]).rstrip()
+
+
+def check_words(words: Sequence[str], project: Project, why: str = "") -> Told:
     """The answer to ``torch=2.0.1 gpu=H100``; `why`: a component of which is told why it is not newer. Raises
     SpecError."""
     matrix = load_matrix(project.facts())
@@ -39,36 +86,63 @@ def check_words(words: Sequence[str], project: Project, why: str = "") -> Result
             for word, hint in hints
         )
     asks = of_words(words, matrix)
-    return told(matrix, check(matrix, asks), " ".join(words), why, why_not(matrix, asks, why) if why else [])
+    answer = check(matrix, asks)
+    because = held_back(matrix, asks, why) if why else ()
+    return Told(matrix, answer, " ".join(words), why=why, because=because)
 
 
-def check_images(names: Sequence[str], why: str = "") -> tuple[list[Result], list[Finding]]:
+def check_images(names: Sequence[str], why: str = "") -> tuple[list[Told], list[Finding]]:
     """The answers for images: as they are locked, or as their specs ask where there is no current lock; `why` looks at
     what the specs ask. And what is wrong with those that cannot be read."""
-    results: list[Result] = []
+    told: list[Told] = []
     wrong: list[Finding] = []
     for name in names:
         try:
-            results.append(check_image(name, why))
+            told.append(check_image(name, why))
         except SpecError as error:
             wrong += error.findings
-    return results, wrong
+    return told, wrong
 
 
-def check_image(name: str, why: str) -> Result:
-    """The answer for one image. Raises SpecError."""
+def check_image(name: str, why: str = "") -> Told:
+    """The answer for one image. What its recipes refuse is the plainer answer, so that it is told alone. Raises
+    SpecError."""
     project = Project.of(name)
-    folders = project.facts()
-    matrix = matrix_of(folders)
+    matrix = matrix_of(project.facts())
     spec = load(name, project)
     target = load_target(spec.target, project)
     lock = read_head(project.lock_path(spec.path))
-    current = is_current(lock, spec, target)
     asks = of_image(spec, target, matrix)
-    locked = picked(lock.settled if current else lock.chosen, matrix)
-    answer = check(matrix, overlaid(asks, locked), waived(spec), met(spec))
+    refusals: tuple[Finding, ...] = ()
+    try:
+        current = is_current(lock, spec, target)
+    except ConflictError as error:
+        current, refusals = False, error.findings
+    answer = Answer("conflict", asks)
+    if not refusals:
+        locked = picked(lock.settled if current else lock.chosen, matrix)
+        answer = check(matrix, overlaid(asks, locked), waived(spec), met(spec))
+    if not (refusals or current):
+        refusals = refused(spec, target, answer)
     title = f"{spec.name} ({'as locked' if current else 'as its spec asks; it has no current lock'})"
-    return told(matrix, answer, title, why, why_not(matrix, asks, why, waived(spec)) if why else [])
+    because = held_back(matrix, asks, why, waived(spec)) if why and not refusals else ()
+    return Told(matrix, answer, title, spec.name, refusals, why, because)
+
+
+def held_back(matrix: Matrix, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> tuple[str, ...]:
+    """Why a component is not newer. Raises SpecError for one that is not there."""
+    from envbuild.matrix.conflict import why_not
+
+    return tuple(why_not(matrix, asks, component, waivers))
+
+
+def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, ...]:
+    """Why the recipes cannot stand in the image, with the versions that were picked where there are any."""
+    try:
+        check_stands(filled(spec, answer.chosen) if not answer.exit_code else spec, target)
+    except ConflictError as error:
+        return error.findings
+    return ()
 
 
 @cache
@@ -78,14 +152,12 @@ def matrix_of(folders: tuple[Path, ...]) -> Matrix:
 
 
 def is_current(lock: Head, spec: ImageSpec, target: Target) -> bool:
-    """Whether a lock answers what the spec asks for."""
+    """Whether a lock answers what the spec asks for. Raises ConflictError when its recipes cannot stand together."""
     return bool(lock.inputs) and lock.inputs == lock_request(resolve(filled(spec, lock.chosen), target)).digest()
 
 
-def told(matrix: Matrix, answer: Answer, title: str, why: str, because: Sequence[str]) -> Result:
-    """The answer as data and text."""
-    data, words = plain(answer), text(answer, matrix, title)
-    if why:
-        data["why"] = {"component": why, "because": list(because)}
-        words += "\n\n" + "\n".join(because)
-    return Result(data, words)
+def summary(told: Sequence[Told]) -> str:
+    """How many images there are of each verdict, and how to see more."""
+    counts = {verdict: sum(one.verdict == verdict for one in told) for verdict in VERDICTS}
+    kinds = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return f"{len(told)} images: {kinds}; what each rests on: envbuild check NAME"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from envbuild.matrix.masks import ABSENT, Held, Matrix
+from envbuild.matrix.model import Question
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import listed, spoken
 
@@ -35,14 +36,22 @@ def unanswered(
             answered.setdefault(matrix.fact(one.row).question, []).append(matrix.touches(one.row))
     chosen, found = matrix.named(assignment), []
     for question in matrix.questions.values():
-        numbers = {matrix.number[name] for name in question.of}
-        if question.id in waived or any(assignment[number] == ABSENT for number in numbers):
+        if question.id in waived or not arises(matrix, question, assignment):
             continue
+        numbers = {matrix.number[name] for name in question.of}
         if not any(numbers <= touched for touched in answered.get(question.id, ())):
             texts = listed([spoken(matrix, name, chosen) for name in question.of])
             what = f"whether {texts} go together" if len(question.of) > 1 else f"what {texts} asks for"
             found.append(Unknown(question.id, question.of, f"no fact says {what}: {question.about}"))
     return found
+
+
+def arises(matrix: Matrix, question: Question, assignment: Sequence[int]) -> bool:
+    """Whether an assignment has all that a question is about, and is as the question wants it."""
+    if any(assignment[matrix.number[name]] == ABSENT for name in question.of):
+        return False
+    atoms = [matrix.atoms[at] for at in matrix.arising.get(question.id, ())]
+    return all(not assignment[atom.component] & ~atom.sure for atom in atoms)
 
 
 def unrelated(

@@ -149,6 +149,7 @@ def _plain(matrix: Matrix) -> dict[str, Any]:
         ],
         "narrowed": [[*pair, _boxes(boxes)] for pair, boxes in matrix.narrowed.items()],
         "groups": [[rows, _boxes(boxes)] for rows, boxes in matrix.groups],
+        "arising": matrix.arising,
         "digest": matrix.digest,
     }
 
@@ -171,6 +172,7 @@ def _matrix(plain: dict[str, Any]) -> Matrix:
         narrowed={(row, component): _unboxed(boxes) for row, component, boxes in plain["narrowed"]},
         groups=tuple((tuple(rows), _unboxed(boxes)) for rows, boxes in plain["groups"]),
         digest=plain["digest"],
+        arising=plain["arising"],
     )
 
 

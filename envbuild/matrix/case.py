@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from envbuild.errors import Finding, SpecError, UnknownError
 from envbuild.fields import did_you_mean
-from envbuild.matrix import explain
-from envbuild.matrix.blanks import blanks
-from envbuild.matrix.explain import Core, Request
+from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.masks import ABSENT, PRESENT_KINDS, Matrix
-from envbuild.matrix.problem import Picks
+from envbuild.matrix.problem import Picks, Request, picks
 from envbuild.matrix.request import Ask
 from envbuild.matrix.solver import Undecided
 from envbuild.spec import Waiver
+
+if TYPE_CHECKING:
+    from envbuild.matrix.explain import Core
 
 TRIES = 24  # plans that are looked at for one of which nothing is unknown
 
@@ -47,11 +49,11 @@ class Case:
         """The newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
         waived = known_waivers(matrix, waivers) | settled_by(matrix, asks)
         matrix = matrix.extended(unheard(matrix, asks))
-        wanted = requests(matrix, asks)
+        wanted = requests(matrix, asks, waived)
         reachable = matrix.reachable(ask.component for ask in asks)
         matrix = matrix.closing(set(range(len(matrix.components))) - reachable)
         with decided():
-            while (plan := explain.picks(matrix, wanted, waived)) is not None:
+            while (plan := picks(matrix, wanted, waived)) is not None:
                 extra = uncalled(matrix, plan.assignment, {ask.component for ask in asks}, waived)
                 if not extra:
                     break
@@ -59,6 +61,11 @@ class Case:
             if plan is not None:
                 plan = spoken_of(matrix, wanted, asks, waived, plan)
         return cls(matrix, tuple(asks), wanted, waived, plan)
+
+    @property
+    def image(self) -> bool:
+        """Whether an image is asked about: then its target says what hardware it is for."""
+        return any(ask.by.startswith("target ") for ask in self.asks)
 
     def involved(self, core: Core) -> tuple[Ask, ...]:
         """The asks that a conflict names."""
@@ -73,41 +80,60 @@ def spoken_of(
     plan: Picks,
     tries: int = TRIES,
 ) -> Picks:
-    """The newest plan of which nothing is unknown, where what the request leaves open allows one; else `plan`. What is
-    open is made older, the last component in the order of picking first."""
+    """The newest plan of which nothing is unknown, as far as what the request leaves open allows one: what cannot be
+    helped of one component is no reason to take another one of which nothing is known. What is open is made older, the
+    last component in the order of picking first."""
     asked = {ask.component for ask in asks}
-    avoided: list[Request] = []
-    current: Picks | None = plan
-    for _ in range(tries):
-        if current is None or uncalled(matrix, current.assignment, asked, waived):
-            return plan
-        missing = blanks(matrix, current.assignment, asks, waived)
-        if not missing:
-            return current
-        names = {matrix.number[name] for unknown in missing for name in unknown.of}
-        for number in sorted(names, reverse=True):
-            other = Request("", matrix.components[number].name, matrix.full[number] & ~current.assignment[number])
-            following = explain.picks(matrix, [*wanted, *avoided, other], waived)
-            if following is not None:
-                avoided.append(other)
+    best, missing = plan, blanks(matrix, plan.assignment, asks, waived)
+    kept: list[Request] = []  # what was found to be better avoided
+    hopeless: set[tuple[str, tuple[str, ...]]] = set()
+    while tries > 0 and (unknown := next((one for one in missing if (one.id, one.of) not in hopeless), None)):
+        others = {(one.id, one.of) for one in missing if one is not unknown}
+        avoided, current, left = list(kept), best, [unknown]
+        while left and tries > 0:
+            tries -= 1
+            step = older(matrix, [*wanted, *avoided], current, left, waived)
+            if step is None or uncalled(matrix, step[1].assignment, asked, waived):
                 break
-        current = following
-    return plan
+            avoided, current = [*avoided, step[0]], step[1]
+            found = blanks(matrix, current.assignment, asks, waived)
+            left = [one for one in found if (one.id, one.of) not in others]
+        if left:
+            hopeless.add((unknown.id, unknown.of))
+        else:
+            best, missing, kept = current, found, avoided
+    return best
 
 
-def requests(matrix: Matrix, asks: Sequence[Ask]) -> list[Request]:
-    """The asks as masks; each request's id is the number of its ask."""
-    return [Request(str(at), ask.component, matrix.asked(ask.component, ask.constraint)) for at, ask in enumerate(asks)]
+def older(
+    matrix: Matrix, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
+) -> tuple[Request, Picks] | None:
+    """(what to avoid, the newest plan then) to get away from what is unknown: the value, and those of which the facts
+    say the same, of the last component in the order of picking that can be another one."""
+    for number in sorted({matrix.number[name] for unknown in missing for name in unknown.of}, reverse=True):
+        value = plan.assignment[number]
+        alike = matrix.alike(number).get(value, value) if value != ABSENT else value
+        other = Request("", matrix.components[number].name, matrix.full[number] & ~alike)
+        following = picks(matrix, [*wanted, other], waived)
+        if following is not None:
+            return other, following
+    return None
+
+
+def requests(matrix: Matrix, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
+    """The asks as masks; each request's id is the number of its ask. A default that is set aside no longer says that a
+    version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
+    labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
+    return [
+        Request(str(at), ask.component, matrix.asked(ask.component, ask.constraint, labels=ask.component in labelled))
+        for at, ask in enumerate(asks)
+    ]
 
 
 def settled_by(matrix: Matrix, asks: Iterable[Ask]) -> frozenset[str]:
     """The ids of defaults about what a request names itself."""
     named = {ask.component for ask in asks}
-    return frozenset(
-        matrix.facts[line.fact].id
-        for row, line in enumerate(matrix.rows)
-        if matrix.facts[line.fact].default and named & matrix.then(row).keys()
-    )
+    return frozenset(matrix.fact(row).id for row in matrix.defaults if named & matrix.then(row).keys())
 
 
 def uncalled(matrix: Matrix, assignment: Sequence[int], asked: set[str], waived: frozenset[str]) -> set[str]:
@@ -116,7 +142,7 @@ def uncalled(matrix: Matrix, assignment: Sequence[int], asked: set[str], waived:
     called = {matrix.number[name] for name in asked}
     there = {number for number, mask in enumerate(assignment) if mask != ABSENT}
     calls = [
-        (matrix.needs(held.row) & there, {matrix.number[name] for name in matrix.then(held.row)})
+        (matrix.claim(held.row).when.keys() & there, matrix.claim(held.row).allowed.keys())
         for held in matrix.holding(assignment, waived)
         if matrix.fact(held.row).kind in PRESENT_KINDS
     ]

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
+from envbuild.bases import DISTRIBUTIONS
 from envbuild.matrix import version
 from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.case import Case, spoken_of, uncalled, unheard
-from envbuild.matrix.conflict import Conflict, conflicts, sorted_out, written
-from envbuild.matrix.explain import Core, Request
-from envbuild.matrix.fixes import Good, fixes
-from envbuild.matrix.masks import Matrix
-from envbuild.matrix.problem import picks
+from envbuild.matrix.masks import ABSENT, Matrix
+from envbuild.matrix.problem import Request, picks
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, listed, reason, said
 from envbuild.spec import Waiver
 
+if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
+    from envbuild.matrix.conflict import Conflict
+    from envbuild.matrix.fixes import Good
+
 NEAR = 100  # plans that are looked at for what is known nearby
 FEW = 5  # plans that are looked at for each change that is to be proposed
 VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Rows that speak of what was chosen, put into words when somebody wants to see them."""
+
+    matrix: Matrix
+    chosen: Mapping[str, str]
+    rows: tuple[int, ...]
+
+    @cached_property
+    def reasons(self) -> tuple[Reason, ...]:
+        return tuple(reason(self.matrix, row, self.chosen) for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +54,19 @@ class Answer:
     disputes: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
     needs: tuple[Reason, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    superseded: tuple[Reason, ...] = ()
     waived: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
+    spoken: Spoken | None = None
+    yielding: Spoken | None = None
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        return self.spoken.reasons if self.spoken else ()
+
+    @property
+    def superseded(self) -> tuple[Reason, ...]:
+        return self.yielding.reasons if self.yielding else ()
 
     @property
     def exit_code(self) -> int:
@@ -68,6 +92,8 @@ def check(
     exist."""
     case = Case.of(matrix, asks, waivers)
     if case.plan is None:
+        from envbuild.matrix.conflict import conflicts
+
         return Answer("conflict", case.asks, conflicts=conflicts(case, judge(case)), waived=tuple(waivers))
     answer = judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
     strangers = tuple(unheard_of(matrix, asks))
@@ -87,8 +113,8 @@ def unheard_of(matrix: Matrix, asks: Sequence[Ask]) -> Iterator[Unknown]:
 
 
 def judge(case: Case) -> Good:
-    """Whether a plan is one to propose: it adds nothing of its own, and facts speak of all of it, or of an older choice
-    of what the request leaves open."""
+    """Whether a plan is one to propose: it adds nothing of its own, facts speak of all of it, or of an older choice of
+    what the request leaves open, and where its base is another one, that can be built on."""
     matrix = case.matrix
     asked = {request.component for request in case.wanted}
     whole = {request.component: request.mask for request in case.wanted if request.id}
@@ -105,6 +131,9 @@ def judge(case: Case) -> Good:
     def good(assignment: list[int]) -> bool:
         if uncalled(matrix, assignment, asked, case.waived):
             return False
+        another = "base" in whole and not assignment[matrix.number["base"]] & whole["base"]
+        if another and not can_be_built_on(matrix.named(assignment)):
+            return False
         if not blanks(matrix, assignment, case.asks, case.waived):
             return True
         pinned = {}
@@ -117,12 +146,28 @@ def judge(case: Case) -> Good:
     return good
 
 
+def can_be_built_on(chosen: Mapping[str, str]) -> bool:
+    """Whether the base of a plan is a distribution that images are built on, with its own Python, or made of one."""
+    known = DISTRIBUTIONS.get(chosen["base"])
+    if known:
+        return chosen.get("python", known.python) == known.python
+    return chosen.get("os", "") in {item.name.replace(":", "") for item in DISTRIBUTIONS.values()}
+
+
 def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ...]:
     """The nearest changes after which nothing is unknown."""
+    from envbuild.matrix.conflict import sorted_out, stages, written
+    from envbuild.matrix.explain import Core
+    from envbuild.matrix.fixes import fixes
+
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
     core = Core(involved, (), (), frozenset(), False)
-    return tuple(map(written, sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR))))
+    for rules in stages(case):
+        found = sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR, rules))
+        if found:
+            return tuple(map(written, found))
+    return ()
 
 
 def judged(
@@ -137,24 +182,25 @@ def judged(
     chosen = matrix.named(assignment)
     held = matrix.holding(assignment, waived)
     failing: dict[str, list[Reason]] = {"conditional": [], "disputed": [], "warn": []}
-    reasons: list[Reason] = []
+    reasons: list[int] = []
     needs: list[Reason] = []
-    superseded: list[Reason] = []
+    superseded: list[int] = []
     for one in held:
-        told = reason(matrix, one.row, chosen)
-        missing = [name for name in told.then if name not in chosen]
+        fact, then = matrix.fact(one.row), matrix.claim(one.row).allowed
+        missing = any(assignment[number] == ABSENT for number in then)
         if one.yields:
-            claim = matrix.claim(one.row).allowed
-            if any(not assignment[number] & allowed for number, allowed in claim.items()):
-                superseded.append(told)
-        elif one.fails and told.fact in met:
-            reasons.append(told)
-        elif one.fails and told.strength in failing:
-            failing[told.strength].append(told)
-        elif missing and told.scope == "container-start" and told.strength == "hard":
-            needs.append(replace(told, text=listed([said(matrix, name, told.then[name], {}) for name in missing])))
+            if any(not assignment[number] & allowed for number, allowed in then.items()):
+                superseded.append(one.row)
+        elif one.fails and fact.id in met:
+            reasons.append(one.row)
+        elif one.fails and fact.strength in failing:
+            failing[fact.strength].append(reason(matrix, one.row, chosen))
+        elif missing and fact.scope == "container-start" and fact.strength == "hard":
+            told = reason(matrix, one.row, chosen)
+            texts = [said(matrix, name, wanted, {}) for name, wanted in told.then.items() if name not in chosen]
+            needs.append(replace(told, text=listed(texts)))
         elif not missing:
-            reasons.append(told)
+            reasons.append(one.row)
     if failing["disputed"]:  # those who allow it are heard as well
         open_ones = [one for one in held if matrix.fact(one.row).strength == "disputed"]
         questions = {matrix.fact(one.row).question for one in open_ones if one.fails}
@@ -179,8 +225,8 @@ def judged(
         disputes=tuple(failing["disputed"]),
         warnings=tuple(failing["warn"]),
         needs=tuple(needs),
-        reasons=tuple(reasons),
-        superseded=tuple(superseded),
+        spoken=Spoken(matrix, chosen, tuple(reasons)),
+        yielding=Spoken(matrix, chosen, tuple(superseded)),
         waived=waivers,
         notes=tuple(newer(matrix, chosen)),
     )

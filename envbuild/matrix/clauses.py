@@ -61,6 +61,14 @@ def program(matrix: Matrix, waived: frozenset[str], strengths: Collection[str]) 
     return replace(found, index=Index.of(found.clauses))
 
 
+def without(whole: Program, rows: Collection[int]) -> Program:
+    """A program without what comes from these rows, each of which stands alone: clauses that hold whatever is chosen
+    stand in the place of theirs, so that the index stays."""
+    holds: Clause = ((0, -1),)
+    kept = [holds if owners[0] in rows else clause for clause, owners in zip(whole.clauses, whole.owners, strict=True)]
+    return Program(kept, whole.owners, whole.index)
+
+
 def rivalry(
     matrix: Matrix, waived: Collection[str] = (), questions: Collection[str] | None = None
 ) -> tuple[Narrowed, Groups]:

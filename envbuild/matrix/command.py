@@ -56,11 +56,11 @@ def check(
     """Check that versions work together, on the hardware they are meant for: valid, conflict, conditional, disputed or
     unknown, with the facts that say so.
 
-    An image is checked as it is locked, or as its spec asks when it has no current lock. Components that are asked for
-    without a version (apex, torch) are picked: the newest that go together. Exit codes: 0 valid, conditional or
-    disputed, 3 conflict, 9 unknown.
+    An image is checked as it is locked, or as its spec asks when it has no current lock; --all prints one line for
+    each, and what stands in the way. Components that are asked for without a version (apex, torch) are picked: the
+    newest that go together. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
     """
-    from envbuild.matrix.ask import check_images, check_words
+    from envbuild.matrix.ask import check_images, check_words, summary
     from envbuild.project import Project
 
     words = what or []
@@ -81,11 +81,14 @@ def check(
     if as_json:
         data = [result.data for result in results]
         typer.echo(json.dumps(data[0] if len(data) == 1 and not everything else data, indent=1, sort_keys=True))
+    elif everything and not why and results:
+        width = max(len(result.image) for result in results)
+        typer.echo("\n".join([*(result.line(width) for result in results), "", summary(results)]))
     elif results:
         typer.echo("\n\n".join(result.text for result in results))
     if wrong:
         raise SpecError.of(wrong)
-    code = next((code for code in (3, 9) if any(result.data["exit"] == code for result in results)), 0)
+    code = next((code for code in (3, 9) if any(result.code == code for result in results)), 0)
     raise typer.Exit(code)
 
 

@@ -65,7 +65,14 @@ def compile_facts(facts: Facts) -> Matrix:
             when, then = ([atom(*item) for item in part.items()] for part in (row.when, row.then))
             rows.append(Line(at, when, then, row.where, row.note))
     bare = tuple(replace(fact, rows=()) for fact in ordered)
-    return Matrix(components, values, facts.questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest).settled()
+    questions = {name: replace(question, when={}) for name, question in facts.questions.items()}
+    arising = {
+        name: tuple(atom(*item) for item in question.when.items())
+        for name, question in facts.questions.items()
+        if question.when
+    }
+    made = Matrix(components, values, questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest, arising=arising)
+    return made.settled()
 
 
 def natural(row: Row) -> list[list[tuple[int, str]]]:

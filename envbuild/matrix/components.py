@@ -5,13 +5,13 @@ A component is defined once, with its `kind`; other files may give it more value
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 from envbuild.fields import Reader, did_you_mean, short
 from envbuild.matrix import values, version
-from envbuild.matrix.model import COMPONENT_KINDS, Component, Question
+from envbuild.matrix.model import COMPONENT_KINDS, Component, Constraint, Question
 from envbuild.matrix.values import BadValue
 from envbuild.yamlfile import Node, Scalar, Sequence, Table
 
@@ -21,6 +21,7 @@ OWN = ("name", "kind", "values", "aliases")
 TYPES = {item.name: get_type_hints(Component)[item.name] for item in fields(Component) if item.name not in OWN}
 
 Named = Iterable[tuple[Scalar, Table]]  # the node of the name, what stands under it
+Constraints = Callable[[Node, str], dict[str, Constraint]]
 
 
 def needs(reader: Reader, where: str, what: str, nodes: Mapping[str, Node], keys: Iterable[str]) -> None:
@@ -126,8 +127,10 @@ def _in_order(component: Component, own: int) -> Component:
     return replace(component, values=ordered_values, aliases=dict(sorted(component.aliases.items())))
 
 
-def read_questions(reader: Reader, given: Named, components: Mapping[str, Component]) -> dict[str, Question]:
-    """The questions of all files."""
+def read_questions(
+    reader: Reader, given: Named, components: Mapping[str, Component], constraints: Constraints
+) -> dict[str, Question]:
+    """The questions of all files. `constraints` reads what stands under ``when``."""
     found: dict[str, Question] = {}
     places: dict[str, str] = {}
     for place, node in given:
@@ -136,7 +139,7 @@ def read_questions(reader: Reader, given: Named, components: Mapping[str, Compon
             reader.wrong(place.where, f"question '{name}' is asked twice", f"the first is at {places[name]}; keep one")
             continue
         places[name] = place.where
-        nodes = reader.table(node, ("of", "about"), name, f"question '{name}'")
+        nodes = reader.table(node, ("of", "about", "when"), name, f"question '{name}'")
         needs(reader, place.where, f"question '{name}'", nodes, ("of", "about"))
         about = reader.text(nodes["about"], "about", folded=True) if "about" in nodes else None
         of = []
@@ -149,5 +152,6 @@ def read_questions(reader: Reader, given: Named, components: Mapping[str, Compon
                 of.append(component)
         if "of" in nodes and is_empty(nodes["of"]):
             reader.wrong(nodes["of"].where, f"question '{name}' is about no component")
-        found[name] = Question(name, tuple(dict.fromkeys(of)), about or "")
+        when = constraints(nodes["when"], "when") if "when" in nodes else {}
+        found[name] = Question(name, tuple(dict.fromkeys(of)), about or "", when)
     return found

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
 from envbuild.matrix import explain
 from envbuild.matrix.case import Case, decided
 from envbuild.matrix.explain import Core
-from envbuild.matrix.fixes import PLANS, Fix, Good, fixes, fixes_of
+from envbuild.matrix.fixes import FREE, PLANS, Fix, Good, Rules, fixes, fixes_of
 from envbuild.matrix.masks import HARDWARE, PRESENT_KINDS, Matrix
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, because, listed, reason, spoken
@@ -76,27 +77,62 @@ def told_by(case: Case, core: Core, known: Mapping[str, str]) -> tuple[Reason, .
 
 def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
     """For each conflict the nearest changes that work: those that mend everything at once, else those that mend it when
-    the others are left aside. None leads to what is unknown; other hardware is proposed where nothing else helps."""
-    matrix = case.matrix
+    the others are left aside. None leads to what is unknown. Other hardware is proposed where nothing else helps, and
+    never for an image."""
+    mends: list[list[Fix]] = [[] for _ in found]
+    for rules in stages(case):
+        if whole := sorted_out(case, fixes(case.matrix, case.wanted, found, case.waived, good, rules=rules)):
+            return [some or [fix for fix in whole if touches(fix, core)] or whole for some, core in pairs(mends, found)]
+        if len(found) > 1:
+            mends = [some or apart(case, core, found, rules) for some, core in pairs(mends, found)]
+        if all(mends):
+            break
+    return mends
 
-    if whole := sorted_out(case, fixes(matrix, case.wanted, found, case.waived, good)):
-        return [[fix for fix in whole if touches(fix, core)] or whole for core in found]
-    return [
-        sorted_out(
-            case,
-            fixes_of(
-                matrix,
-                case.wanted,
-                core,
-                [other for other in found if other is not core],
-                case.waived,
-                plans=PLANS // len(found),
-            ),
-        )
-        if len(found) > 1
-        else []
-        for core in found
+
+def pairs(mends: Sequence[list[Fix]], found: Sequence[Core]) -> Iterator[tuple[list[Fix], Core]]:
+    return zip(mends, found, strict=True)
+
+
+def apart(case: Case, core: Core, found: Sequence[Core], rules: Rules) -> list[Fix]:
+    """What mends one conflict when the others are left aside."""
+    others = [other for other in found if other is not core]
+    plans = PLANS // len(found)
+    return sorted_out(case, fixes_of(case.matrix, case.wanted, core, others, case.waived, plans=plans, rules=rules))
+
+
+def stages(case: Case) -> list[Rules]:
+    """What may be proposed: first anything but other hardware; then, where somebody asks by hand, that as well."""
+    rules = of_spec(case) if case.image else FREE
+    hardware = [component.name for component in case.matrix.components if component.cost >= HARDWARE]
+    kept = rules.fixing(hardware)
+    return [kept] if case.image else [kept, rules]
+
+
+def of_spec(case: Case) -> Rules:
+    """What a person can change in the spec of an image: its layers, and its base where that is a distribution, which
+    has one Python. The target stays, as does what is in somebody's image."""
+    matrix = case.matrix
+    said: dict[str, set[str]] = {}
+    for ask in case.asks:
+        if ask.by.startswith("recipe "):
+            said.setdefault(ask.by, set()).add(ask.component)
+    ties = {name: frozenset(names - {name}) for names in said.values() for name in names}
+    fixed = {ask.component for ask in case.asks if ask.by and not ask.by.startswith("recipe ")}
+    fixed |= {component.name for component in matrix.components if component.hidden}
+    base = next((request.mask for request in case.wanted if request.id and request.component == "base"), 0)
+    if not base or not set(matrix.values_of(matrix.number["base"], base)) & DISTRIBUTIONS.keys():
+        return Rules(frozenset(fixed | {"base"}), ties)
+    sets = [
+        {"base": matrix.bit("base", item.name), "python": matrix.bit("python", item.python)}
+        for item in DISTRIBUTIONS.values()
+        if knows(matrix, "base", item.name) and knows(matrix, "python", item.python)
     ]
+    return Rules(frozenset(fixed), ties, {"base": [one for one in sets if not one["base"] & base]})
+
+
+def knows(matrix: Matrix, name: str, value: str) -> bool:
+    return name in matrix.number and value in matrix.values[matrix.number[name]]
 
 
 def sorted_out(case: Case, some: list[Fix]) -> list[Fix]:

@@ -6,9 +6,10 @@ single change helps, two at a time; where that does not help either, each confli
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 
+from envbuild.matrix.atoms import reserve
 from envbuild.matrix.explain import Core
 from envbuild.matrix.masks import ABSENT, HARD, HARDWARE, Matrix
 from envbuild.matrix.problem import Problem, Request
@@ -20,10 +21,29 @@ PAIRS = 4  # pairs of components that are told
 NEAR = 24  # values of each component of a pair that are tried
 NAMES = 8  # names that are proposed in place of one
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
+LOOKS = 4  # values that are tried before it is looked whether any is left
 SPARE = 2  # components of this cost or less may also be left out
 LEFT_OUT = 3  # what that costs more than another version
 
 Good = Callable[[list[int]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be proposed. `fixed`: components that stay as they are. `ties`: component → those whose requests go when
+    it changes, because one line of a spec says them all; it is not left out. `sets`: component → values of it and of
+    others that change together, each as component → mask; nothing else is proposed for it."""
+
+    fixed: frozenset[str] = frozenset()
+    ties: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sets: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)
+
+    def fixing(self, names: Iterable[str]) -> Rules:
+        """These rules with more that stays as it is."""
+        return replace(self, fixed=self.fixed.union(names))
+
+
+FREE = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +80,11 @@ def fixes(
     waived: Collection[str] = (),
     good: Good | None = None,
     plans: int = PLANS,
+    rules: Rules = FREE,
 ) -> list[Fix]:
     """What mends all `conflicts` of `requests` at once, cheapest first: single changes, or else pairs. Only plans that
     are `good` are proposed. Empty when nothing is found among `plans`."""
-    finder = _Finder(matrix, requests, waived, good, Budget(plans), frozenset())
+    finder = _Finder(matrix, requests, waived, good, Budget(plans), frozenset(), rules)
     return finder.find([conflict.components() for conflict in conflicts])
 
 
@@ -75,13 +96,14 @@ def fixes_of(
     waived: Collection[str] = (),
     good: Good | None = None,
     plans: int = PLANS,
+    rules: Rules = FREE,
 ) -> list[Fix]:
     """What mends one conflict when the `others` are left aside."""
     others = list(others)
     ignored = frozenset(row for other in others for row in other.aside)
     dropped = [other.requests[-1] for other in others if not other.rows]  # requests that contradict each other
     kept = [request for request in requests if request not in dropped]
-    finder = _Finder(matrix, kept, waived, good, Budget(plans), ignored)
+    finder = _Finder(matrix, kept, waived, good, Budget(plans), ignored, rules)
     return finder.find([conflict.components()])
 
 
@@ -105,22 +127,32 @@ class _Finder:
     good: Good | None
     clock: Budget
     ignored: frozenset[int]
+    rules: Rules
 
-    def find(self, conflicts: Sequence[Sequence[str]]) -> list[Fix]:
+    def find(self, conflicts: Sequence[Collection[str]]) -> list[Fix]:
         """`conflicts`: the components of each. A change mends only what it takes part in."""
-        names = sorted({name for conflict in conflicts for name in conflict}, key=self._cost)
+        fixed = self.rules.fixed
+        conflicts = [{*conflict, *self._leading(conflict)} for conflict in conflicts]
+        names = sorted({name for conflict in conflicts for name in conflict} - fixed, key=self._cost)
         found: list[Fix] = []
-        for name in names:
+        for name in sorted(names, key=lambda name: name not in self.rules.sets):  # few plans tell all of these
             if all(name in conflict for conflict in conflicts):
                 found += self._alone(name)
                 found += self._left_out(name)
         if all(fix.cost >= HARDWARE for fix in found):
-            asked = sorted({request.component for request in self.requests if request.id}, key=self._cost)
+            alone = fixed.union(self.rules.sets)
+            asked = sorted({request.component for request in self.requests if request.id} - alone, key=self._cost)
             pairs = sorted(combinations(asked, 2), key=lambda pair: self._cost(pair[0])[0] + self._cost(pair[1])[0])
             for pair in pairs:
                 if len(found) < PAIRS and all(set(pair) & set(conflict) for conflict in conflicts):
                     found += self._both(*pair)
-        return sorted(found, key=lambda fix: fix.cost)
+        once = {fix.changes: fix for fix in reversed(found)}
+        return sorted((fix for fix in found if once[fix.changes] is fix), key=lambda fix: fix.cost)
+
+    def _leading(self, conflict: Collection[str]) -> list[str]:
+        """The components whose change brings one of `conflict` along."""
+        sets = self.rules.sets
+        return [name for name in sets if any(other in conflict for one in sets[name] for other in one)]
 
     def _cost(self, name: str) -> tuple[int, str]:
         return self.matrix.components[self.matrix.number[name]].cost, name
@@ -129,6 +161,8 @@ class _Finder:
 
     def _alone(self, name: str) -> list[Fix]:
         """The nearest value on either side with which everything else can be met."""
+        if name in self.rules.sets:
+            return self._together(name)
         trial = _Trial(self, (name,))
         at = self.matrix.number[name]
         cost = self._cost(name)[0]
@@ -150,9 +184,20 @@ class _Finder:
                 found.append(Fix((change,), cost, plan))
         return found
 
+    def _together(self, name: str) -> list[Fix]:
+        """Another value of a component that changes together with others."""
+        number, sets = self.matrix.number, self.rules.sets[name]
+        trial = _Trial(self, tuple(dict.fromkeys(other for one in sets for other in one)))
+        for one in sets:
+            plan = trial.plan({number[other]: mask for other, mask in one.items()})
+            if plan is not None and (self.good is None or self.good(plan)):
+                value = self.matrix.value(number[name], one[name])
+                return [Fix((Change(name, value),), self._cost(name)[0], plan)]
+        return []
+
     def _left_out(self, name: str) -> list[Fix]:
         cost = self._cost(name)[0]
-        if cost > SPARE:
+        if cost > SPARE or name in self.rules.ties:
             return []
         at = self.matrix.number[name]
         plan = _Trial(self, (), left_out=name).plan({})
@@ -179,7 +224,8 @@ class _Trial:
 
     def __init__(self, finder: _Finder, free: Sequence[str], left_out: str = "") -> None:
         self._finder, self._matrix = finder, finder.matrix
-        kept = [request for request in finder.requests if request.component not in (*free, left_out)]
+        gone = {*free, left_out}.union(*(finder.rules.ties.get(name, ()) for name in (*free, left_out)))
+        kept = [request for request in finder.requests if request.component not in gone]
         numbers = {self._matrix.number[name] for name in free}
         problem = Problem.of(self._matrix, kept, finder.waived, HARD, finder.ignored)
         self._search: Search = problem.search(numbers)
@@ -202,7 +248,7 @@ class _Trial:
         for bit in bits:
             alike = self._alike[at][bit]
             if alike not in answers:
-                if self.plan({**wanted, at: left}) is None:
+                if len(answers) % LOOKS == 0 and self.plan({**wanted, at: left}) is None:
                     return
                 answers[alike] = self.plan({**wanted, at: bit}) is not None
             if answers[alike]:
@@ -254,9 +300,13 @@ class _Trial:
         return [bit for bit in bits if self._matrix.values_of(at, bit)[0].partition("+")[0] in same]
 
     def sides(self, name: str) -> tuple[list[int], list[int]]:
-        """(newer values, older values) than those that are asked for, nearest first."""
+        """(newer values, older values) than those that are asked for, nearest first. Where a build with a label is
+        asked for, other releases' builds with one count too."""
         at = self._matrix.number[name]
-        ascending = self._matrix.releases(at, self._asked[name])
+        builds = 0
+        if self._asked[name] & self._matrix.labelled(at):
+            builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if reserve(value) == 1)
+        ascending = self._matrix.releases(at, self._asked[name] | builds)
         wanted = [place for place, bit in enumerate(ascending) if bit & self._asked[name]]
         if not wanted:  # what is asked for has no order, or there is no such version: from the newest down
             return [], ascending[::-1]

@@ -27,6 +27,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,9 +72,9 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     if read.unread:
         reader.finish()
     components = read_components(reader, read.components)
-    questions = read_questions(reader, read.questions, components)
     # A day is written where the writer is: the date line is 14 hours ahead of UTC.
-    known = _Known(reader, components, questions, datetime.now(timezone(timedelta(hours=14))).date())
+    known = _Known(reader, components, {}, datetime.now(timezone(timedelta(hours=14))).date())
+    questions = known.questions = read_questions(reader, read.questions, components, partial(_constraints, known))
     facts: dict[str, Fact] = {}
     for layer in read.facts:
         facts |= _layer(known, layer)

@@ -5,11 +5,11 @@ bit i+1 for the i-th value. An *assignment* holds one mask a component, by its n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from envbuild.matrix import clauses, rivals
 from envbuild.matrix.atoms import ABSENT, NAMING, PRESENT_KINDS, Atom, constraint_of, masks, operands, reserve
@@ -19,7 +19,9 @@ from envbuild.matrix.rivals import Box, Claim
 
 __all__ = ["ABSENT", "HARD", "HARDWARE", "HARD_AND_WARN", "PRESENT_KINDS", "WARN", "Held", "Line", "Matrix", "Program"]
 
+T = TypeVar("T")
 HARDWARE = 9  # Component.cost of what nobody changes for a version
+PLANS = 16  # of which it is remembered which rows hold
 HARD = ("hard",)
 WARN = ("warn",)
 HARD_AND_WARN = ("hard", "warn")
@@ -51,7 +53,8 @@ class Held:
 class Matrix:
     """Compiled facts. `facts` have no rows of their own here, `rows` are those of all of them; a row is known by its
     number. `narrowed`: (row, component) → where a row that yields to a better source still binds; `groups`: rows that
-    dispute one thing, with where they do."""
+    dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to be
+    asked."""
 
     components: tuple[Component, ...]
     values: tuple[tuple[str, ...], ...]
@@ -62,9 +65,17 @@ class Matrix:
     narrowed: Mapping[tuple[int, int], Sequence[Box]]
     groups: tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
     digest: str = ""
+    arising: Mapping[str, Sequence[int]] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
     # What was worked out once; `closed` changes nothing of it, so that a matrix with other closed components shares it.
     _memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def worked_out(self, key: Hashable, work: Callable[[], T]) -> T:
+        """What `work` gives, once for each `key`."""
+        if key not in self._memo:
+            self._memo[key] = work()
+        found: T = self._memo[key]
+        return found
 
     # --- components and values
 
@@ -159,19 +170,23 @@ class Matrix:
 
     def mask(self, name: str, constraint: Constraint) -> int:
         """The known values (or absence) of which `constraint` is true."""
-        number = self.number[name]
-        return masks(self.components[number], constraint, (None, *self.values[number]))[0]
+        key = "mask", name, constraint
+        if key not in self._memo:
+            number = self.number[name]
+            self._memo[key] = masks(self.components[number], constraint, (None, *self.values[number]))[0]
+        mask: int = self._memo[key]
+        return mask
 
-    def asked(self, name: str, constraint: Constraint) -> int:
+    def asked(self, name: str, constraint: Constraint, *, labels: bool = False) -> int:
         """What a request for `constraint` asks for: its mask; but of a bare version that is itself a release, that one
         alone, and where no label is named only builds without one, if there are any (``torch>=2.8`` is not
-        ``2.8.0+cu126``)."""
+        ``2.8.0+cu126``). `labels`: of a range, builds with one are meant too."""
         if len(constraint.alternatives) == 1 and len(constraint.alternatives[0]) == 1:
             term = constraint.alternatives[0][0]
             if term.op == "in" and (bit := self._bit[self.number[name]].get(term.operand)):
                 return bit
         mask = self.mask(name, constraint)
-        if "+" in constraint.text or constraint.text in ("*", "-"):
+        if labels or "+" in constraint.text or constraint.text in ("*", "-"):
             return mask
         plain = mask & ~self.labelled(self.number[name])
         return plain or mask
@@ -180,7 +195,11 @@ class Matrix:
         """The mask of a component's builds with a local label."""
         if self.components[number].kind != "version":
             return 0
-        return sum(2 << at for at, value in enumerate(self.values[number]) if "+" in value)
+        key = "labelled", number
+        if key not in self._memo:
+            self._memo[key] = sum(2 << at for at, value in enumerate(self.values[number]) if "+" in value)
+        labelled: int = self._memo[key]
+        return labelled
 
     def unheard(self, name: str, constraint: Constraint) -> tuple[str, ...]:
         """The versions that `constraint` names, when no known value meets it: what `extended` is for."""
@@ -251,6 +270,11 @@ class Matrix:
 
     # --- rows
 
+    @cached_property
+    def defaults(self) -> tuple[int, ...]:
+        """The rows of facts that only say what is meant when nobody says otherwise."""
+        return tuple(row for row, line in enumerate(self.rows) if self.facts[line.fact].default)
+
     def fact(self, row: int) -> Fact:
         """The fact that a row belongs to."""
         return self.facts[self.rows[row].fact]
@@ -273,16 +297,21 @@ class Matrix:
 
     def touches(self, row: int) -> set[int]:
         """The numbers of all components that a row names."""
-        line = self.rows[row]
-        return {self.atoms[number].component for number in (*line.when, *line.then)}
+        claim = self.claim(row)
+        return {*claim.when, *claim.allowed}
 
     def claim(self, row: int) -> Claim:
         """What a row says, as masks."""
-        line = self.rows[row]
-        kind = self.facts[line.fact].kind
-        when = {self.atoms[number].component: self.atoms[number].sure for number in line.when}
-        atoms = (self.atoms[number] for number in line.then)
-        return Claim(row, self.facts[line.fact], when, {atom.component: self.allowed(kind, atom) for atom in atoms})
+        key = "claim", row
+        if key not in self._memo:
+            line = self.rows[row]
+            fact = self.facts[line.fact]
+            when = {self.atoms[number].component: self.atoms[number].sure for number in line.when}
+            atoms = (self.atoms[number] for number in line.then)
+            said = {atom.component: self.allowed(fact.kind, atom) for atom in atoms}
+            self._memo[key] = Claim(row, fact, when, said)
+        claim: Claim = self._memo[key]
+        return claim
 
     def allowed(self, kind: str, atom: Atom) -> int:
         """What a fact of that kind lets a component be. What order says nothing about is let pass; and where no known
@@ -296,6 +325,15 @@ class Matrix:
 
     def holding(self, assignment: Sequence[int], waived: Collection[str] = ()) -> list[Held]:
         """The rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
+        key = tuple(assignment), frozenset(waived)
+        last: dict[Hashable, list[Held]] = self._memo.setdefault("held", {})  # a plan is looked at from several sides
+        if key not in last:
+            if len(last) >= PLANS:
+                last.clear()
+            last[key] = self._holding(assignment, waived)
+        return last[key]
+
+    def _holding(self, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
         atoms = self.atoms
         held = [
             number
@@ -363,9 +401,19 @@ class Matrix:
         their place). What is disputed binds as far as all who dispute agree, whatever is waived of it but all."""
         key = "program", frozenset(waived), strengths
         if key not in self._memo:
-            self._memo[key] = clauses.program(self, frozenset(waived), strengths)
+            rivals = frozenset(fact.id for fact in self.facts if fact.question and fact.id in waived)
+            whole = key[1] == rivals  # what has no rivals only leaves gaps in the program of all
+            self._memo[key] = (
+                clauses.program(self, rivals, strengths)
+                if whole
+                else clauses.without(self.program(rivals, strengths), self._rows_of(key[1] - rivals))
+            )
         program: Program = self._memo[key]
         return program
+
+    def _rows_of(self, ids: Collection[str]) -> set[int]:
+        numbers = {at for at, fact in enumerate(self.facts) if fact.id in ids}
+        return {row for row, line in enumerate(self.rows) if line.fact in numbers} if numbers else set()
 
     def settled(self) -> Matrix:
         """This matrix with its rivals compared anew."""

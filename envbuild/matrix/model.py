@@ -54,11 +54,13 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What must be known before a request that has all components of `of` can be called valid."""
+    """What must be known before a request that has all components of `of` can be called valid. It arises only where
+    all of `when` is so: of a torch that is compiled here, nobody asks for which Pythons there are wheels."""
 
     id: str
     of: tuple[str, ...]
     about: str
+    when: Mapping[str, Constraint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

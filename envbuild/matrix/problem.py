@@ -120,20 +120,29 @@ def picks(matrix: Matrix, requests: Sequence[Request], waived: Collection[str] =
     met; what nothing asks for is absent. Before that, as many warnings as can be are heeded, those of better sources
     first. None when the hard facts cannot be met. Raises Undecided."""
     hard = Problem.of(matrix, requests, waived)
-    warnings = matrix.program(waived, WARN)
-    rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
-    # Each warning has a variable: bit 0, it is heeded; bit 1, it is not. These are chosen before all components.
+    rows, clauses, index = matrix.worked_out(("picks", frozenset(waived)), lambda: _with_warnings(matrix, waived))
+    asked = hard.clauses[len(hard.clauses) - len(requests) :]
     first = len(hard.domains)
-    variable = {row: first + at for at, row in enumerate(rows)}
-    clauses = list(hard.clauses)
-    for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
-        clauses.append((*clause, (variable[row], 0b10)))
-    search = Search((*hard.domains, *(0b11 for _ in rows)), clauses, index=hard.index)
-    search.arrange([*variable.values(), *hard.order(search)])
+    search = Search((*hard.domains, *(0b11 for _ in rows)), [*clauses, *asked], index=index)
+    search.arrange([*range(first, first + len(rows)), *hard.order(search)])
     values = search.first()
     if values is None:
         return None
-    return Picks(values[:first], tuple(row for row, at in variable.items() if values[at] == 0b10))
+    return Picks(values[:first], tuple(row for at, row in enumerate(rows, first) if values[at] == 0b10))
+
+
+def _with_warnings(matrix: Matrix, waived: Collection[str]) -> tuple[list[int], list[Clause], Index]:
+    """(the rows of warnings by precedence, the clauses of hard facts and of warnings, their index).
+
+    Each warning has a variable, after those of the components, in this order: bit 0, it is heeded; bit 1, it is not.
+    These are chosen before all components."""
+    hard, warnings = matrix.program(waived), matrix.program(waived, WARN)
+    rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
+    variable = {row: len(matrix.components) + at for at, row in enumerate(rows)}
+    clauses = list(hard.clauses)
+    for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
+        clauses.append((*clause, (variable[row], 0b10)))
+    return rows, clauses, Index.of(clauses)
 
 
 def _precedence(matrix: Matrix, row: int) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from envbuild.matrix.check import Answer
 from envbuild.matrix.masks import Matrix
+from envbuild.matrix.request import place_of
 from envbuild.matrix.words import Reason
 
 WIDE = 150  # characters of a source in a text
@@ -18,7 +19,7 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
     """The answer as people read it."""
     lines = [f"{answer.verdict}: {title}"]
     for conflict in answer.conflicts:
-        lines += ["", conflict.text]
+        lines += ["", placed(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))]
         if conflict.fixes:
             lines.append(f"hint: {conflict.fixes[0]}")
             lines += [f"  or: {fix}" for fix in conflict.fixes[1:]]
@@ -27,7 +28,7 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
         lines += [f"also: {text}" for text in conflict.also]
         if not conflict.minimal:
             lines.append("(found within the time limit; a smaller set may exist)")
-    lines += [f"unknown: {unknown.text}" for unknown in answer.unknown]
+    lines += [placed(answer, f"unknown: {unknown.text}", unknown.of) for unknown in answer.unknown]
     if answer.nearest:
         lines.append(f"nearest known: {', or '.join(answer.nearest)}")
     lines += [f"note: {note}" for note in answer.notes]
@@ -48,6 +49,28 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
     if age := oldest(answer):
         lines.append(f"the oldest fact used was checked on {age}")
     return "\n".join(lines)
+
+
+def brief(answer: Answer) -> list[str]:
+    """What stands in the way, a text each, with its place in a spec and the nearest change; of an answer that stands in
+    nobody's way the facts that ask for attention."""
+    lines = []
+    for conflict in answer.conflicts:
+        hint = f"\nhint: {conflict.hint}" if conflict.fixes else ""
+        lines.append(f"{placed(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))}{hint}")
+    lines += [placed(answer, unknown.text, unknown.of) for unknown in answer.unknown]
+    if lines and answer.nearest:
+        lines.append(f"hint: {', or '.join(answer.nearest)}")
+    if not lines:
+        facts = dict.fromkeys(one.fact for one in (*answer.conditions, *answer.disputes, *answer.warnings))
+        lines = [f"[{', '.join(facts)}]"] if facts else []
+    return lines
+
+
+def placed(answer: Answer, text: str, names: Iterable[str]) -> str:
+    """A text about components, with the place in the spec of the first of them that has one."""
+    place = place_of(names, answer.asks)
+    return f"{place}: {text}" if place else text
 
 
 def cautions(answer: Answer) -> list[str]:
@@ -127,7 +150,10 @@ def plain(answer: Answer) -> dict[str, Any]:
             }
             for conflict in answer.conflicts
         ],
-        "unknown": [{**asdict(unknown), "of": list(unknown.of)} for unknown in answer.unknown],
+        "unknown": [
+            {**asdict(unknown), "of": list(unknown.of), "where": place_of(unknown.of, answer.asks)}
+            for unknown in answer.unknown
+        ],
         "conditions": all_of(answer.conditions),
         "disputes": all_of(answer.disputes),
         "warnings": all_of(answer.warnings),

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from envbuild.bases import is_image
 from envbuild.errors import Finding, SpecError
-from envbuild.fields import short
-from envbuild.lock.lockfile import Lock
+from envbuild.fields import one_of, short
 from envbuild.matrix import values
+from envbuild.matrix.atoms import reserve
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.model import Component, Constraint, Term
 from envbuild.recipe import Runtime
@@ -21,6 +21,11 @@ from envbuild.target import Target
 from envbuild.yamlfile import shown
 
 LOCK = "lock"
+NVIDIA = re.compile(
+    r"\.nv\d\d\.\d\d\Z"
+)  # the release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10
+
+Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, who says so)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,12 @@ class Ask:
     text: str
     where: str = ""
     by: str = ""
+
+
+def place_of(names: Iterable[str], asks: Iterable[Ask]) -> str:
+    """The place in a spec where the first of the components `names` that has one is asked for; "" when none has."""
+    places = {ask.component: ask.where for ask in asks if ask.where}
+    return next((places[name] for name in names if name in places), "")
 
 
 def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
@@ -55,25 +66,23 @@ def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
 def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]:
     """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
-    told: list[tuple[str, str, str, str]] = [("python", spec.python, "", f"base {spec.base}")]  # a base has one Python
+    line = line_of(spec, "base")
+    told: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
     if is_image(spec.base):
-        told.append(("os", spec.distribution.replace(":", ""), "", "the spec's distribution"))
+        system = spec.distribution.replace(":", "")
+        told.append(("os", system, line_of(spec, "distribution"), "the spec's distribution"))
     base = spec.base.partition("@")[0]
     if not is_image(spec.base) or knows(matrix, "base", base):  # of an image of one's own the facts say nothing
-        told.insert(0, ("base", base, "", ""))
-    node = f"target {target.name}"
-    told.append(("arch", target.arch, "", node))
-    if target.gpu:
-        told.append(("gpu", target.gpu, "", node))
-    if target.sm:
-        told.append(("sm", target.sm, "", node))
-    if target.driver:
-        told.append(("driver", target.driver, "", node))
+        told.insert(0, ("base", base, line, ""))
+    node, line = f"target {target.name}", line_of(spec, "target")
+    said = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
+    told += [(component, text, line, node) for component, text in said.items() if text]
     env = spec.recipe_env(target)
     for name, recipe in spec.recipes.items():
         for component, text in ask_recipe(recipe, "matrix", dict, env).items():
             place = spec.where.get(name, "") or shown(file_of(recipe))
             told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
+    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _strange_labels(told, matrix)
     named = {component for component, *_ in told}
     for name, recipe in spec.recipes.items():
         runtime = ask_recipe(recipe, "runtime", Runtime, env)
@@ -81,7 +90,6 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
             if component not in named:
                 told.append((component, text, spec.where.get(name, ""), ""))
     asks: dict[tuple[str, str], Ask] = {}
-    findings: list[Finding] = []
     for component, text, where, by in told:
         try:
             ask = _tell(matrix, component, text, where=where, by=by)
@@ -92,6 +100,36 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
     if findings:
         raise SpecError.of(findings)
     return tuple(asks.values())
+
+
+def _strange_labels(told: Sequence[Line], matrix: Matrix) -> list[Finding]:
+    """Channels of PyTorch's own index that are none: its builds carry the channel as their label (``+cu126``). A recipe
+    without a whole version names the CUDA of the channel instead."""
+    if "torch" not in matrix.number or ("channel", "pytorch") not in {
+        (component, text) for component, text, *_ in told
+    }:
+        return []
+    values = (value for value in matrix.values[matrix.number["torch"]] if reserve(value) == 1)
+    labels = sorted({value.partition("+")[2] for value in values})
+    found = []
+    for component, text, where, by in told:
+        label = ""
+        if component == "torch":
+            label = text.partition("+")[2]
+        elif component == "torch-cuda" and by == "recipe torch" and text != "-":
+            label = f"cu{text.replace('.', '')}"
+        if label and labels and label not in labels:
+            message = f"layer 'torch': PyTorch's own index has no channel '{short(label)}' that the facts know"
+            found.append(Finding(message, where, one_of(label, labels, "there are")))
+    return found
+
+
+def line_of(spec: ImageSpec, key: str) -> str:
+    """Where a key of the top of a spec stands; where it comes from the spec that this one extends, the file."""
+    lines = spec.text.splitlines()
+    own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
+    number = next((at for at, line in enumerate(lines[own:], 1) if line.startswith(f"{key}:")), 0)
+    return f"{shown(spec.path)}:{number}:1" if number else shown(spec.path)
 
 
 def required(requirements: Iterable[str], matrix: Matrix) -> Iterator[tuple[str, str]]:
@@ -119,12 +157,10 @@ def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
     )
 
 
-def settled_in(lock: Lock, matrix: Matrix) -> dict[str, str]:
-    """Component → the version that a lock holds of what the matrix knows, read from the Python files of the run-time
-    venv and the sdists that were compiled for it."""
-    shipped = [file for name, unit in lock.units.items() for file in (unit.python if name == "venv" else unit.sdists)]
-    entries = [lock.python_files[file] for file in shipped]
-    found = {entry.name.replace("_", "-").lower(): entry.version for entry in entries}
+def settled_in(shipped: Mapping[str, str], matrix: Matrix) -> dict[str, str]:
+    """Component → the version of what the matrix knows among the Python packages that an image ships with
+    (`envbuild.lock.versions.shipped_python`)."""
+    found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}
     versions: dict[str, str] = {}
     for component in matrix.components:
         for package in component.packages or (component.name,):

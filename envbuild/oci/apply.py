@@ -16,45 +16,44 @@ import errno
 import os
 import shutil
 import stat
-import tarfile
 from collections.abc import Callable, Sequence
+from io import BufferedWriter
 from pathlib import Path
 from typing import IO
 
 from envbuild.errors import EngineError
+from envbuild.oci import member as m
 from envbuild.oci.changeset import Changeset, Kind
 from envbuild.oci.decompress import reading, sound
 from envbuild.oci.lower import OPAQUE, OVERLAY, LowerView, list_xattrs
+from envbuild.oci.member import Member
+from envbuild.oci.pieces import Readable
+from envbuild.oci.tarfields import show
 
-CHUNK = 1 << 20
-XATTR = "SCHILY.xattr."
+ROOT = Member(b"", m.Kind.DIR, 0o755)
 
 
 def apply_tar(file: IO[bytes], tree: Path, lowers: Sequence[Path]) -> None:
     """Unpack one layer tar over what is in `tree`, with owners, modes, times (whole seconds) and extended attributes.
 
     `lowers`: trees below, bottom first; folders that the tar implies get the attributes they have there. Device nodes
-    are left out. Must run as root, or root of a user namespace. Raises OSError, EngineError for a tar that leaves its
-    folder.
+    are left out. Must run as root, or root of a user namespace. Raises OSError, InputError for a tar that is damaged or
+    leaves its folder, EngineError for owners that cannot be had here.
     """
     with sound("a layer"):
-        upper = _Upper(os.fsencode(tree), LowerView([os.fsencode(path) for path in lowers]))
-        upper.apply(file)
-        upper.finish()
+        _Upper(os.fsencode(tree), LowerView([os.fsencode(path) for path in lowers])).apply(file)
 
 
 def apply_layers(blobs: Sequence[Path], tree: Path, tell: Callable[[str], object] = lambda text: None) -> None:
     """Unpack the layers of an image (compressed or not, bottom first) over what is in the folder `tree`, so that it
     shows what a container of the image would see.
 
-    `tell` gets a line for each. As `apply_tar` otherwise. Raises OSError, EngineError, InputError for a damaged layer.
+    `tell` gets a line for each. As `apply_tar` otherwise.
     """
     for number, blob in enumerate(blobs, 1):
         tell(f"layer {number} of {len(blobs)}")
         with sound(f"layer {number} ({blob.name})"), reading(blob) as stream:
-            whole = _Whole(os.fsencode(tree))
-            whole.apply(stream)
-            whole.finish()
+            _Whole(os.fsencode(tree)).apply(stream)
 
 
 class _Whole(Changeset):
@@ -64,6 +63,8 @@ class _Whole(Changeset):
         super().__init__()
         self.root = root
         self.times: dict[bytes, float] = {}  # of folders, to be set when everything in them is there
+        self.file: BufferedWriter | None = None  # the one that data goes to
+        self.member, self.path, self.hole = ROOT, b"", False
 
     def kind(self, path: bytes) -> Kind | None:
         try:
@@ -96,58 +97,80 @@ class _Whole(Changeset):
             name: mtime for name, mtime in self.times.items() if name != path and not name.startswith(path + b"/")
         }
 
-    def add(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, path: bytes) -> None:
-        place = self.place(path)
-        if entry.isdir():
+    def apply(self, stream: Readable) -> None:
+        try:
+            super().apply(stream)
+        finally:
+            if self.file:
+                self.file.close()
+
+    def add(self, member: Member, path: bytes) -> None:
+        place, kind = self.place(path), member.kind
+        if kind is m.Kind.DIR:
             if self.kind(path) is not Kind.FOLDER:
                 self.remove(path)
                 os.mkdir(place)
+            self.attributes(member, place)
+            self.times[path] = member.mtime
+            return
+        if kind is m.Kind.HARDLINK:
+            os.link(self.place(self.source(member, path)), place, follow_symlinks=False)
+            return
+        self.remove(path)  # not written to: it may have other names
+        if kind is m.Kind.FILE:
+            self.file, self.member, self.path = open(place, "wb"), member, place  # noqa: SIM115  # until `end`
+            return
+        if kind is m.Kind.SYMLINK:
+            os.symlink(member.link, place)
+        elif kind is m.Kind.FIFO:
+            os.mkfifo(place)
         else:
-            if entry.islnk():
-                os.link(self.place(self.source(entry, path)), place, follow_symlinks=False)
-                return
-            self.remove(path)  # not written to: it may have other names
-            if entry.issym():
-                os.symlink(os.fsencode(entry.linkname), place)
-            elif entry.isfifo():
-                os.mkfifo(place)
-            elif entry.isreg():
-                content = tar.extractfile(entry)
-                with open(place, "wb") as file:
-                    while content and (chunk := content.read(CHUNK)):
-                        file.write(chunk)
-            else:
-                return
-        self.attributes(entry, place)
-        if entry.isdir():
-            self.times[path] = entry.mtime
-        else:
-            os.utime(place, (int(entry.mtime), int(entry.mtime)), follow_symlinks=False)
+            return
+        self.attributes(member, place)
+        os.utime(place, (member.mtime, member.mtime), follow_symlinks=False)
 
-    def attributes(self, entry: tarfile.TarInfo, place: bytes) -> None:
+    def data(self, chunk: bytes) -> None:
+        if self.file:
+            self.file.write(chunk)
+
+    def zeros(self, count: int) -> None:
+        if self.file:
+            self.file.seek(count, os.SEEK_CUR)
+            self.hole = True
+
+    def end(self) -> None:
+        if not self.file:
+            return
+        if self.hole:
+            self.file.truncate()  # where the position is: a hole at the end is not there yet
+        self.file.close()
+        self.file, self.hole = None, False
+        self.attributes(self.member, self.path)
+        os.utime(self.path, (self.member.mtime, self.member.mtime))
+
+    def attributes(self, member: Member, place: bytes) -> None:
         try:
-            os.chown(place, entry.uid, entry.gid, follow_symlinks=False)
+            os.chown(place, member.uid, member.gid, follow_symlinks=False)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
             raise EngineError(
-                f"{entry.name!r} belongs to user {entry.uid} and group {entry.gid}, which are more than the ids that "
-                "this machine gives an unprivileged user",
+                f"{show(member.path)} belongs to user {member.uid} and group {member.gid}, which are more than the ids "
+                "that this machine gives an unprivileged user",
                 hint="build as root: sudo envbuild make NAME",
             ) from None
-        if entry.issym():
+        if member.kind is m.Kind.SYMLINK:
             return
-        os.chmod(place, entry.mode & 0o7777)
-        for name, value in entry.pax_headers.items():
-            attribute = name.removeprefix(XATTR)
-            known = attribute == "security.capability" or attribute.startswith("user.")
-            if attribute != name and known and not attribute.startswith(OVERLAY):
-                os.setxattr(place, os.fsencode(attribute), value.encode("utf-8", "surrogateescape"))
+        os.chmod(place, member.mode)
+        for name, value in member.xattrs.items():
+            text = os.fsdecode(name)
+            if text == "security.capability" or (text.startswith("user.") and not text.startswith(OVERLAY)):
+                os.setxattr(place, name, value)
 
     def place(self, path: bytes) -> bytes:
         return os.path.join(self.root, path) if path else self.root
 
-    def finish(self) -> None:
+    def close(self) -> None:
         for path, mtime in sorted(self.times.items(), reverse=True):
             os.utime(self.place(path), (int(mtime), int(mtime)))
 
@@ -172,9 +195,9 @@ class _Upper(_Whole):
                 os.setxattr(place, name, value)
             self.times[path] = status.st_mtime
 
-    def add(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, path: bytes) -> None:
-        hides = entry.isdir() and self.kind(path) in (Kind.LINK, Kind.OTHER)
-        super().add(tar, entry, path)
+    def add(self, member: Member, path: bytes) -> None:
+        hides = member.kind is m.Kind.DIR and self.kind(path) in (Kind.LINK, Kind.OTHER)
+        super().add(member, path)
         if hides:  # a folder in the place of a deletion or a file shows nothing of the layers below
             os.setxattr(self.place(path), OPAQUE, b"y")
 

@@ -8,16 +8,16 @@ inside of the tree, as container engines do it. A layer may come from anybody: n
 
 from __future__ import annotations
 
-import os
-import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
-from typing import IO, ClassVar
+from typing import ClassVar
 
-from envbuild.errors import EngineError
 from envbuild.oci import member as m
-from envbuild.oci.decompress import entries
+from envbuild.oci.member import Member
+from envbuild.oci.pieces import Readable
+from envbuild.oci.tarfields import show
+from envbuild.oci.tarread import LayerError, read_tar
 
 AUFS = b".wh..wh."
 HOPS = 40  # symbolic links on the way to one folder, as the kernel allows (path_resolution(7))
@@ -42,32 +42,45 @@ class Changeset(ABC):
         self.written = {b""}  # what this layer brought, and the folders above it
         self.hops = 0
 
-    def apply(self, stream: IO[bytes]) -> None:
-        """Apply the tar `stream`. Raises EngineError for names that lead out of the tree, OSError, tarfile.TarError."""
-        for tar, entry in entries(stream):
-            self.entry(tar, entry)
+    def apply(self, stream: Readable) -> None:
+        """Apply the tar `stream`. Raises LayerError for one that is damaged or leads out of the tree, and OSError."""
+        read_tar(stream, self)
+        self.close()
 
-    def entry(self, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
-        """Apply one entry."""
-        *above, name = parts(entry.name) or [b""]
+    # the sink
+    def begin(self, member: Member) -> None:
+        """Apply one entry, except for its data."""
+        *above, name = member.path.split(b"/")
         if not name or any(part.startswith(AUFS) for part in above) or (name.startswith(AUFS) and name != m.OPAQUE):
             return
         if any(part.startswith(m.WHITEOUT) for part in above):
-            raise EngineError(f"a layer holds the path {entry.name!r}")
+            raise LayerError(f"it holds the path {show(member.path)}")
         folder = self.folder(b"/".join(above))
         if name == m.OPAQUE:
             self.cover(folder)
         elif name.startswith(m.WHITEOUT):
             hidden = name[len(m.WHITEOUT) :]
             if hidden in (b"", b".", b".."):
-                raise EngineError(f"a layer holds the path {entry.name!r}")
+                raise LayerError(f"it holds the path {show(member.path)}")
             self.hide(join(folder, hidden))
         else:
             path = join(folder, name)
-            self.add(tar, entry, path)
+            self.add(member, path)
             while path not in self.written:
                 self.written.add(path)
                 path = path.rpartition(b"/")[0]
+
+    def data(self, chunk: bytes) -> None:  # noqa: B027  # not every tree holds content
+        """The next bytes of the file that was added last."""
+
+    def zeros(self, count: int) -> None:  # noqa: B027
+        """So many zeros of it."""
+
+    def end(self) -> None:  # noqa: B027
+        """The file is complete."""
+
+    def close(self) -> None:  # noqa: B027
+        """The layer is complete."""
 
     def folder(self, path: bytes) -> bytes:
         """Where the folder that a name calls `path` is; made when it is missing."""
@@ -96,19 +109,19 @@ class Changeset(ABC):
         if kind is None:
             self.make(path)
         elif kind is not Kind.FOLDER:
-            raise EngineError(f"a layer puts files below {os.fsdecode(path)}, which is no folder in it")
+            raise LayerError(f"it puts files below {show(path)}, which is no folder in it")
         else:
             self.seen(path)
         return path
 
-    def source(self, entry: tarfile.TarInfo, path: bytes) -> bytes:
-        """The file that the hard link `entry` at `path` is another name of; what was at `path` is taken away."""
-        *above, name = parts(entry.linkname) or [b""]
-        found = join(self.folder(b"/".join(above)), name)
+    def source(self, member: Member, path: bytes) -> bytes:
+        """The file that the hard link `member` at `path` is another name of; what was at `path` is taken away."""
+        above, _, name = member.link.rpartition(b"/")
+        found = join(self.folder(above), name)
         self.remove(path)
-        if not name or self.kind(found) in (None, Kind.FOLDER):
-            raise EngineError(
-                f"a layer calls {entry.name!r} another name of {entry.linkname!r}, which is no file in it"
+        if self.kind(found) in (None, Kind.FOLDER):
+            raise LayerError(
+                f"it calls {show(member.path)} another name of {show(member.link)}, which is no file in it"
             )
         return found
 
@@ -154,19 +167,11 @@ class Changeset(ABC):
         """Delete what is at `path`, with everything below it."""
 
     @abstractmethod
-    def add(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, path: bytes) -> None:
-        """Put an entry to `path`, in the place of what is there; a folder only gets other attributes."""
+    def add(self, member: Member, path: bytes) -> None:
+        """Put a member to `path`, in the place of what is there; a folder only gets other attributes."""
 
     def seen(self, path: bytes) -> None:  # noqa: B027  # most trees have nothing to remember
         """A folder of the tree is about to get other content."""
-
-
-def parts(name: str) -> list[bytes]:
-    """The parts of a path in a layer; none for the root. Raises EngineError for ``..``."""
-    found = [part for part in os.fsencode(name).split(b"/") if part not in (b"", b".")]
-    if b".." in found:
-        raise EngineError(f"a layer holds the path {name!r}")
-    return found
 
 
 def join(folder: bytes, name: bytes) -> bytes:

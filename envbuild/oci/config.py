@@ -19,6 +19,11 @@ def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) 
 
     The same input gives the same bytes."""
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    more = {
+        "Entrypoint": list(config.entrypoint),
+        "Volumes": {volume: {} for volume in config.volumes},
+        "User": config.user,
+    }
     return canonical(
         {
             "architecture": config.architecture,
@@ -27,6 +32,7 @@ def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) 
                 "Env": [f"{name}={value}" for name, value in config.env.items()],
                 "Labels": dict(config.labels),
                 "WorkingDir": config.workdir,
+                **{key: value for key, value in more.items() if value},
             },
             "created": created,
             "history": [{"created": created, "created_by": f"envbuild unit {layer.unit}".rstrip()} for layer in layers],

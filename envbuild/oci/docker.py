@@ -44,7 +44,7 @@ def load(
     if ":" not in reference.rpartition("/")[2]:
         reference += ":latest"
     stream = _Stream(layers, config, store, epoch, reference, talk)
-    with contextlib.closing(_engine()) as engine:
+    with contextlib.closing(engine_here()) as engine:
         talk.start("docker", f"loading {reference} into Docker")
         try:
             images = engine.images.load(stream.chunks())  # type: ignore[arg-type]  # a generator is sent in chunks
@@ -59,7 +59,7 @@ def load(
         return str(images[0].id)
 
 
-def _engine() -> DockerClient:
+def engine_here() -> DockerClient:
     """A client of a Docker Engine that answers. Raises EngineError."""
     import docker
     import docker.errors

@@ -110,11 +110,13 @@ def image(value: Mapping[str, Any], name: str) -> Image:
     for number, (layer, elsewhere) in enumerate(zip(layers, foreign, strict=True), 1):
         if elsewhere or FOREIGN.search(layer.kind):
             why = "lies outside of the registry (a foreign layer)"
+        elif layer.kind.endswith("+encrypted"):
+            why = "is encrypted, and envbuild holds no keys"
         elif not LAYER.fullmatch(layer.kind):
             why = f"is of the kind {layer.kind[:100]!r}, which envbuild does not unpack"
         else:
             continue
-        findings.append(Finding(f"layer {number} of {name} {why}", hint="choose another base image"))
+        findings.append(Finding(f"layer {number} of {name} {why}", hint="choose another image"))
     if findings:
         raise InputError.of(findings)
     return Image(config, layers)

@@ -52,11 +52,16 @@ class Member:
 
 
 class Sink(Protocol):
-    """Takes the members of one layer in order: `begin`, `data` zero or more times, `end`; at last `close`."""
+    """Takes the members of one layer in order: `begin`, `data` and `zeros` any number of times, `end`; at last `close`.
+
+    `zeros` is a run of zero bytes of the file, a hole of a sparse one; it counts as data.
+    """
 
     def begin(self, member: Member) -> None: ...
 
     def data(self, chunk: bytes) -> None: ...
+
+    def zeros(self, count: int) -> None: ...
 
     def end(self) -> None: ...
 

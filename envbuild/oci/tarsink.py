@@ -21,6 +21,7 @@ TYPES = {
     Kind.DIR: b"5",
     Kind.FIFO: b"6",
 }
+ZEROS = bytes(1 << 20)
 MAX_ID = 0o7777777
 MAX_SIZE = 0o77777777777
 
@@ -53,6 +54,14 @@ class TarSink:
     def data(self, chunk: bytes) -> None:
         self._left -= len(chunk)
         self._write(chunk)
+
+    def zeros(self, count: int) -> None:
+        """A run of zero bytes; the canonical tar has no holes, so they are written, a piece at a time."""
+        self._left -= count
+        while count > 0:
+            piece = ZEROS[:count]
+            self._write(piece)
+            count -= len(piece)
 
     def end(self) -> None:
         """Raises ValueError when a member got another number of bytes than its size says."""

@@ -22,6 +22,7 @@ OUT = f"{INPUTS}/out"
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
+OPEN_BASE = "not locked: the base image's own variables, and its folders of PATH, are known when it is"
 # Versions stand in the lock, and a unit sees an archive that holds just those; a step may change folders within itself;
 # texts of programs stand in single quotes.
 LINT = "# hadolint global ignore=DL3003,DL3008,SC2016"
@@ -57,7 +58,10 @@ def instructions(plan: Plan, *, locked: bool = True) -> list[Instruction]:
     found: list[Instruction] = []
     for unit in plan.units:
         found += stage(plan, unit, keys[unit.name])
-    return found + [Instruction(item, plan.units[-1].name, plan.units[-1].name) for item in run_time(plan)]
+    last = list(run_time(plan))
+    if not locked and any(unit.layers for unit in plan.units):
+        last.insert(0, bridge.comment(OPEN_BASE, reformat=False))
+    return found + [Instruction(item, plan.units[-1].name, plan.units[-1].name) for item in last]
 
 
 def image_layers(plan: Plan) -> tuple[str, ...]:

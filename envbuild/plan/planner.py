@@ -337,7 +337,7 @@ def image_config(resolution: Resolution, lock: Lock) -> ImageConfig:
     """The OCI config: environment, labels. What a job tunes (NCCL_*, UCX_*) belongs to the launch profile, not here."""
     env = recipe_env(resolution, lock)
     recipes = [resolution.spec.recipes[name] for name in resolution.order]
-    bins = [f"{recipe.prefix}/bin" for recipe in recipes if recipe.prefix and recipe.builds]
+    bins = [folder for recipe in recipes for folder in recipe.bins]
     below = dict(lock.base_image.env) if lock.base_image else {}
     values = {**below, "LANG": "C.UTF-8", "VIRTUAL_ENV": VENV, **resolution.runtime.env}
     for recipe in recipes:  # now with locked versions

@@ -88,13 +88,17 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """The run-time half of an image: OCI config values. `labels` are single-line."""
+    """The run-time half of an image: OCI config values. `labels` are single-line. Images of envbuild's own have no
+    `entrypoint`, `volumes` and `user`; those of others may."""
 
     architecture: str = "amd64"
     env: Mapping[str, str] = field(default_factory=dict)
     cmd: tuple[str, ...] = ("/bin/bash",)
     workdir: str = "/"
     labels: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Compressors of squashfs blocks: zstd (the default) and gzip (zlib streams).
+"""Compressors of squashfs blocks: zstd (the default), lz4, gzip (zlib streams), or none.
 
 The bytes of a block depend on codec, level and the version of the library, so `library` belongs into every cache key.
-One block is one complete stream that names its own size. A block that does not shrink is stored as it is.
+One block is one complete stream. A block that does not shrink is stored as it is. Squashfs has no number for "none": as
+mksquashfs does, such an image says gzip and is flagged uncompressed.
 """
 
 from __future__ import annotations
@@ -12,18 +13,28 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from isal.isal_zlib import crc32  # at memory speed; zlib's costs a fifth of a compression pass
+
 from envbuild.errors import EnvbuildError, SpecError
 
-Compress = Callable[[bytes | memoryview], bytes]
+__all__ = ["BLOCKS", "DEFAULTS", "IDS", "LEVELS", "Codec", "Compress", "crc32"]
 
-LEVELS = {"zstd": range(1, 23), "gzip": range(1, 10)}
+Compress = Callable[["bytes | bytearray | memoryview"], bytes]
+
+LEVELS = {"zstd": range(1, 23), "lz4": range(13), "gzip": range(1, 10), "none": range(1)}
+DEFAULTS = {"zstd": 3, "lz4": 0, "gzip": 6, "none": 0}  # level when none is asked for
 IDS = {"gzip": 1, "lzma": 2, "lzo": 3, "xz": 4, "lz4": 5, "zstd": 6}  # squashfs-tools, squashfs_fs.h
 BLOCKS = tuple(1 << power for power in range(12, 21))  # 4 KiB to 1 MiB; a kernel refuses blocks below its page size
+# Tables are written anew for every image, and in pieces of 8 KiB a high level gains nothing but costs a hundredfold.
+TABLE_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A compressor with its level. Raises SpecError for a name or level that squashfs or envbuild does not have."""
+    """A compressor with its level. Raises SpecError for a name or level that squashfs or envbuild does not have.
+
+    lz4: level 0 is the fast one, 1 to 12 are its high-compression (HC) levels.
+    """
 
     name: str
     level: int
@@ -33,62 +44,101 @@ class Codec:
             raise SpecError(f"squashfs codec {self.name!r} is not one of {', '.join(LEVELS)}", hint="use codec zstd")
         if self.level not in LEVELS[self.name]:
             levels = LEVELS[self.name]
-            raise SpecError(
-                f"{self.name} has no level {self.level}", hint=f"use a level from {levels[0]} to {levels[-1]}"
-            )
+            hint = f"use a level from {levels[0]} to {levels[-1]}" if len(levels) > 1 else f"use level {levels[0]}"
+            raise SpecError(f"{self.name} has no level {self.level}", hint=hint)
 
     @property
     def id(self) -> int:
         """The compressor id of the superblock."""
-        return IDS[self.name]
+        return IDS["gzip" if self.name == "none" else self.name]
 
     @property
     def library(self) -> str:
-        """The library and its version, e.g. ``zstd-1.5.7``."""
+        """The library and its version, e.g. ``zstd-1.5.7``; ``none`` where nothing is compressed."""
+        if self.name == "none":
+            return "none"
         if self.name == "gzip":
             return f"zlib-{zlib.ZLIB_RUNTIME_VERSION}"
+        if self.name == "lz4":
+            import lz4
+
+            return f"lz4-{lz4.library_version_string()}"
         import zstandard
 
         return "zstd-" + ".".join(str(part) for part in zstandard.ZSTD_VERSION)
 
     @property
     def options(self) -> bytes:
-        """Payload of the superblock's option block (zstd: level; gzip: level, window bits, strategies)."""
+        """Payload of the superblock's option block. lz4's (version 1, flags: HC) is mandatory: readers insist on it."""
+        if self.name == "none":
+            return b""
+        if self.name == "lz4":
+            return struct.pack("<II", 1, self.level > 0)
         return struct.pack("<I", self.level) if self.name == "zstd" else struct.pack("<IHH", self.level, 15, 0)
 
-    def compress(self, data: bytes | memoryview) -> bytes:
-        """One block as one stream; safe in any number of threads, and the interpreter lock is free meanwhile."""
-        if self.name == "gzip":
-            return zlib.compress(data, self.level)
-        compressor = getattr(_local, self.name + str(self.level), None)
-        if compressor is None:  # a zstandard compressor must not be used by two threads at a time
-            import zstandard
+    @property
+    def tables(self) -> Codec:
+        """The codec of an image's tables."""
+        return Codec(self.name, min(self.level, TABLE_LEVEL)) if self.name in ("zstd", "gzip") else self
 
-            compressor = zstandard.ZstdCompressor(level=self.level, write_checksum=False, write_content_size=True)
-            setattr(_local, self.name + str(self.level), compressor)
-        result: bytes = compressor.compress(data)
-        return result
+    def compress(self, data: bytes | bytearray | memoryview) -> bytes:
+        """One block as one stream; safe in any number of threads, and the interpreter lock is free meanwhile. What is
+        not shorter than `data` is to be stored raw.
+        """
+        return self.compressor()(data)
+
+    def compressor(self) -> Compress:
+        """`compress` for many blocks of one thread."""
+        if self.name == "zstd":
+            key = f"zstd{self.level}"
+            found: Compress | None = getattr(_local, key, None)
+            if found is None:  # a zstandard compressor must not be used by two threads at a time
+                import zstandard
+
+                found = zstandard.ZstdCompressor(
+                    level=self.level, write_checksum=False, write_content_size=True
+                ).compress
+                setattr(_local, key, found)
+            return found
+        if self.name == "gzip":
+            level = self.level
+            return lambda data: zlib.compress(data, level)
+        if self.name == "none":
+            return bytes
+        import lz4.block
+
+        pack = lz4.block.compress
+        if self.level:
+            return lambda data: bytes(pack(data, "high_compression", compression=self.level, store_size=False))
+        return lambda data: bytes(pack(data, "default", store_size=False))
 
     def decompress(self, data: bytes, limit: int) -> bytes:
         """The content of one block, at most `limit` bytes. Raises EnvbuildError when the block is damaged."""
         try:
-            if self.name == "gzip":
-                stream = zlib.decompressobj()
-                result = stream.decompress(data, limit)
-                if not stream.eof:
-                    raise EnvbuildError("a gzip block is cut short or larger than it may be")
-                return result
-            import zstandard
-
-            if zstandard.frame_content_size(data) > limit:
-                raise EnvbuildError("a zstd block is larger than it may be")
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
-        except zlib.error as error:
-            raise EnvbuildError(f"a gzip block is damaged: {error}") from error
-        except Exception as error:
-            if isinstance(error, EnvbuildError):
-                raise
+            return self._decompress(data, limit)
+        except EnvbuildError:
+            raise
+        except Exception as error:  # each library has errors of its own
             raise EnvbuildError(f"a {self.name} block is damaged: {error}") from error
+
+    def _decompress(self, data: bytes, limit: int) -> bytes:
+        if self.name == "none":
+            raise EnvbuildError("a block is compressed, but the codec is none")
+        if self.name == "gzip":
+            stream = zlib.decompressobj()
+            result = stream.decompress(data, limit)
+            if not stream.eof:
+                raise EnvbuildError("a gzip block is cut short or larger than it may be")
+            return result
+        if self.name == "lz4":
+            import lz4.block
+
+            return bytes(lz4.block.decompress(data, uncompressed_size=limit))
+        import zstandard
+
+        if zstandard.frame_content_size(data) > limit:
+            raise EnvbuildError("a zstd block is larger than it may be")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
 
 
 _local = threading.local()

@@ -3,7 +3,7 @@
 `enroot import` writes /etc/rc (the start script), /etc/rc.local, /etc/environment and /etc/fstab from an image's OCI
 configuration; an image made here carries the same, so that it starts as an imported one does. What enroot would
 silently change, drop or fail on (enroot 4.1.2: src/docker.sh docker::configure, src/common.sh common::envsubst and
-envfmt) is refused, all of it at once.
+envfmt) is refused, all of it at once; images of others are mended instead (`envbuild.squashfs.mend`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SUBSTITUTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 QUOTED = re.compile(r"""["'].*["'][ \t]*\Z""", re.DOTALL)  # one pair of quotes is stripped, even a mismatched one
 SHELL_ACTIVE = '$`"\\'  # means something between double quotes, where /etc/rc has the working directory
 PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
+RC_LOCAL = "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this file.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
         "etc/environment": "".join(f"{name}={value}\n" for name, value in config.env.items()),
         "etc/fstab": "",
         "etc/rc": start_script(config),
-        "etc/rc.local": "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this file.\n",
+        "etc/rc.local": RC_LOCAL,
     }
     messages = []
     path = config.env.get("PATH")
@@ -76,22 +77,27 @@ def path_script(path: str) -> str:
 
 
 def start_script(config: ImageConfig) -> str:
-    """The text of /etc/rc: labels as comments, the working directory, then the given command or the image's own."""
+    """The text of /etc/rc: labels as comments, the working directory, then the entrypoint with the given command or the
+    image's own."""
     labels = "".join(f"# {name} {value}\n" for name, value in sorted(config.labels.items()))
     comments = labels + "\n" if labels else ""
     workdir = config.workdir or "/"
-    command = " ".join(quote(word) for word in config.cmd or ("/bin/sh",))
+    # between double quotes, as enroot has it, unless the shell would find something in there
+    place = quote(workdir) if any(sign in workdir for sign in SHELL_ACTIVE) else f'"{workdir}"'
+    entrypoint = [quote(word) for word in config.entrypoint]
+    given = " ".join([*entrypoint, '"$@"'])
+    command = " ".join([*entrypoint, *map(quote, config.cmd)]) or quote("/bin/sh")
     return (
         f"{comments}"
-        f'mkdir -p "{workdir}" 2> /dev/null\n'
-        f'cd "{workdir}" && unset OLDPWD || exit 1\n'
+        f"mkdir -p {place} 2> /dev/null\n"
+        f"cd {place} && unset OLDPWD || exit 1\n"
         "\n"
         "if [ -s /etc/rc.local ]; then\n"
         "    . /etc/rc.local\n"
         "fi\n"
         "\n"
         "if [ $# -gt 0 ]; then\n"
-        '    exec "$@"\n'
+        f"    exec {given}\n"
         "else\n"
         f"    exec {command}\n"
         "fi\n"

@@ -1,177 +1,127 @@
 """Which bytes of the packs go into an image, and where.
 
-What lives is copied in the order of the packs, neighbours in one piece; what was deleted or replaced is left out to
-the byte. A fragment block whose tails all live is copied too. One that also holds dead tails is unpacked, and its
-living tails are packed anew into blocks after the copied data, so that nothing that a layer deleted stays in the
-published file.
+What lives is copied in the order of the packs, neighbours in one piece; what was deleted or replaced, or equals what an
+earlier pack holds (`envbuild.squashfs.same`), is left out to the byte. A fragment block whose tails all live is copied
+too. One that also holds dead tails is packed anew (`envbuild.squashfs.repack`), so that nothing that a layer deleted
+stays in the published file.
+
+A long piece stands at a position that equals its position in the pack modulo 4096, so that a file system with reflinks
+shares its blocks. That costs less than what was left out before it.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envbuild.errors import EnvbuildError
-from envbuild.squashfs.codec import Codec
-from envbuild.squashfs.index import NONE, RAW, Pack
+from envbuild.squashfs.index import LENGTH, RAW
+from envbuild.squashfs.living import Live, Slot, living
+from envbuild.squashfs.packfile import PAGE, Pack
+from envbuild.squashfs.same import equal_extents, equal_tails
 
-NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
+SHARED = 1 << 16  # pieces from this length on are placed for sharing; of shorter ones too little could be shared
 
-Slot = tuple[int, int, int]  # (pack, fragment, offset)
+Range = tuple[int, int, int, int]  # (pack, position in it, length, position in the image)
 
 
 @dataclass(slots=True)
 class Plan:
-    """Where everything goes. `ranges`: (pack, position there, length, position here), `starts`: per pack, row →
-    position here.
+    """Where everything goes.
 
-    `fragments` are (position, size word) of the image's fragment blocks; `kept` maps (pack, fragment) to a block
-    copied as it is and `moved` a slot to (block, offset). `repacked` are the bytes of the new blocks, which begin at
-    `copied_end`.
+    `ranges` are copied; `starts` gives per pack the position here of the blocks that start there; `fragments` are
+    (position, size word) of the copied fragment blocks, `kept` their numbers by (pack, fragment). `new` are the
+    fragment blocks to be packed anew, each a list of (slot, length), which get the numbers after those and stand from
+    `copied_end` on; `moved` maps their slots to (number, offset). `same` maps a slot to an earlier pack's equal one.
     """
 
-    ranges: list[tuple[int, int, int, int]] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
     starts: list[dict[int, int]] = field(default_factory=list)
     fragments: list[tuple[int, int]] = field(default_factory=list)
-    kept: dict[tuple[int, int], int] = field(default_factory=dict)
+    kept: list[dict[int, int]] = field(default_factory=list)
+    new: list[list[tuple[Slot, int]]] = field(default_factory=list)
     moved: dict[Slot, tuple[int, int]] = field(default_factory=dict)
-    repacked: list[bytes] = field(default_factory=list)
+    same: Mapping[Slot, Slot] = field(default_factory=dict)
     copied_end: int = 0
-
-    @property
-    def end(self) -> int:
-        return self.copied_end + sum(len(block) for block in self.repacked)
 
     def tail(self, pack: int, fragment: int, offset: int) -> tuple[int, int]:
         """(fragment block, offset) in the image of a tail of a pack."""
-        kept = self.kept.get((pack, fragment))
-        return (kept, offset) if kept is not None else self.moved[pack, fragment, offset]
+        kept = self.kept[pack].get(fragment)
+        if kept is not None:
+            return kept, offset
+        slot = self.same.get((pack, fragment, offset), (pack, fragment, offset))
+        kept = self.kept[slot[0]].get(slot[1])
+        return (kept, slot[2]) if kept is not None else self.moved[slot]
 
 
-def plan(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, codec: Codec) -> Plan:
-    """Plan the data of an image whose living rows are `live` (per pack), from position `start` on."""
-    result = Plan()
+def plan(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs: int = 1) -> Plan:
+    """Plan the data of an image whose living rows are `live` (per pack), from position `start` on; `jobs` threads
+    compare what may be equal.
+    """
+    alive = [living(pack, rows) for pack, rows in zip(packs, live, strict=True)]
+    doubles = equal_extents(packs, alive, jobs)
+    same = equal_tails(packs, alive, jobs)
+    result = Plan(same=same)
+    dirty: list[tuple[int, int]] = []
     position = start
-    dirty: list[tuple[int, int, dict[int, int]]] = []
-    for number, (pack, rows) in enumerate(zip(packs, live, strict=True)):
-        columns, block = pack.index.columns, pack.index.block
-        starts, stored, fragments = columns["starts"], columns["stored"], columns["fragments"]
-        slots: dict[int, dict[int, int]] = {}  # fragment → offset → length
-        pieces: list[tuple[int, int, int, bool]] = []  # (position, length, row or fragment, is a file)
-        for row in rows:
-            if stored[row]:
-                pieces.append((starts[row], stored[row], row, True))
-            if fragments[row] != NONE:
-                slots.setdefault(fragments[row], {})[columns["offsets"][row]] = columns["sizes"][row] % block
-        for fragment, tails in slots.items():
-            if sum(tails.values()) == columns["fragment_sizes"][fragment]:
-                length = columns["fragment_words"][fragment] & ~RAW
-                pieces.append((columns["fragment_starts"][fragment], length, fragment, False))
-            else:
-                dirty.append((number, fragment, tails))
+    for number, (pack, lives) in enumerate(zip(packs, alive, strict=True)):
+        columns = pack.index.columns
+        stored, words = columns["stored"], columns["fragment_words"]
+        places = {at: result.starts[other][there] for at, (other, there) in doubles.get(number, {}).items()}
+        pieces = [(at, stored[row], -1) for at, row in lives.extents.items() if at not in places]
+        for fragment, slots in lives.slots.items():
+            if lives.is_dirty(pack, fragment):
+                dirty.append((number, fragment))
+            elif (number, fragment, next(iter(slots))) not in same:  # of a clean block all tails are given up, or none
+                pieces.append((columns["fragment_starts"][fragment], words[fragment] & ~RAW, fragment))
         pieces.sort()
-        places: dict[int, int] = {}
-        run = (0, 0, 0)  # position in the pack, length, position here
-        for at, length, owner, is_file in pieces:
-            if is_file:
-                places[owner] = position
-            else:
-                result.kept[number, owner] = len(result.fragments)
-                result.fragments.append((position, columns["fragment_words"][owner]))
-            if run[1] and run[0] + run[1] == at:
-                run = (run[0], run[1] + length, run[2])
-            else:
-                if run[1]:
-                    result.ranges.append((number, *run))
-                run = (at, length, position)
+        kept: dict[int, int] = {}
+        for first, after, length in joined(pieces):
+            at = pieces[first][0]
+            if length >= SHARED:
+                position += (at - position) % PAGE
+            for piece, _, fragment in pieces[first:after]:
+                if fragment < 0:
+                    places[piece] = position + piece - at
+                else:
+                    kept[fragment] = len(result.fragments)
+                    result.fragments.append((position + piece - at, words[fragment]))
+            result.ranges.append((number, at, length, position))
             position += length
-        if run[1]:
-            result.ranges.append((number, *run))
         result.starts.append(places)
+        result.kept.append(kept)
     result.copied_end = position
-    repack(packs, sorted(dirty, key=lambda item: item[:2]), result, codec)
+    arrange(packs, alive, sorted(dirty), result)
     return result
 
 
-def repack(packs: Sequence[Pack], dirty: Sequence[tuple[int, int, dict[int, int]]], result: Plan, codec: Codec) -> None:
-    """Pack the living tails of `dirty` fragment blocks (pack, fragment, offset → length) anew, in their order."""
-    buffer = bytearray()
-    position = result.copied_end
-
-    def flush() -> None:
-        nonlocal position
-        packed = codec.compress(bytes(buffer))
-        raw = len(packed) >= len(buffer)
-        stored = bytes(buffer) if raw else packed
-        result.fragments.append((position, len(stored) | RAW if raw else len(stored)))
-        result.repacked.append(stored)
-        position += len(stored)
-        buffer.clear()
-
-    for number, fragment, tails in dirty:
-        content = read_fragment(packs[number], fragment)
-        for offset in sorted(tails):
-            tail = content[offset : offset + tails[offset]]
-            if len(buffer) + len(tail) > packs[number].index.block:
-                flush()
-            result.moved[number, fragment, offset] = len(result.fragments), len(buffer)
-            buffer += tail
-    if buffer:
-        flush()
-
-
-def read_fragment(pack: Pack, fragment: int) -> bytes:
-    """The content of a fragment block of a pack. Raises EnvbuildError when it is damaged."""
-    columns = pack.index.columns
-    word, size = columns["fragment_words"][fragment], columns["fragment_sizes"][fragment]
-    with pack.path.open("rb") as file:
-        file.seek(columns["fragment_starts"][fragment])
-        stored = file.read(word & ~RAW)
-    content = stored if word & RAW else pack.index.codec.decompress(stored, size)
-    if len(content) != size:
-        raise EnvbuildError("a fragment block of a pack is damaged", hint=f"rm '{pack.path}'", where=str(pack.path))
-    return content
-
-
-def copy(packs: Sequence[Pack], ranges: Iterable[tuple[int, int, int, int]], out: int) -> None:
-    """Copy `ranges` (see Plan) into the file descriptor `out`, in the kernel where it can."""
-    sources: dict[int, int] = {}
-    try:
-        for number, at, length, to in ranges:
-            if number not in sources:
-                sources[number] = os.open(packs[number].path, os.O_RDONLY | os.O_CLOEXEC)
-            if not copy_range(sources[number], at, out, to, length):
-                raise EnvbuildError(
-                    "a pack is cut short", hint=f"rm '{packs[number].path}'", where=str(packs[number].path)
-                )
-    finally:
-        for source in sources.values():
-            os.close(source)
-
-
-def copy_range(source: int, at: int, out: int, to: int, length: int) -> bool:
-    """Copy `length` bytes between descriptors; False when the source ends before."""
-    in_kernel = True
-    while length:
-        if in_kernel:
-            try:
-                done = os.copy_file_range(source, out, length, at, to)
-            except OSError as error:
-                if error.errno not in NO_KERNEL_COPY:
-                    raise
-                in_kernel = False  # other file system, or one that cannot
+def arrange(packs: Sequence[Pack], alive: Sequence[Live], dirty: Iterable[tuple[int, int]], plan: Plan) -> None:
+    """Enter the new blocks of `dirty` fragment blocks (pack, fragment) into `plan`: what goes where follows from
+    lengths alone.
+    """
+    size = 0
+    for number, fragment in dirty:
+        block = packs[number].index.block
+        slots = alive[number].slots[fragment]
+        for offset in sorted(slots):
+            slot, length = (number, fragment, offset), slots[offset] & LENGTH
+            if slot in plan.same:
                 continue
-            if not done and os.fstat(source).st_size >= at + length:
-                in_kernel = False  # some kernels answer 0 for file systems without the call
-                continue
-        else:
-            chunk = os.pread(source, min(length, 1 << 20), at)
-            done = 0
-            while done < len(chunk):
-                done += os.pwrite(out, chunk[done:], to + done)
-        if not done:
-            return False
-        at, to, length = at + done, to + done, length - done
-    return True
+            if not plan.new or size + length > block:
+                plan.new.append([])
+                size = 0
+            plan.moved[slot] = len(plan.fragments) + len(plan.new) - 1, size
+            plan.new[-1].append((slot, length))
+            size += length
+
+
+def joined(pieces: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
+    """Neighbours of sorted (position, length, …) put together: (number of the first, number after the last, length)."""
+    first, end = 0, -1
+    for number, (at, length, _) in enumerate(pieces):
+        if at != end:
+            if number:
+                yield first, number, end - pieces[first][0]
+            first = number
+        end = at + length
+    if pieces:
+        yield first, len(pieces), end - pieces[first][0]

@@ -18,6 +18,7 @@ NO_XATTR = NO_FRAGMENT = 0xFFFFFFFF
 PIECE = 8192
 STORED = 0x8000  # of a metadata header: the piece is stored uncompressed
 
+UNCOMPRESSED = 0x1 | 0x2 | 0x8 | 0x100  # inodes, data, fragments, attributes: what mksquashfs says of such an image
 ALWAYS_FRAGMENTS, DUPLICATES, EXPORT, NO_XATTRS, OPTIONS = 0x20, 0x40, 0x80, 0x200, 0x400  # superblock flags
 
 SUPERBLOCK = struct.Struct("<4s4I6H8Q")
@@ -84,6 +85,11 @@ class Stream:
 
     def write(self, data: bytes) -> None:
         self.part += data
+        if len(self.part) >= PIECE:
+            self.cut()
+
+    def cut(self) -> None:
+        """Put away the whole pieces of `part`."""
         while len(self.part) >= PIECE:
             self._cut(bytes(self.part[:PIECE]))
             del self.part[:PIECE]

@@ -1,55 +1,63 @@
-"""A pack: one layer compressed for squashfs, and its index.
+"""The index of a pack: the members of a layer, and where their data lies.
 
-    16 bytes   magic, u32 format version, u32 zero
-    data       compressed blocks of files and fragment blocks, in the order of the layer, without gaps
-    index      one zstd frame: u32 length of a JSON header, the header, then the columns it lists
-    64 bytes   u64 index position, u64 its stored length, u64 its unpacked length, BLAKE2b-256 of it as stored, magic
-
-The index holds columns, not records: 300,000 members are a handful of arrays, paths are one NUL-joined string (any
-byte but NUL may stand in a name). Arrays are little endian as they lie in memory. Reading checks lengths, digest and
-bounds; nothing in a pack is executed.
+It holds columns, not records: 300,000 members are a handful of arrays, paths are one NUL-joined string (any byte but
+NUL may stand in a name). Arrays are little endian as they lie in memory; `envbuild.squashfs.packfile` puts the index
+behind the data.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import struct
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import add
-from pathlib import Path
 from typing import Any
 
 from envbuild.errors import EnvbuildError
 from envbuild.oci.member import Kind, Member
 from envbuild.squashfs.codec import BLOCKS, Codec
 
-MAGIC = b"ENVBPACK"
-VERSION = 1  # raise it when the bytes of a pack, or their meaning, change
-HEAD = struct.Struct("<8sII")
-TAIL = struct.Struct("<QQQ32s8s")
+VERSION = 2  # raise it when the bytes of a pack, or their meaning, change
 NONE = 0xFFFFFFFF  # no fragment
 RAW = 1 << 24  # bit of a size word: the block is stored uncompressed
+LENGTH = 0xFFFFFFFF  # of a tail's key: its length
 KINDS = tuple(Kind)
 FILE, DIR, SYMLINK, HARDLINK, FIFO, CHAR, BLOCK = range(len(KINDS))
-CODES = {kind: code for code, kind in enumerate(KINDS)}
 
-# Column → array typecode. `stored`: length of a file's blocks in the pack, `first`: number of its first size word.
-COLUMNS = {
-    "modes": "H", "uids": "I", "gids": "I", "mtimes": "q", "sizes": "Q", "majors": "I", "minors": "I", "xattrs": "I",
-    "starts": "Q", "stored": "Q", "sparse": "Q", "first": "Q", "fragments": "I", "offsets": "I",
-    "words": "I", "fragment_starts": "Q", "fragment_words": "I", "fragment_sizes": "I",
+# What a member says of itself, as one packed row; then the same as columns.
+ROW = struct.Struct("<QqIIIIIHxx")
+GIVEN = {
+    "sizes": "Q",
+    "mtimes": "q",
+    "uids": "I",
+    "gids": "I",
+    "majors": "I",
+    "minors": "I",
+    "xattrs": "I",
+    "modes": "H",
+}
+PLACES = {"sizes": 0, "mtimes": 8, "uids": 16, "gids": 20, "majors": 24, "minors": 28, "xattrs": 32, "modes": 36}
+# Where its data lies. `stored`: length of its blocks in the pack, `crcs`: CRC-32 of them, `sparse`: bytes in blocks of
+# zeros, `first`: number of its first size word; `tails`: CRC-32 << 32 | length of its tail, 0 when it has none.
+FOUND = {
+    "starts": "Q", "stored": "Q", "sparse": "Q", "first": "Q", "crcs": "I", "fragments": "I", "offsets": "I",
+    "tails": "Q",
 }  # fmt: skip
-PER_MEMBER = tuple(COLUMNS)[:14]
+# Of all members together: size words of blocks, and the fragment blocks.
+SHARED = {"words": "I", "fragment_starts": "Q", "fragment_words": "I", "fragment_sizes": "I", "fragment_crcs": "I"}
+COLUMNS = {**GIVEN, **FOUND, **SHARED}
+PER_MEMBER = (*GIVEN, *FOUND)
 
 
 @dataclass(slots=True)
 class Index:
-    """Members of a layer and where their data lies in the pack. Row i of every column but the last four is member i."""
+    """Members of a layer and where their data lies in the pack. Row i of every column of PER_MEMBER is member i.
+
+    While a pack is written, `rows` holds what members say of themselves; `seal` turns it into columns.
+    """
 
     codec: Codec
     block: int
@@ -61,62 +69,52 @@ class Index:
         default_factory=lambda: {name: array(code) for name, code in COLUMNS.items()}
     )
     xattr_sets: list[tuple[tuple[bytes, bytes], ...]] = field(default_factory=lambda: [()])
-    data_crc: int = 0
+    rows: bytearray = field(default_factory=bytearray)
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def append(self, member: Member, xattrs: int) -> int:
-        """Add a member whose xattrs are set number `xattrs`; returns its row."""
+    def append(self, member: Member, kind: int, xattrs: int) -> int:
+        """Add a member whose xattrs are set number `xattrs`; returns its row. Raises struct.error for numbers that do
+        not fit.
+        """
+        major, minor = member.device
+        self.rows += ROW.pack(member.size, member.mtime, member.uid, member.gid, major, minor, xattrs, member.mode)
+        row = len(self.paths)
+        if row >= len(self.columns["starts"]):
+            self._grow(row)
         self.paths.append(member.path)
         self.links.append(member.link)
-        self.kinds.append(CODES[member.kind])
-        major, minor = member.device
-        given = (member.mode, member.uid, member.gid, member.mtime, member.size, major, minor, xattrs)
-        values = (*given, 0, 0, 0, 0, NONE, 0)
-        for name, value in zip(PER_MEMBER, values, strict=True):
-            self.columns[name].append(value)
-        return len(self.paths) - 1
+        self.kinds.append(kind)
+        return row
+
+    def _grow(self, row: int) -> None:
+        more = max(4096, row // 4)
+        for name in FOUND:
+            column = self.columns[name]
+            column.frombytes((b"\xff" if name == "fragments" else b"\0") * (column.itemsize * more))
+
+    def seal(self) -> None:
+        """All members are there: make the columns whole."""
+        rows = memoryview(self.rows)
+        wide = {"Q": rows.cast("Q"), "q": rows.cast("q"), "I": rows.cast("I"), "H": rows.cast("H")}
+        for name, code in GIVEN.items():
+            column = self.columns[name]
+            width = column.itemsize  # one number of that width out of each row, copied in C
+            column.frombytes(wide[code][PLACES[name] // width :: ROW.size // width].tobytes())
+        self.rows = bytearray()
+        for name in FOUND:
+            del self.columns[name][len(self.paths) :]
 
     def blocks(self, row: int) -> int:
         """Number of size words of a file."""
         size = self.columns["sizes"][row]
-        return size // self.block if self.columns["fragments"][row] != NONE else -(-size // self.block)
+        return size // self.block if self.columns["tails"][row] else -(-size // self.block)
 
     def words(self, row: int) -> array[int]:
         """Size words of a file."""
         first = self.columns["first"][row]
         return self.columns["words"][first : first + self.blocks(row)]
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """A pack on disk: its file, its index, and the position where its data ends (bytes)."""
-
-    path: Path
-    index: Index
-    end: int
-
-
-def check_path(path: bytes) -> None:
-    """Raise EnvbuildError for a path that no layer may hold: absolute, with ``.``, ``..``, empty or overlong
-    components, or with NUL.
-    """
-    if not path:
-        return
-    if (
-        len(path) < 256
-        and path[0] not in b"/."
-        and path[-1] != 47
-        and not (b"/." in path or b"//" in path or 0 in path)
-    ):
-        return  # nearly every path, at the speed of C
-    for part in path.split(b"/"):
-        if part in (b"", b".", b"..") or len(part) > 255 or b"\0" in part:
-            raise EnvbuildError(
-                f"a layer holds a path that cannot be: {os.fsdecode(path)!r}",
-                hint="layers hold relative paths without '.', '..' or NUL, and names of at most 255 bytes",
-            )
 
 
 def encode(index: Index) -> bytes:
@@ -129,7 +127,6 @@ def encode(index: Index) -> bytes:
         "library": index.library,
         "block": index.block,
         "members": len(index),
-        "data_crc": index.data_crc,
         "xattrs": [
             [[name.decode("latin-1"), value.decode("latin-1")] for name, value in pairs] for pairs in index.xattr_sets
         ],
@@ -143,18 +140,17 @@ def decode(data: bytes) -> Index:
     """The index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
     (length,) = struct.unpack_from("<I", data)
     header: Mapping[str, Any] = json.loads(data[4 : 4 + length])
+    view = memoryview(data)
     parts, at = [], 4 + length
     for size in header["lengths"]:
-        parts.append(data[at : at + size])
+        parts.append(view[at : at + size])
         at += size
     if at != len(data) or len(parts) != 3 + len(COLUMNS):
         raise ValueError("columns do not fill the index")
     count = header["members"]
-    index = Index(
-        Codec(header["codec"], header["level"]), header["block"], header["library"], data_crc=header["data_crc"]
-    )
-    index.paths = parts[0].split(b"\0") if count else []
-    index.links = parts[1].split(b"\0") if count else []
+    index = Index(Codec(header["codec"], header["level"]), header["block"], header["library"])
+    index.paths = bytes(parts[0]).split(b"\0") if count else []
+    index.links = bytes(parts[1]).split(b"\0") if count else []
     index.kinds = bytearray(parts[2])
     for name, part in zip(COLUMNS, parts[3:], strict=True):
         index.columns[name].frombytes(part)
@@ -166,11 +162,11 @@ def decode(data: bytes) -> Index:
 
 def check_bounds(index: Index, end: int) -> None:
     """Raise ValueError when the index points outside of the pack (`end`: where its data ends) or contradicts itself."""
-    count, columns = len(index), index.columns
+    count, columns, block = len(index), index.columns, index.block
     lengths = {len(index.links), len(index.kinds), *(len(columns[name]) for name in PER_MEMBER)}
-    if index.block not in BLOCKS or lengths != {count}:
+    if block not in BLOCKS or lengths != {count}:
         raise ValueError("columns differ in length")
-    if len({len(columns[name]) for name in ("fragment_starts", "fragment_words", "fragment_sizes")}) != 1:
+    if len({len(columns[name]) for name in SHARED if name != "words"}) != 1:
         raise ValueError("fragment columns differ in length")
 
     def within(values: Iterable[int], limit: int, what: str) -> None:
@@ -184,82 +180,21 @@ def check_bounds(index: Index, end: int) -> None:
         at + (word & ~RAW) for at, word in zip(columns["fragment_starts"], columns["fragment_words"], strict=True)
     )
     within(blocks_end, end, "a fragment block")
-    within(columns["fragment_sizes"], index.block, "a fragment block's size")
-    words = columns["words"]
-    for row in range(count):
-        if index.kinds[row] != FILE:
+    sizes = columns["fragment_sizes"]
+    within(sizes, block, "a fragment block's size")
+    words, fragments = len(columns["words"]), len(sizes)
+    names = ("sizes", "first", "fragments", "offsets", "tails")
+    for kind, size, first, fragment, offset, tail in zip(index.kinds, *(columns[name] for name in names), strict=True):
+        if kind != FILE:
             continue
-        fragment, first, blocks = columns["fragments"][row], columns["first"][row], index.blocks(row)
-        if blocks and first + blocks > len(words):
+        blocks = -(-size // block)
+        if tail or fragment != NONE:
+            length = tail & LENGTH
+            if fragment >= fragments or length != size % block or not 0 < length <= sizes[fragment] - offset:
+                raise ValueError("a tail lies outside its fragment block")
+            blocks = size // block
+        if blocks and first + blocks > words:
             raise ValueError("size words lie outside")
-        if fragment == NONE:
-            continue
-        tail = columns["sizes"][row] % index.block
-        sizes = columns["fragment_sizes"]
-        if fragment >= len(sizes) or columns["offsets"][row] + tail > sizes[fragment]:
-            raise ValueError("a tail lies outside its fragment block")
-
-
-def read_pack(path: Path) -> Pack:
-    """Read the index of a pack. Raises EnvbuildError when the pack is damaged, cut short or of another format
-    version.
-    """
-    little_endian()
-    hint = f"remove it, and it is made again: rm '{path}'"
-    try:
-        with path.open("rb") as file:
-            magic, version, zero = HEAD.unpack(file.read(HEAD.size))
-            if magic != MAGIC or zero:
-                raise ValueError("it is not a pack")
-            if version != VERSION:
-                raise ValueError(f"it has format version {version}, this envbuild reads {VERSION}")
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - TAIL.size, 0))
-            position, stored, unpacked, digest, magic = TAIL.unpack(file.read(TAIL.size))
-            if magic != MAGIC or position + stored + TAIL.size != size or position < HEAD.size:
-                raise ValueError("it is cut short")
-            file.seek(position)
-            data = file.read(stored)
-        if hashlib.blake2b(data, digest_size=32).digest() != digest:
-            raise ValueError("its index does not match its digest")
-        content = Codec("zstd", 1).decompress(data, unpacked)
-        if len(content) != unpacked:
-            raise ValueError("its index has another length")
-        index = decode(content)
-        check_bounds(index, position)
-    except OSError as error:
-        raise EnvbuildError(f"the pack cannot be read: {error.strerror}", where=str(path)) from error
-    except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
-        raise EnvbuildError(f"the pack is damaged: {error}", hint=hint, where=str(path)) from error
-    return Pack(path, index, position)
-
-
-def check_pack(path: Path) -> None:
-    """Read all of a pack's data and compare its checksum (CRC-32 of everything between head and index); raises
-    EnvbuildError.
-    """
-    pack = read_pack(path)
-    crc, left = 0, pack.end - HEAD.size
-    with path.open("rb") as file:
-        file.seek(HEAD.size)
-        while left:
-            chunk = file.read(min(left, 1 << 20))
-            crc, left = crc32(chunk, crc), left - len(chunk)
-            if not chunk:
-                break
-    if crc != pack.index.data_crc:
-        raise EnvbuildError(
-            "the pack is damaged: its data does not match its checksum",
-            hint=f"remove it, and it is made again: rm '{path}'",
-            where=str(path),
-        )
-
-
-def crc32(data: bytes, value: int = 0) -> int:
-    """CRC-32 at memory speed (isal; zlib's costs a fifth of a compression pass)."""
-    from isal import isal_zlib
-
-    return int(isal_zlib.crc32(data, value))
 
 
 def little_endian() -> None:

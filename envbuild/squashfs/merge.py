@@ -16,10 +16,14 @@ from collections.abc import Sequence
 
 from envbuild.errors import EnvbuildError
 from envbuild.oci.member import OPAQUE, WHITEOUT
-from envbuild.squashfs.index import DIR, HARDLINK, SYMLINK, Pack, check_path
+from envbuild.squashfs.index import DIR, HARDLINK, SYMLINK
+from envbuild.squashfs.members import check_path
+from envbuild.squashfs.packfile import Pack
 
 LINKS = 40  # symlinks followed on one path, as Linux does
 AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
+
+NOTHING: dict[bytes, Node] = {}  # children of all that is no directory
 
 
 class Node:
@@ -31,10 +35,9 @@ class Node:
 
     __slots__ = ("children", "kind", "mode", "names", "number", "pack", "row")
 
-    def __init__(self, kind: int, pack: Pack | None, row: int) -> None:
-        self.kind, self.pack, self.row = kind, pack, row
-        self.mode = pack.index.columns["modes"][row] if pack else 0o755
-        self.children: dict[bytes, Node] = {}
+    def __init__(self, kind: int, pack: Pack | None, row: int, mode: int = 0o755) -> None:
+        self.kind, self.pack, self.row, self.mode = kind, pack, row, mode
+        self.children: dict[bytes, Node] = {} if kind == DIR else NOTHING
         self.names = self.number = 0
 
     @property
@@ -53,27 +56,34 @@ class Tree:
     def apply(self, pack: Pack) -> None:
         """Put a layer on top. Raises EnvbuildError for paths that leave the tree and for hard links to nothing."""
         index = pack.index
-        paths, kinds = index.paths, index.kinds
-        additions, whiteouts = [], []
-        for row, path in enumerate(paths):
+        paths, kinds, modes = index.paths, index.kinds, index.columns["modes"]
+        whiteouts = []
+        for path in paths:
             check_path(path)
             if WHITEOUT in path and is_whiteout(path):
                 whiteouts.append(path)
-            else:
-                additions.append(row)
+        hidden = frozenset(whiteouts)
         if whiteouts:
-            explicit = {paths[row] for row in additions if kinds[row] == DIR}
+            explicit = {path for path, kind in zip(paths, kinds, strict=True) if kind == DIR}
             for path in whiteouts:
-                self._remove(path, explicit)
-        last = {paths[row]: row for row in additions}
+                self._remove(path, explicit - hidden)
+        last = dict(zip(paths, range(len(paths)), strict=True))
+        doubles = len(last) != len(paths)
         links: dict[bytes, int] = {}
-        for row in additions:
-            if last[paths[row]] != row:
+        parents = self.parents
+        for row, path in enumerate(paths):
+            if (doubles and last[path] != row) or (hidden and path in hidden):
                 continue
-            if kinds[row] == HARDLINK:  # its target may come later in the layer
-                links[paths[row]] = row
-            else:
+            kind = kinds[row]
+            if kind == HARDLINK:  # its target may come later in the layer
+                links[path] = row
+                continue
+            above, _, name = path.rpartition(b"/")
+            parent = parents.get(above)
+            if parent is None or name in parent.children or not path:
                 self._add(pack, row)
+            else:  # nearly every member
+                parent.children[name] = Node(kind, pack, row, modes[row])
         self._link(pack, links)
 
     def lookup(self, path: bytes, follow: bool = True) -> Node | None:
@@ -140,7 +150,7 @@ class Tree:
         if old is not None and old.kind == DIR and kind == DIR:
             old.pack, old.row, old.mode = pack, row, pack.index.columns["modes"][row]
         else:
-            self._put(parent, name, Node(kind, pack, row))
+            self._put(parent, name, Node(kind, pack, row, pack.index.columns["modes"][row]))
 
     def _parent(self, path: bytes) -> tuple[Node, bytes]:
         """The directory that holds `path`, and the last component."""

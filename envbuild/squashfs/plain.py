@@ -38,19 +38,24 @@ def make_plain(tree: Tree) -> tuple[str, ...]:
         if has_xattrs(node):
             attributes.append(path or b"/")
         prefix = path + b"/" if path else b""
-        for name, child in list(node.children.items()):
-            if child.kind in (CHAR, BLOCK):
-                del node.children[name]
-                devices.append(prefix + name)
-            elif child.kind == DIR:
+        gone = []
+        for name, child in node.children.items():
+            kind = child.kind
+            if kind == DIR:
                 stack.append((prefix + name, child))
-            elif id(child) not in seen:
-                seen.add(id(child))
-                if has_xattrs(child):
-                    attributes.append(prefix + name)
-                if child.kind == FILE and not child.mode & 0o400:
+            elif kind in (CHAR, BLOCK):
+                gone.append(name)
+            else:
+                if kind == FILE and not child.mode & 0o400:
                     child.mode |= 0o400
                     files.append(prefix + name)
+                pack = child.pack
+                if pack and len(pack.index.xattr_sets) > 1 and id(child) not in seen and has_xattrs(child):
+                    seen.add(id(child))
+                    attributes.append(prefix + name)
+        for name in gone:
+            del node.children[name]
+            devices.append(prefix + name)
     return tuple(
         f"{what}: {listed(paths)}"
         for what, paths in (

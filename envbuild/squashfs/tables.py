@@ -1,71 +1,36 @@
 """Inodes, directory listings, ids and extended attributes of an image, from its tree and the plan of its data.
 
-Numbers: the root is 1, then directory by directory (pre-order, names in byte order) all children of one in a row, so
-that a listing needs few headers. Written: the directories in reverse, for each first the inodes of all its children,
-then its listing; the root's inode last. So every reference that is needed is known, and nothing has to be mended
-afterwards.
+Written are the directories in the reverse of their numbers' order (`envbuild.squashfs.walk`), for each first the inodes
+of all its children, then its listing; the root's inode last. So every reference that is needed is known, and nothing
+has to be mended afterwards.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from envbuild.errors import EnvbuildError
 from envbuild.squashfs import format as sq
+from envbuild.squashfs.attributes import Attributes
 from envbuild.squashfs.codec import Compress
 from envbuild.squashfs.extents import Plan
-from envbuild.squashfs.index import BLOCK, CHAR, DIR, FIFO, FILE, NONE, SYMLINK, Pack
-from envbuild.squashfs.merge import Node, Tree
+from envbuild.squashfs.index import BLOCK, CHAR, DIR, FIFO, FILE, NONE, SYMLINK
+from envbuild.squashfs.merge import Node
+from envbuild.squashfs.packfile import Pack
+from envbuild.squashfs.plain import listed
+from envbuild.squashfs.walk import Walk
 
 TYPES = {
     DIR: sq.DIRECTORY, FILE: sq.REGULAR, SYMLINK: sq.SYMLINK,
     BLOCK: sq.BLOCK_DEVICE, CHAR: sq.CHAR_DEVICE, FIFO: sq.FIFO,
 }  # fmt: skip
-PREFIXES = {b"user.": 0, b"trusted.": 1, b"security.": 2}
+LAST = 0xFFFFFFFF  # seconds: in 2106
 HEADER_ENTRIES = 256  # kernel and unsquashfs refuse more under one header
 
-Directory = tuple[Node, list[tuple[bytes, Node]], int]  # (node, sorted children, parent's number)
-
-
-@dataclass(slots=True)
-class Walk:
-    """A tree in the order of its inode numbers: directories in pre-order, number of inodes, living file rows per
-    pack.
-    """
-
-    directories: list[Directory] = field(default_factory=list)
-    inodes: int = 1
-    live: list[list[int]] = field(default_factory=list)
-
-
-def walk(tree: Tree, packs: Sequence[Pack]) -> Walk:
-    """Number the nodes of `tree`, count their names, and find what lives in `packs`."""
-    places = {id(pack): number for number, pack in enumerate(packs)}
-    result = Walk(live=[[] for _ in packs])
-    tree.root.number = 1
-    stack: list[tuple[Node, int]] = [(tree.root, 0)]
-    while stack:
-        node, parent = stack.pop()
-        children = sorted(node.children.items())
-        result.directories.append((node, children, parent))
-        node.names = 2
-        below = []
-        for _, child in children:
-            if not child.number:
-                result.inodes += 1
-                child.number, child.names = result.inodes, 0
-                if child.kind == FILE and child.pack is not None:
-                    result.live[places[id(child.pack)]].append(child.row)
-            if child.kind == DIR:
-                node.names += 1
-                below.append((child, node.number))
-            else:
-                child.names += 1
-        stack.extend(reversed(below))
-    return result
+Listing = tuple[int, int, int, list[bytes]]  # (piece, offset, length, index entries)
 
 
 class Tables:
@@ -74,11 +39,9 @@ class Tables:
     def __init__(self, packs: Sequence[Pack], plan: Plan, compress: Compress, *, epoch: int, all_root: bool) -> None:
         self.plan, self.compress, self.epoch, self.all_root = plan, compress, epoch, all_root
         self.places = {id(pack): number for number, pack in enumerate(packs)}
-        self.inodes, self.listings, self.xattrs = sq.Stream(compress), sq.Stream(compress), sq.Stream(compress)
+        self.inodes, self.listings, self.attributes = sq.Stream(compress), sq.Stream(compress), Attributes(compress)
         self.ids: dict[int, int] = {0: 0} if all_root else {}
-        self.xattr_numbers: dict[tuple[tuple[bytes, bytes], ...], int] = {}
-        self.xattr_ids = bytearray()
-        self.dropped_xattrs: set[bytes] = set()
+        self.clamped: list[bytes] = []  # paths whose time squashfs cannot hold
         self.references: array[int] = array("Q")
         self.root = 0
 
@@ -87,17 +50,25 @@ class Tables:
         reference.
         """
         self.references = array("Q", bytes(8 * found.inodes))
-        listings: dict[int, tuple[int, int, int, list[bytes]]] = {}  # inode number → listing
+        listings: dict[int, Listing] = {}  # inode number → listing
         for node, children, parent in reversed(found.directories):
-            for _, child in children:
-                if child.kind == DIR:
-                    self._directory(child, node.number, *listings.pop(child.number))
-                elif not self.references[child.number - 1]:
-                    self._other(child)
+            self._inodes(node, children, listings)
             listings[node.number] = self._listing(children)
             if not parent:
                 self._directory(node, found.inodes + 1, *listings.pop(node.number))
                 self.root = self.references[node.number - 1] - 1
+
+    def messages(self) -> list[str]:
+        """One line for each kind of thing that squashfs could not hold."""
+        result = []
+        if self.attributes.dropped:
+            names = ", ".join(sorted(ascii(os.fsdecode(name))[1:-1] for name in self.attributes.dropped))
+            result.append(f"dropped extended attributes that squashfs cannot hold: {names}")
+        if self.clamped:
+            result.append(
+                f"moved times before 1970 or after 2106 to the nearest that squashfs holds: {listed(self.clamped)}"
+            )
+        return result
 
     def export_entries(self) -> bytes:
         """References by inode number."""
@@ -112,6 +83,9 @@ class Tables:
         return struct.pack(f"<{len(self.ids)}I", *self.ids)
 
     # inodes
+    def _xattr(self, node: Node) -> int:
+        return sq.NO_XATTR if self.all_root else self.attributes.number(node)
+
     def _common(self, node: Node) -> tuple[int, int, int, int, int]:
         """mode, uid index, gid index, mtime, number."""
         if node.pack is None:
@@ -120,12 +94,15 @@ class Tables:
         else:
             columns = node.pack.index.columns
             uid, gid, mtime = columns["uids"][node.row], columns["gids"][node.row], columns["mtimes"][node.row]
-        if self.all_root:
-            uid = gid = 0
-        ids = self.ids
-        uid_index = ids.setdefault(uid, len(ids))
-        gid_index = ids.setdefault(gid, len(ids))
-        return node.mode, uid_index & 0xFFFF, gid_index & 0xFFFF, min(max(mtime, 0), 0xFFFFFFFF), node.number
+        uid_index = gid_index = 0
+        if not self.all_root:
+            ids = self.ids
+            uid_index = ids.setdefault(uid, len(ids))
+            gid_index = ids.setdefault(gid, len(ids))
+        if not 0 <= mtime <= LAST:
+            self.clamped.append(node.pack.index.paths[node.row] if node.pack else b"/")
+            mtime = min(max(mtime, 0), LAST)
+        return node.mode, uid_index & 0xFFFF, gid_index & 0xFFFF, mtime, node.number
 
     def _place(self, node: Node) -> None:
         # + 1: a reference may be 0, and 0 means not written yet
@@ -149,9 +126,6 @@ class Tables:
         assert pack is not None  # only directories come from nowhere
         columns = pack.index.columns
         self._place(node)
-        if node.kind == FILE:
-            self._file(node, pack, common, xattr)
-            return
         extended = sq.EXTENDED if xattr != sq.NO_XATTR else 0
         kind = TYPES[node.kind] + extended
         if node.kind == SYMLINK:
@@ -163,14 +137,60 @@ class Tables:
             data = sq.INODE_DEVICE.pack(kind, *common, node.names, number)
         self.inodes.write(data + struct.pack("<I", xattr) if extended else data)
 
-    def _file(self, node: Node, pack: Pack, common: tuple[int, int, int, int, int], xattr: int) -> None:
-        columns, row, number = pack.index.columns, node.row, self.places[id(pack)]
+    def _inodes(self, node: Node, children: list[tuple[bytes, Node]], listings: dict[int, Listing]) -> None:
+        """Write the inodes of a directory's children. Small files, which nearly all inodes are, at once here."""
+        stream, references, keep, ids = self.inodes, self.references, not self.all_root, self.ids
+        out, part, encode = stream.out, stream.part, sq.INODE_FILE.pack
+        last: Pack | None = None
+        uid = gid = limit = place = 0
+        for _, child in children:
+            number, row, pack = child.number, child.row, child.pack
+            if child.kind == DIR:
+                self._directory(child, node.number, *listings.pop(number))
+                continue
+            if references[number - 1]:
+                continue
+            if pack is not last or pack is None:
+                assert pack is not None  # only directories come from nowhere
+                last, place = pack, self.places[id(pack)]
+                columns, limit, kept = pack.index.columns, pack.index.block, self.plan.kept[place]
+                sizes, mtimes, tails = columns["sizes"], columns["mtimes"], columns["tails"]
+                fragments, offsets, xattrs = columns["fragments"], columns["offsets"], columns["xattrs"]
+                uids, gids = columns["uids"], columns["gids"]
+            size, mtime = sizes[row], mtimes[row]
+            if child.kind != FILE:
+                self._other(child)
+                continue
+            if size >= limit or child.names != 1 or not 0 <= mtime <= LAST or (keep and xattrs[row]):
+                self._file(child)
+                continue
+            if keep:
+                uid, gid = ids.setdefault(uids[row], len(ids)) & 0xFFFF, ids.setdefault(gids[row], len(ids)) & 0xFFFF
+            fragment, offset = NONE, 0
+            if tails[row]:
+                found = kept.get(fragments[row])
+                if found is None:
+                    fragment, offset = self.plan.tail(place, fragments[row], offsets[row])
+                else:
+                    fragment, offset = found, offsets[row]
+            references[number - 1] = (len(out) << 16 | len(part)) + 1
+            part += encode(sq.REGULAR, child.mode, uid, gid, mtime, number, 0, fragment, offset, size)
+            if len(part) >= sq.PIECE:
+                stream.cut()
+
+    def _file(self, node: Node) -> None:
+        common, xattr = self._common(node), self._xattr(node)
+        pack, row = node.pack, node.row
+        assert pack is not None
+        columns, number = pack.index.columns, self.places[id(pack)]
         size, sparse = columns["sizes"][row], columns["sparse"][row]
-        start = self.plan.starts[number].get(row, 0)  # without stored blocks it means nothing and is 0
-        fragment, offset = columns["fragments"][row], 0
-        if fragment != NONE:
-            fragment, offset = self.plan.tail(number, fragment, columns["offsets"][row])
+        # without stored blocks a start means nothing and is 0
+        start = self.plan.starts[number][columns["starts"][row]] if columns["stored"][row] else 0
+        fragment, offset = NONE, 0
+        if columns["tails"][row]:
+            fragment, offset = self.plan.tail(number, columns["fragments"][row], columns["offsets"][row])
         words = pack.index.words(row).tobytes() if size >= pack.index.block else b""
+        self._place(node)
         if node.names == 1 and size <= 0xFFFFFFFF and start <= 0xFFFFFFFF and not sparse and xattr == sq.NO_XATTR:
             self.inodes.write(sq.INODE_FILE.pack(sq.REGULAR, *common, start, fragment, offset, size) + words)
             return
@@ -181,7 +201,7 @@ class Tables:
         )
 
     # listings
-    def _listing(self, children: list[tuple[bytes, Node]]) -> tuple[int, int, int, list[bytes]]:
+    def _listing(self, children: list[tuple[bytes, Node]]) -> Listing:
         """Write a listing; returns (piece, offset, length, index entries).
 
         A new header begins after 256 entries, where the inodes' piece changes and where the number difference does
@@ -210,55 +230,26 @@ class Tables:
             run.clear()
             run_length = 0
 
+        references, pack, head, fixed = self.references, sq.DIR_ENTRY.pack, sq.DIR_HEADER.size, sq.DIR_ENTRY.size
         for name, child in children:
-            reference = self.references[child.number - 1] - 1
-            new_piece, offset = reference >> 16, reference & 0xFFFF
-            entry_size = sq.DIR_ENTRY.size + len(name)
-            passes = length + (run_length or sq.DIR_HEADER.size) + entry_size - indexed > sq.PIECE
+            number = child.number
+            reference = references[number - 1] - 1
+            new_piece = reference >> 16
+            entry_size = fixed + len(name)
+            passes = length + (run_length or head) + entry_size - indexed > sq.PIECE
             if (
-                not run
+                new_piece != piece
+                or not run
                 or passes
-                or new_piece != piece
                 or len(run) == HEADER_ENTRIES
-                or not -0x8000 <= child.number - base <= 0x7FFF
+                or not -0x8000 <= number - base <= 0x7FFF
             ):
                 flush()
                 # a fresh header may itself be what no longer fits
-                if length + sq.DIR_HEADER.size + entry_size - indexed > sq.PIECE:
+                if length + head + entry_size - indexed > sq.PIECE:
                     indexed, due = length, name
-                piece, base, run_length = new_piece, child.number, sq.DIR_HEADER.size
-            run.append(sq.DIR_ENTRY.pack(offset, child.number - base, TYPES[child.kind], len(name) - 1) + name)
+                piece, base, run_length = new_piece, number, head
+            run.append(pack(reference & 0xFFFF, number - base, TYPES[child.kind], len(name) - 1) + name)
             run_length += entry_size
         flush()
         return start_piece, start_offset, length, index
-
-    # extended attributes
-    def _xattr(self, node: Node) -> int:
-        """Number of the node's set of attributes."""
-        if self.all_root or node.pack is None:
-            return sq.NO_XATTR
-        index = node.pack.index
-        number = index.columns["xattrs"][node.row]
-        if not number:
-            return sq.NO_XATTR
-        pairs = index.xattr_sets[number]
-        known = tuple((name, value) for name, value in pairs if name[: name.find(b".") + 1] in PREFIXES)
-        self.dropped_xattrs.update(name for name, _ in set(pairs) - set(known))
-        if not known:
-            return sq.NO_XATTR
-        place = self.xattr_numbers.get(known)
-        if place is None:
-            place = self.xattr_numbers[known] = len(self.xattr_numbers)
-            self._write_xattrs(dict(known))
-        return place
-
-    def _write_xattrs(self, pairs: Mapping[bytes, bytes]) -> None:
-        piece, offset = self.xattrs.position
-        size = 0
-        for name, value in pairs.items():
-            dot = name.index(b".") + 1
-            short = name[dot:]
-            data = struct.pack("<HH", PREFIXES[name[:dot]], len(short)) + short + struct.pack("<I", len(value)) + value
-            self.xattrs.write(data)
-            size += len(name) + 1 + len(value)  # as mksquashfs: what listing and reading them takes
-        self.xattr_ids += struct.pack("<QII", piece << 16 | offset, len(pairs), size)

@@ -9,24 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import struct
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError
 from envbuild.oci.member import Member
-from envbuild.squashfs import extents
-from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import Codec
-from envbuild.squashfs.index import Pack, read_pack
+from envbuild.squashfs.filling import Filled, fill
 from envbuild.squashfs.merge import Tree, merge
 from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.plain import make_plain
-from envbuild.squashfs.tables import Tables, Walk, walk
-
-PAD = 4096  # a loop device needs whole pages
+from envbuild.squashfs.packfile import Pack, read_pack
 
 Extra = tuple[Member, bytes]  # a member to add, and its content
 
@@ -62,94 +55,42 @@ def write_image(
         return write_tree(everything, merge(everything), out, epoch=epoch, all_root=all_root)
 
 
-def write_tree(packs: Sequence[Pack], tree: Tree, out: Path, *, epoch: int, all_root: bool = True) -> Written:
+def write_tree(
+    packs: Sequence[Pack], tree: Tree, out: Path, *, epoch: int, all_root: bool = True, jobs: int = 0
+) -> Written:
     """As `write_image`, for a tree that `packs` were merged to (it is changed: numbered, and made plain when
-    `all_root`).
+    `all_root`). `jobs`: threads that compare and compress what must be done anew (0: as many as this process may use).
     """
-    from envbuild.squashfs.reader import check_image
-
     codec, block = parameters(packs)
-    messages = list(make_plain(tree)) if all_root else []
-    found = walk(tree, packs)
-    options = struct.pack("<H", len(codec.options) | sq.STORED) + codec.options
-    plan = extents.plan(packs, found.live, sq.SUPERBLOCK.size + len(options), codec)
+    with image_file(out) as (file, temporary):
+        filled = fill(file, packs, tree, codec, block, epoch=epoch, all_root=all_root, jobs=jobs)
+        place(temporary, out)
+    return written(out, filled)
+
+
+@contextlib.contextmanager
+def image_file(out: Path) -> Iterator[tuple[int, Path]]:
+    """A new file beside `out`, as descriptor and path; gone at the end if it was not renamed."""
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with ThreadPoolExecutor(1, thread_name_prefix="copy") as pool:
-            copying = pool.submit(extents.copy, packs, plan.ranges, file)
-            tables = Tables(packs, plan, codec.compress, epoch=epoch, all_root=all_root)
-            tables.write(found)
-            metadata, superblock = assemble(tables, found, plan, codec, block, epoch)
-            copying.result()
-        write_at(file, superblock + options, 0)
-        at = plan.copied_end
-        for data in (*plan.repacked, metadata):
-            write_at(file, data, at)
-            at += len(data)
-        size = at + -at % PAD
-        os.ftruncate(file, size)
-        os.fchmod(file, 0o644)
-        os.fsync(file)
-        check_image(temporary)
-        temporary.replace(out)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        yield file, temporary
     finally:
         os.close(file)
-    if tables.dropped_xattrs:
-        names = ", ".join(sorted(ascii(os.fsdecode(name))[1:-1] for name in tables.dropped_xattrs))
-        messages.append(f"dropped extended attributes that squashfs cannot hold: {names}")
-    copied = sum(length for _, _, length, _ in plan.ranges)
-    return Written(out, size, found.inodes, tuple(messages), copied, plan.end - plan.copied_end)
+        temporary.unlink(missing_ok=True)
 
 
-def assemble(
-    tables: Tables, found: Walk, plan: extents.Plan, codec: Codec, block: int, epoch: int
-) -> tuple[bytes, bytes]:
-    """(all tables in one piece, superblock). Readers insist on this order and on no byte between two tables."""
-    parts: list[bytes] = []
-    at = plan.end
+def place(temporary: Path, out: Path) -> None:
+    """Give a finished file its name, once it passed the check."""
+    from envbuild.squashfs.reader import check_image
 
-    def put(data: bytes) -> int:
-        nonlocal at
-        parts.append(data)
-        at += len(data)
-        return at - len(data)
+    check_image(temporary)
+    temporary.replace(out)
 
-    def put_table(entries: bytes) -> int:
-        data, position = sq.table(entries, codec.compress, at)
-        put(data)
-        return position
 
-    flags = sq.EXPORT | sq.OPTIONS | sq.ALWAYS_FRAGMENTS | sq.DUPLICATES
-    inode_table = put(tables.inodes.finish())
-    directory_table = put(tables.listings.finish())
-    fragment_table = sq.MISSING
-    if plan.fragments:
-        fragment_table = put_table(
-            b"".join(struct.pack("<QII", position, word, 0) for position, word in plan.fragments)
-        )
-    export_table = put_table(tables.export_entries())
-    id_table = put_table(tables.id_entries())
-    xattr_table = sq.MISSING
-    if tables.xattr_numbers:
-        pairs = put(tables.xattrs.finish())
-        data, position = sq.table(bytes(tables.xattr_ids), codec.compress, at)
-        head = struct.pack("<QII", pairs, len(tables.xattr_numbers), 0)
-        split = position - at
-        put(data[:split])
-        xattr_table = put(head + data[split:])
-    else:
-        flags |= sq.NO_XATTRS
-    superblock = sq.Superblock(
-        inodes=found.inodes, time=min(max(epoch, 0), 0xFFFFFFFF), block=block, fragments=len(plan.fragments),
-        codec=codec.id, flags=flags, ids=len(tables.ids), root=tables.root, used=at, id_table=id_table,
-        xattr_table=xattr_table, inode_table=inode_table, directory_table=directory_table,
-        fragment_table=fragment_table, export_table=export_table,
-    )  # fmt: skip
-    return b"".join(parts), superblock.pack()
+def written(out: Path, filled: Filled) -> Written:
+    """What is told of a finished image."""
+    return Written(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked)
 
 
 def parameters(packs: Sequence[Pack]) -> tuple[Codec, int]:
@@ -178,18 +119,15 @@ def adding(packs: Sequence[Pack], extra: Sequence[Extra], out: Path) -> Iterator
     path = out.with_name(f".{out.name}.{secrets.token_hex(4)}.extra")
     try:
         with PackWriter(path, codec=codec.name, level=codec.level, block=block, jobs=1) as writer:
-            for member, content in sorted(extra, key=lambda item: item[0].path):
-                writer.begin(member)
-                writer.data(content)
-                writer.end()
+            give(writer, extra)
         yield (read_pack(path),)
     finally:
         path.unlink(missing_ok=True)
 
 
-def write_at(file: int, data: bytes, at: int) -> None:
-    """Write all of `data` at position `at`."""
-    view = memoryview(data)
-    while view:
-        done = os.pwrite(file, view, at)
-        view, at = view[done:], at + done
+def give(writer: PackWriter, extra: Sequence[Extra]) -> None:
+    """Put members with their content into a pack, in byte order of their paths."""
+    for member, content in sorted(extra, key=lambda item: item[0].path):
+        writer.begin(member)
+        writer.data(content)
+        writer.end()

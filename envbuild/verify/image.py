@@ -86,7 +86,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     """
     from envbuild.image import inside
 
-    texts = inside(path, workspace, "lock.yaml", "resolution.json")
+    texts = inside(path, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(
             "there is no lock inside to compare with: envbuild did not make this file",

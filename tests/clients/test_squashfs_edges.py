@@ -27,7 +27,7 @@ from squashfs_help import (
 
 from envbuild.errors import EnvbuildError
 from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import PackWriter, describe, extents, read_pack, write_image
+from envbuild.squashfs import PackWriter, describe, filling, read_pack, write_image
 
 pytestmark = [
     pytest.mark.clients,
@@ -171,8 +171,8 @@ def test_five_gibibytes_of_zeros_with_an_end(tmp_path):
 
 def test_data_beyond_four_gibibytes(tmp_path, monkeypatch):
     """Files that start there need the long inode. The data is moved up in a sparse file instead of writing 5 GiB."""
-    real = extents.plan
-    monkeypatch.setattr(extents, "plan", lambda packs, live, start, codec: real(packs, live, start + (5 << 30), codec))
+    real = filling.plan
+    monkeypatch.setattr(filling, "plan", lambda packs, live, start, jobs: real(packs, live, start + (5 << 30), jobs))
     noise = random.Random(4).randbytes(500_000)
     layers = [
         [file(b"a", noise), hard(b"b", b"a"), file(b"c", b"tail"), file(b"gone", b"x"), file(b"d/e", noise[:131072])],

@@ -1,18 +1,30 @@
 """From packs to an image that starts: its own start script and shell, run in a chroot."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+from layermaker import layer
 from squashfs_help import EPOCH, file, folder, gone, make_packs, special, symlink, unpack
 
+from envbuild.console import Quiet
 from envbuild.errors import EnvbuildError, SpecError
+from envbuild.export import write
+from envbuild.lock.lockfile import lock_digest, read_lock
+from envbuild.oci.layer import PackFormat
 from envbuild.oci.member import Kind
-from envbuild.plan.units import ImageConfig
+from envbuild.plan.units import ImageConfig, Plan
 from envbuild.squashfs import describe, export_squashfs
+from envbuild.squashfs.export import Manner
+from envbuild.store import Store
 
 pytestmark = [
     pytest.mark.clients,
@@ -137,3 +149,34 @@ def test_an_export_killed_midway_leaves_the_old_image(tmp_path):
     with pytest.raises(EnvbuildError, match="damaged"):
         export_squashfs(packs, CONFIG, image, epoch=EPOCH)
     assert image.read_bytes() == before
+
+
+def test_an_image_of_the_project_in_another_compression(tmp_path):
+    """Its layers are packed anew, and the file says of itself what it is."""
+    store = Store.open(tmp_path / "store")
+
+    def fill(tree):
+        for member, content in shell_layer():
+            place = tree / member.path.decode()
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if member.kind is Kind.SYMLINK:
+                place.symlink_to(member.link.decode())
+            else:
+                place.write_bytes(content)
+                place.chmod(member.mode)
+
+    record = layer(store, "base", fill)
+    lock = read_lock(Path(__file__).parents[2] / "images/cpu-ucx.lock")
+    plan = Plan("own", (), CONFIG, EPOCH)
+    files = {}
+    for form, jobs in ((PackFormat(), 1), (PackFormat(), 3), (PackFormat("lz4", 0, 1 << 20), 2)):
+        out = tmp_path / f"{form.codec}.sqsh"
+        artifact = write(plan, [record], lock, store, Quiet(), out, form, Manner(), jobs)
+        files.setdefault(form.codec, set()).add(artifact.sha256)
+        assert describe(out)["codec"] == form.codec and describe(out)["block"] == form.block
+        shutil.rmtree(tmp_path / "root", ignore_errors=True)
+        unpack(out, tmp_path / "root")
+        told = json.loads((tmp_path / "root/etc/envbuild/export.json").read_text())
+        assert told["image"]["lock"] == lock_digest(lock) and told["image"]["layers"] == [record.diff_id]
+        assert told["compression"]["codec"] == form.codec and told["repairs"] == list(artifact.messages)
+    assert {codec: len(found) for codec, found in files.items()} == {"zstd": 1, "lz4": 1}

@@ -69,6 +69,9 @@ def other_user() -> Iterator[tuple[str, str]]:
             break
     else:
         pytest.skip("no python 3.11 that another user can start")
+    readable = subprocess.run(["runuser", "-u", USER, "--", "test", "-r", embeddedkit.__file__], check=False)
+    if readable.returncode:
+        pytest.skip(f"this clone lies where other users cannot read it: {embeddedkit.ROOT}")
     yield USER, python
     subprocess.run(["userdel", "-r", USER], capture_output=True, check=False)
 

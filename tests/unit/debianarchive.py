@@ -1,5 +1,5 @@
-"""Small signed archives of Debian packages, made of package stanzas only: enough for apt to resolve, and to refuse what
-is not signed.
+"""Small signed archives of Debian packages, made of package stanzas: enough for apt to resolve, to refuse what is not
+signed, and to fetch files that nobody could install.
 """
 
 from __future__ import annotations
@@ -70,6 +70,14 @@ def stanza(
     return "\n".join(lines) + "\n"
 
 
+def write_package(root: Path, text: str) -> None:
+    """The file that a stanza names: not one that could be installed, but one with its digest."""
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    path = root / fields["Filename"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(f"{fields['Package']} {fields['Version']}".encode())
+
+
 def installed(*stanzas: str) -> str:
     """dpkg's status file of a system that has these packages."""
     return "\n".join(f"Status: install ok installed\n{text}" for text in stanzas)
@@ -84,14 +92,18 @@ def publish(
     released: int = RELEASED,
     days: int = 0,
 ) -> None:
-    """Write ``dists/SUITE`` below `root`, signed with `key`; with `days` the Release file is valid for so long only.
-    `stanzas` are those of the component main, or of each component. A suite that ends in a slash is a flat repository.
+    """Write ``dists/SUITE`` below `root`, signed with `key`, and the files of its packages; with `days` the Release
+    file is valid for so long only. `stanzas` are those of the component main, or of each component. A suite that ends
+    in a slash is a flat repository.
     """
     flat = suite.endswith("/")
     folder = root / suite.lstrip("/") if flat else root / "dists" / suite
     parts = stanzas if isinstance(stanzas, Mapping) else {"main": stanzas}
     sums = []
     for component, texts in parts.items():
+        texts = list(texts)
+        for text in texts:
+            write_package(root, text)
         listing = "Packages" if flat else f"{component}/binary-amd64/Packages"
         (folder / listing).parent.mkdir(parents=True, exist_ok=True)
         (folder / listing).write_text("\n".join(texts))

@@ -322,7 +322,8 @@ def test_the_command(store: Store, project: Project, tmp_path: Path) -> None:
     written(project.root, "two", {second.file: second, gone.file: gone})
     here = Workspace(project, replace(site, store=store.root), store, Quiet())
     result = fetch_images(["one"], here, None)
-    assert result.data == [{"image": "one", "store": str(store.root), "files": 1, "bytes": 13}]
+    row = {"image": "one", "store": str(store.root), "files": 1, "bytes": 13}
+    assert result.data == [{**row, "warnings": []}]
     assert result.text.endswith("next:     envbuild make one   (needs no network)")
     assert store.has_blob(first.sha256)
     with pytest.raises(InputError) as caught:
@@ -331,8 +332,22 @@ def test_the_command(store: Store, project: Project, tmp_path: Path) -> None:
     assert (tmp_path / "bundle/images/one.lock").is_file() and not (tmp_path / "bundle/images/two.lock").exists()
     result = fetch_images(["one"], here, tmp_path / "bundle")
     counts = {"files": 1, "bytes": 13, "new": 0, "new_bytes": 0}
-    assert result.data == [{"image": "one", "to": str(tmp_path / "bundle"), **counts}]
+    assert result.data == [{"image": "one", "to": str(tmp_path / "bundle"), **counts, "warnings": []}]
     assert f"ln -s {tmp_path / 'bundle/site.yaml'} site.yaml && envbuild make one" in result.text
+
+
+def test_an_image_that_cannot_be_locked_does_not_keep_the_others(
+    store: Store, project: Project, tmp_path: Path
+) -> None:
+    here = deb(store, "hello")
+    assert project.root is not None
+    for name in ("one", "two"):
+        written(project.root, name, {here.file: here})
+    (project.root / "images/two.lock").unlink()
+    bare = Site(store.root, mirrors={"python:": ()}, use_host=False)
+    with pytest.raises(InputError):
+        fetch_images(["two", "one"], Workspace(project, bare, store, Quiet()), tmp_path / "bundle")
+    assert [path.name for path in (tmp_path / "bundle/images").iterdir()] == ["one.lock"]
 
 
 def test_a_commit_is_carried_as_its_tarball(store: Store, tmp_path: Path) -> None:

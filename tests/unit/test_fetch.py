@@ -248,6 +248,25 @@ def test_an_origin_without_a_place_is_told_once(server: Answers, store: Store) -
     ]
 
 
+def test_what_is_there_and_the_lines_that_would_supply_the_rest(server: Answers, store: Store) -> None:
+    server.files[f"/{PATH}"] = DATA
+    digests = {"ucx": "1" * 64, "ucc": "2" * 64}
+    sources = [
+        SourceFile(f"{name}.tar", f"github:openucx/{name}@{'1' * 40}", digest, git=True)
+        for name, digest in digests.items()
+    ]
+    talk = Quiet()
+    where = {"ucx.tar": "images/demo.yaml:7:3"}
+    with pytest.raises(InputError) as caught:
+        fetch(lock(deb(DATA), *sources), store, site(store, server.url), talk, pause=0.001, where=where)
+    assert [finding.where for finding in caught.value.findings] == ["", "images/demo.yaml:7:3"]
+    assert talk.lines == [
+        f"demo: 1 input, 1.0 MB, in the store {store.root}; the next run fetches only what is missing",
+        "demo: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
+        '  "github:openucx/ucc": [FOLDER-OR-ADDRESS]\n  "github:openucx/ucx": [FOLDER-OR-ADDRESS]',
+    ]
+
+
 def image(reference: str = "registry.example/group/base:1") -> BaseImage:
     layers = [bytes([number]) * 1000 for number in range(5)]
     kinds = "application/vnd.oci.image.layer.v1.tar"

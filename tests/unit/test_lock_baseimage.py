@@ -25,7 +25,7 @@ import registrykit as kit
 from registrykit import file, folder, hardlink, special, symlink, tar
 
 from envbuild.console import Quiet
-from envbuild.errors import ConflictError, EngineError, InputError, SpecError
+from envbuild.errors import ConflictError, InputError, SpecError
 from envbuild.lock.baseimage import lock_base, seconds
 from envbuild.lock.basetree import Tree, seen
 from envbuild.lock.transfer import Transfer
@@ -415,7 +415,7 @@ ESCAPES = {
 @pytest.mark.parametrize("name", ESCAPES)
 def test_nothing_leaves_the_tree(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret").write_text("secret")
-    with pytest.raises(EngineError):
+    with pytest.raises(InputError):
         applied(tmp_path, tar(*ESCAPES[name]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.tar", "secret", "tree"]
     assert not any(path.is_file() and path.read_bytes() == b"secret" for path in (tmp_path / "tree").rglob("*"))
@@ -442,7 +442,7 @@ def test_what_is_outside_stays_as_it_is(tmp_path: Path, entries: Sequence[tuple[
     (out / "secret").chmod(0o600)
     for info, _ in entries:
         info.linkname = info.linkname.replace("{out}", str(out))
-    with contextlib.suppress(EngineError):
+    with contextlib.suppress(InputError):
         applied(tmp_path, tar(*entries))
     assert [path.name for path in out.iterdir()] == ["secret"]
     status = (out / "secret").stat()
@@ -475,11 +475,11 @@ def test_the_lock_sees_what_the_build_unpacks(
     with tempfile.TemporaryDirectory(dir=tmp_path) as work:
         try:
             on_disk: object = listed(applied(Path(work), *contents))
-        except EngineError:
+        except InputError:
             on_disk = "refused"
     try:
         in_memory: object = remembered(*contents)
-    except EngineError:
+    except InputError:
         in_memory = "refused"
     assert on_disk == in_memory
 

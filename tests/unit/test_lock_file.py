@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import LockError
-from envbuild.lock.lock import changes
+from envbuild.lock.changes import changes
 from envbuild.lock.lockfile import (
     DebianFile,
     Lock,

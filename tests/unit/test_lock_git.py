@@ -16,6 +16,7 @@ from gitmaker import Repo, Served, certify, git, serve_git
 from envbuild.console import Quiet
 from envbuild.engines.embedded.inputs import TIME
 from envbuild.errors import InputError, SpecError
+from envbuild.heard import Heard
 from envbuild.lock import gitprogram
 from envbuild.lock.git import lock_git, obtain_git
 from envbuild.lock.gitfetch import Address
@@ -348,15 +349,34 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
     for number, place in enumerate((tmp_path / "work", server.url)):
         with pytest.raises(InputError) as caught:
             Desk(tmp_path / f"s{number}", github=place).lock(wanted)
-        text = f"the source 'demo' ({ORIGIN}): the tag v1 names commit {moved} at {place}"
+        text = f"the source 'demo' ({ORIGIN}) cannot be locked, because the tag v1 names commit {moved} at {place}"
         assert caught.value.message.startswith(text) and wanted.commit in caught.value.message
         assert caught.value.hint.startswith("the tag was moved upstream")
 
 
-def test_place_without_the_tag(demo: Repo, desk: Desk, tmp_path: Path, server: Served) -> None:
+def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """The commit is locked, and a person is told that upstream may have taken the tag back."""
     demo.bare(tmp_path / "served/demo/demo.git")
-    assert desk.lock(wish(demo, tag="v9")) == Desk(tmp_path / "s", github=server.url).lock(wish(demo, tag="v9"))
-    assert not desk.talk.lines
+    for number, (place, told) in enumerate(((tmp_path / "work", tmp_path / "work/demo"), (server.url, server.url))):
+        desk = Desk(tmp_path / f"s{number}", github=place)
+        assert desk.lock(wish(demo, tag="v9")) == desk.lock(wish(demo))
+        (line,) = desk.talk.lines
+        assert line.startswith(f"{ORIGIN} has no tag v9 at {told}") and f"{demo.head[:12]} is locked" in line
+        heard = Heard(desk.talk)
+        lock_git(desk.site, Transport(desk.site), desk.store, heard, wish(demo, tag="v9"), {})
+        assert heard.taken() == [line] and heard.taken() == []
+        assert desk.talk.lines == [line, line]
+
+
+def test_place_without_any_tags(demo: Repo, tmp_path: Path, server: Served) -> None:
+    """A mirror may be shallow: the commit is what counts."""
+    git(demo.path, "tag", "--delete", "v1")
+    demo.bare(tmp_path / "served/demo/demo.git")
+    git(demo.path, "clone", "--quiet", "--depth=1", f"file://{demo.path}", str(tmp_path / "shallow/demo"))
+    for number, place in enumerate((tmp_path / "work", tmp_path / "shallow", server.url)):
+        desk = Desk(tmp_path / f"s{number}", github=place)
+        assert desk.lock(wish(demo, tag="v1")) == desk.lock(wish(demo))
+        assert not desk.talk.lines
 
 
 # servers

@@ -261,3 +261,12 @@ def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
     finally:
         subprocess.run(["umount", str(full)], check=True)
     assert "ENVBUILD_STORE" in caught.value.hint
+
+
+def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> None:
+    """What was resolved and is on no index any more."""
+    subject = work(tmp_path, wheels)
+    asked = {("sympy", "9"): uv.Pin("sympy", "9", frozenset()), ("torch", "9"): uv.Pin("torch", "9", frozenset())}
+    subject.choose(asked | {("sympy", "1.14"): uv.Pin("sympy", "1.14", frozenset())})
+    assert [type(error) for error in subject.errors] == [InputError, InputError]
+    assert [file.file for file in subject.found()] == ["sympy-1.14-py3-none-any.whl"]

@@ -153,10 +153,13 @@ def test_source_that_changed_upstream(tmp_path: Path) -> None:
     wanted = lock_source(at, transfer(at), Archive("x", "file:x.tar.gz", "x.tar.gz", sha256(b"x")), {})
     lock = Lock("demo", "", "debian:13", "amd64", "3.13", 0, {}, {}, {}, {}, {wanted.file: wanted}, {})
     with pytest.raises(InputError, match=f"other content: sha256 {sha256(b'other')}, not {wanted.sha256}") as caught:
-        fetch(lock, Store.open(at.store), at, Quiet())
+        fetch(lock, Store.open(at.store), at, Quiet(), where={"x.tar.gz": "images/demo.yaml:7:3"})
+    assert caught.value.where == "images/demo.yaml:7:3"
+    assert "because its content is not what was locked" in caught.value.message
     assert caught.value.hint == (
-        "the file was changed where it lies: look at what changed, then give its new sha256 in the recipe, or lock it "
-        "again:  envbuild lock NAME --upgrade x.tar.gz"
+        "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in the "
+        "recipe, or where the recipe has none:  envbuild lock demo --upgrade x.tar.gz;  to keep what was locked, name "
+        "a place that still has it in site.yaml:  mirrors: {file: [FOLDER-OR-ADDRESS]}"
     )
 
 

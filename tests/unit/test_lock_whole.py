@@ -25,7 +25,7 @@ from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import Lock, dump_lock, parse_lock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.uv import uv_version
-from envbuild.lock.versions import component_versions, tagged
+from envbuild.lock.versions import component_versions, shipped_python, tagged
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 from envbuild.site import Site
 from envbuild.store import Store
@@ -146,6 +146,9 @@ def test_on_somebody_s_image(site: Site, repo: Repo, key: Signer) -> None:
     assert lock.units["venv"].python == ("demo-1.0-py3-none-any.whl", "torch-2.9.0+cu128-py3-none-any.whl")
     assert lock.python_files["torch-2.9.0+cu128-py3-none-any.whl"].origin == "pip:torch"
     assert lock.versions == {"widget": "0.3", "numpy": "1.26"}
+    assert {"widget": "0.3", "numpy": "1.26", "torch": "2.9.0+cu128", "demo": "1.0"}.items() <= (
+        shipped_python(request(repo, key), lock).items()
+    )
     text = dump_lock(lock)
     assert parse_lock(text, Path("x.lock")) == lock
     assert "://" not in text and str(site.store.parent) not in text
@@ -181,7 +184,7 @@ def test_the_image_stays_until_asked(site: Site, repo: Repo, key: Signer, tmp_pa
 
 
 def test_everything_that_cannot_be_had_is_told_at_once(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
-    """Debian packages, an index, a commit, an archive: and what could be had is in the store."""
+    """Debian packages, an index, a Python package, a commit, an archive: and what could be had is in the store."""
     asked = request(repo, key)
     (tmp_path / "git/some.tar.gz").write_bytes(b"content")
     commit = "1" * 40
@@ -200,7 +203,8 @@ def test_everything_that_cannot_be_had_is_told_at_once(site: Site, repo: Repo, k
     with pytest.raises(InputError) as caught:
         make(site, bad)
     told = "\n".join(str(finding) for finding in caught.value.findings)
-    assert len(caught.value.findings) == 4
+    assert len(caught.value.findings) == 5
+    assert "the Python packages of 'venv' cannot be resolved" in told and "widget was not found" in told
     assert "the Debian archive nor apt:cuda has a package 'opnssl'" in told
     assert (
         'no place is known for pip:neuron, which gives ncc\nhint: write into site.yaml:  mirrors: {"pip:neuron":'
@@ -241,9 +245,17 @@ def test_a_conflict_beside_something_missing(site: Site, repo: Repo, key: Signer
 
 
 def test_an_image_that_is_not_what_the_spec_says(site: Site, repo: Repo, key: Signer) -> None:
-    asked = replace(request(repo, key), promised=(("cuda", "/opt/none/*"),))
-    with pytest.raises(ConflictError, match="recipe 'cuda' takes its component from the base"):
+    promised = (("cuda", "/opt/none/*"), ("cuda", "/usr/bin/*"), ("cuda", "/opt/nvcc"))
+    asked = replace(request(repo, key), promised=promised, where={"cuda": "images/demo.yaml:8:3"})
+    with pytest.raises(ConflictError) as caught:
         make(site, asked)
+    (finding,) = caught.value.findings
+    assert finding.where == "images/demo.yaml:8:3"
+    assert finding.message == (
+        f"layer 'cuda' cannot stand in this image, because {BASE}, from which it takes its component, "
+        "holds no /opt/none/*, no /opt/nvcc"
+    )
+    assert finding.hint == "give 'cuda' another provider, or choose a base that holds it"
 
 
 def test_versions_of_what_is_compiled(site: Site, repo: Repo, key: Signer) -> None:

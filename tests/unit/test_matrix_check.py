@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from smallfacts import fact, matrix
+from smallfacts import fact, matrix, write
 
 from envbuild.errors import SpecError
+from envbuild.matrix import cache
 from envbuild.matrix.check import Answer, check
-from envbuild.matrix.compiled import Matrix
+from envbuild.matrix.compiled import Matrix, compile_facts
 from envbuild.matrix.conflict import why_not
+from envbuild.matrix.load import load_facts
 from envbuild.matrix.report import plain, text
 from envbuild.matrix.request import of_words
 from envbuild.spec import Waiver
@@ -74,6 +77,33 @@ def ask(given: Matrix, words: str, *waived: str, met: tuple[str, ...] = ()) -> A
 def test_verdicts(small: Matrix, words: str, verdict: str, code: int) -> None:
     given = ask(small, words)
     assert (given.verdict, given.exit_code) == (verdict, code), text(given, small, words)
+
+
+def test_a_question_arises_only_where_its_condition_holds(tmp_path: Path) -> None:
+    """Which GPUs a wheel serves is nothing to ask where there is no wheel."""
+    components = {
+        "torch": {"values": ["2.0.1"], "rank": 1},
+        "gpu": {"kind": "name", "values": ["H100"], "rank": 2},
+        "from": {"kind": "name", "values": ["index", "source"], "rank": 3},
+    }
+    facts = [
+        fact("torch.any", "limits", {"torch": "*", "from": "*"}, {}),
+        fact("gpu.any", "limits", {"gpu": "*", "torch": "*"}, {}),
+    ]
+    write(tmp_path, components, facts)
+    path = tmp_path / "facts.yaml"
+    top = json.loads(path.read_text())
+    top["questions"] = {"wheel-gpu": {"of": ["torch", "gpu"], "about": "wheels", "when": {"from": ["-", "!=source"]}}}
+    path.write_text(json.dumps(top))
+    made = compile_facts(load_facts([tmp_path]))
+    cached = tmp_path / "entry.json"
+    cache.write(cached, made)
+    for given in (made, cache.read(cached)):
+        assert given is not None
+        asked = {
+            words: ask(given, words).verdict for words in ("torch gpu", "torch gpu from=index", "torch gpu from=source")
+        }
+        assert asked == {"torch gpu": "unknown", "torch gpu from=index": "unknown", "torch gpu from=source": "valid"}
 
 
 def test_a_conflict_names_facts_requests_and_a_fix(small: Matrix) -> None:

@@ -13,7 +13,7 @@ from envbuild.lock.index import IndexFile
 from envbuild.matrix.collect import pins
 from envbuild.matrix.collect.derived import Derived, DerivedFact
 from envbuild.matrix.collect.pins import PROJECTS, Known
-from envbuild.matrix.collect.releases import Release
+from envbuild.matrix.collect.releases import Build, Release
 from envbuild.matrix.collect.wheels import Metadata
 
 pytestmark = pytest.mark.unit
@@ -153,3 +153,30 @@ def test_withdrawn_release_keeps_what_it_asks_for() -> None:
     assert said(made["torch-pin"]) == [({}, {"torch": "==2.0.0+cu117"})]
     assert (made["withdrawn"].kind, made["withdrawn"].strength) == ("forbids", "warn")
     assert [(row.when, row.then) for row in made["withdrawn"].rows] == [({}, {"torchvision": "==0.15.0"})]
+
+
+def test_a_component_with_a_package_for_each_cuda() -> None:
+    """What there is for one CUDA only, and machines that differ, stand in rows of their own."""
+
+    def release(number: str, *archs: str) -> Release:
+        made = Release(number, yanked=False)
+        file = IndexFile(f"x-{number}-py3-none-any.whl", "", "")
+        made.wheels = {(arch, "any"): Build(file, number, ("any",), (arch,)) for arch in archs}
+        return made
+
+    project = pins.Project("nvshmem", ("n-cu12", "n-cu13"), read=False, suffixed=True)
+    found = {
+        "n-cu12": {"3.2": release("3.2", "amd64"), "3.1": release("3.1", "amd64", "arm64")},
+        "n-cu13": {"3.2": release("3.2", "amd64", "arm64")},
+    }
+    cuda, machine = pins.suffixed(project, found)
+    assert cuda.question == "nvshmem-cuda"
+    assert [row.when for row in cuda.rows] == [
+        {"nvshmem": "==3.2", "cuda": ["12", "13"]},
+        {"nvshmem": "==3.1", "cuda": ["12"]},
+    ]
+    assert [(row.when, row.then) for row in machine.rows] == [
+        ({"nvshmem": "==3.2", "cuda": ["-", "12"]}, {"arch": ["amd64"]}),
+        ({"nvshmem": "==3.2", "cuda": ["-", "13"]}, {"arch": ["amd64", "arm64"]}),
+        ({"nvshmem": "==3.1"}, {"arch": ["amd64", "arm64"]}),
+    ]

@@ -83,6 +83,24 @@ def test_shipped_images_are_in_order() -> None:
     assert {answer["verdict"] for answer in json.loads(done.stdout)} <= {"valid", "conditional"}
 
 
+def test_all_images_are_a_line_each_and_what_stands_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for name, layers in (("good", '{ucx: "1.20"}'), ("bad", '{torch: "2.15.0", nccl: "2.20.5"}')):
+        text = f"schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers: {layers}\n"
+        (tmp_path / "images" / f"{name}.yaml").write_text(text)
+    done = envbuild("check", "--all", cwd=tmp_path)
+    assert done.returncode == 3
+    lines = done.stdout.splitlines()
+    images = [line for line in lines if line and not line.startswith(" ")]
+    shipped = {path.stem for path in (ROOT / "images").glob("*.yaml")}
+    assert [line.split()[1] for line in images[:-1]] == sorted(shipped | {"good", "bad"})
+    at = lines.index("conflict     bad")
+    assert lines[at + 1].startswith("  images/bad.yaml:4:27: Because ")
+    assert "[torch.nccl]" in lines[at + 1]
+    assert lines[at + 2].startswith("  hint: nccl=2.30.7")
+    assert images[-1].endswith("what each rests on: envbuild check NAME")
+
+
 def test_why_says_what_holds_a_version_back() -> None:
     done = envbuild("check", "gpu=H100", "torch=2.8.0", "nccl", "--why", "nccl")
     assert done.returncode == 0

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from layermaker import EPOCH, layer
 
-from envbuild.errors import EngineError
+from envbuild.errors import InputError
 from envbuild.oci.apply import apply_tar
 from envbuild.oci.layer import make_layer, stored_members, write_layer_tar
 from envbuild.store import LayerRecord, Store
@@ -125,7 +125,7 @@ def test_a_folder_in_the_place_of_a_file_hides_what_is_below(store: Store) -> No
 )
 def test_nothing_leaves_the_tree(entries: list[tuple[str, bytes, str]], tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
-    with pytest.raises(EngineError):
+    with pytest.raises(InputError):
         apply_tar(tar_of(*entries), tmp_path / "tree", [])
     assert not (tmp_path / "out").exists()
     assert not Path("/tmp/out").exists()

@@ -14,25 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from packaging.version import Version
+from recipekit import NGC, ROOT, image, line, matches, recipe, steps, table
 
 from envbuild import releases
-from envbuild import target as targets
 from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
-from envbuild.fields import Reader
-from envbuild.plan import bridge, stubs
+from envbuild.make import open_lock, planned
+from envbuild.plan import stubs
+from envbuild.plan.containerfile import OPEN_BASE, containerfile
+from envbuild.plan.planner import image_config
 from envbuild.plan.revision import git_that_knows
 from envbuild.project import Project
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv
-from envbuild.recipefile import load_recipe, read_options
-from envbuild.yamlfile import parse
+from envbuild.recipe import Git, RecipeEnv
+from envbuild.resolve import resolve_in
+from envbuild.spec import load
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
-NGC = "nvcr.io/nvidia/pytorch:25.10-py3"
 PROVIDERS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "cuda": ({"version": "13.2"}, {"version": "12.4", "provider": "apt"}, {"version": "13.0", "provider": "base"}),
     "cudnn": ({}, {"provider": "apt", "cuda": "12", "version": "9.1.0.70"}, {"provider": "base"}),
@@ -48,23 +47,6 @@ EVERY = [(name, options) for name, choices in PROVIDERS.items() for options in c
 TABLES = ("gdrcopy", "nccl", "nccl-tests", "openmpi", "ucc", "ucx")
 
 
-def recipe(name: str, **options: Any) -> Any:
-    """The recipe as a spec with these options would have it. Raises SpecError."""
-    reader = Reader()
-    node = parse(yaml.safe_dump(options), "x.yaml", reader.findings)
-    found = read_options(reader, load_recipe(ROOT / "recipes" / f"{name.replace('-', '_')}.py"), node)
-    reader.finish()
-    assert found is not None
-    return found
-
-
-def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", versions: Any = None) -> RecipeEnv:
-    distribution = DISTRIBUTIONS.get(base, DISTRIBUTIONS["ubuntu:24.04"])
-    made = {item.name: item for item in recipes}
-    node = targets.load(target, Project(ROOT))
-    return RecipeEnv(node, distribution.python, made, versions or {}, distribution, base)
-
-
 def whole(name: str, options: Mapping[str, Any]) -> tuple[Any, RecipeEnv]:
     """A recipe in an image that has everything it can make use of."""
     mine = recipe(name, **options)
@@ -74,67 +56,51 @@ def whole(name: str, options: Mapping[str, Any]) -> tuple[Any, RecipeEnv]:
     return mine, image(mine, *others, base=NGC if options.get("provider") == "base" else "debian:13")
 
 
-def commands(mine: Recipe, env: RecipeEnv) -> list[str]:
-    with bridge.hpccm_target("amd64"):
-        return [step.command for step in bridge.steps(mine.build(env))]
-
-
-def line(mine: Recipe, env: RecipeEnv, words: str) -> Check:
-    """The verify line whose name holds `words`."""
-    (found,) = [check for check in mine.verify(env) if words in check.name]
-    return found
-
-
-def matches(check: Check, output: str) -> bool:
-    return bool(re.search(check.expect, output, re.MULTILINE))
-
-
 # --- every recipe
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY)
 def test_steps_and_verify_lines_are_shell(name: str, options: dict[str, Any]) -> None:
     mine, env = whole(name, options)
-    texts = [*commands(mine, env), *(check.command for check in mine.verify(env))]
+    texts = [*steps(mine, env), *(check.command for check in mine.verify(env))]
     assert texts
     for text in texts:
         run = subprocess.run(["/bin/sh", "-n"], input=text.encode(), capture_output=True, check=False)
         assert run.returncode == 0, (text, run.stderr)
     for check in mine.verify(env):
         re.compile(check.expect, re.MULTILINE)
-    assert commands(mine, env) == commands(mine, env)
+    assert steps(mine, env) == steps(mine, env)
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY)
 def test_what_builds_has_steps_and_what_does_not_has_none(name: str, options: dict[str, Any]) -> None:
     mine, env = whole(name, options)
-    assert mine.builds == bool(mine.builds and commands(mine, env))
+    assert mine.builds == bool(mine.builds and steps(mine, env))
     asked = mine.sources(env)
     assert bool(asked.git) <= mine.builds
     for git in asked.git:
-        assert any(f"archives/{git.file}" in text for text in commands(mine, env))
+        assert any(f"archives/{git.file}" in text for text in steps(mine, env))
     if mine.builds and mine.prefix:
-        assert any(mine.prefix in text for text in commands(mine, env))
+        assert any(mine.prefix in text for text in steps(mine, env))
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_releases_are_whole_hashes_newest_first(name: str) -> None:
-    module = sys.modules[type(recipe(name)).__module__]
-    table: Mapping[str, str] = module.RELEASES
-    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in table.values())
-    assert len(set(table.values())) == len(table)
-    assert all(Version(first) > Version(second) for first, second in itertools.pairwise(table))
+    found: Mapping[str, str] = table(name).RELEASES
+    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in found.values())
+    assert len(set(found.values())) == len(found)
+    assert all(Version(first) > Version(second) for first, second in itertools.pairwise(found))
 
 
 def test_a_version_names_its_newest_release() -> None:
-    table = {"1.20.1": "a" * 40, "1.20.0": "b" * 40, "1.2.0": "c" * 40}
-    assert releases.newest("1.20", table) == "1.20.1"
-    assert releases.newest("1.2", table) == "1.2.0"
-    assert releases.newest("", table) == "1.20.1"
-    assert releases.newest("1.21", table) == ""
-    assert releases.pinned("x", "github:o/x", "1.20", "", table) == Git("x", "github:o/x", "a" * 40, "v1.20.1")
+    known = {"1.20.1": "a" * 40, "1.20.0": "b" * 40, "1.2.0": "c" * 40}
+    assert releases.newest("1.20", known) == "1.20.1"
+    assert releases.newest("1.2", known) == "1.2.0"
+    assert releases.newest("", known) == "1.20.1"
+    assert releases.newest("1.21", known) == ""
+    assert releases.pinned("x", "github:o/x", "1.20", "", known) == Git("x", "github:o/x", "a" * 40, "v1.20.1")
     # upstream's tag says nothing about a commit of the spec's own
-    assert releases.pinned("x", "github:o/x", "1.20", "d" * 40, table) == Git("x", "github:o/x", "d" * 40)
+    assert releases.pinned("x", "github:o/x", "1.20", "d" * 40, known) == Git("x", "github:o/x", "d" * 40)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -148,6 +114,77 @@ def test_an_unknown_version_asks_for_its_commit(name: str) -> None:
     assert mine.sources(env).git[0].commit == "a" * 40
     with pytest.raises(SpecError, match="write version"):
         recipe(name, commit="a" * 40, **own)
+
+
+# --- PATH
+
+# What each recipe that makes a folder of its own brings onto PATH: nothing, where it has no programs.
+PROGRAMS = {
+    "aws-ofi-nccl": (),
+    "cuda": ("/opt/cuda/bin",),
+    "cudnn": (),
+    "efa": ("/opt/amazon/efa/bin",),
+    "gdrcopy": (),
+    "gpt-neox": (),
+    "hpcx": tuple(f"/opt/hpcx/{part}/bin" for part in ("ompi", "ucx", "ucc", "sharp")),
+    "libfabric": ("/opt/libfabric/bin",),
+    "msccl": (),
+    "nccl": (),
+    "nccl-rdma-sharp": (),
+    "nccl-tests": ("/opt/nccl-tests/bin",),
+    "nvshmem": (),
+    "openmpi": ("/opt/openmpi/bin",),
+    "osu-micro-benchmarks": tuple(
+        f"/opt/osu-micro-benchmarks/libexec/osu-micro-benchmarks/mpi/{kind}"
+        for kind in ("pt2pt", "collective", "one-sided")
+    ),
+    "perftest": ("/opt/perftest/bin",),
+    "pmix": ("/opt/pmix/bin",),
+    "rdma-core": ("/opt/rdma-core/bin",),
+    "ucc": ("/opt/ucc/bin",),
+    "ucx": ("/opt/ucx/bin",),
+}
+BUILT: dict[str, dict[str, str]] = {
+    "cudnn": {"provider": "apt"},
+    **{name: {"provider": "source"} for name in ("libfabric", "openmpi", "perftest", "pmix", "rdma-core", "ucx")},
+}
+
+
+def test_every_recipe_with_a_folder_says_whether_it_has_programs() -> None:
+    names = [path.stem.replace("_", "-") for path in (ROOT / "recipes").glob("*.py")]
+    assert {name for name in names if recipe(name).prefix} == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_path_names_only_folders_with_programs(name: str) -> None:
+    assert recipe(name, **BUILT.get(name, {})).bins == PROGRAMS[name]
+
+
+def test_what_builds_nothing_is_not_on_path() -> None:
+    for name in ("ucx", "openmpi", "libfabric", "perftest", "pmix", "rdma-core"):
+        assert recipe(name).bins == ()
+    assert recipe("efa", mpi="4").bins == ("/opt/amazon/efa/bin", "/opt/amazon/openmpi/bin")
+
+
+def test_the_path_of_an_image() -> None:
+    project = Project.find(ROOT)
+    resolution = resolve_in(load("azure-msccl", project), project)
+    folders = image_config(resolution, open_lock(resolution)).env["PATH"].split(":")
+    assert folders[:2] == ["/opt/venv/bin", "/opt/cuda/bin"]
+    assert "/opt/msccl/bin" not in folders
+
+
+def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
+    """Its own folders of PATH are known with the lock; the text must not look as if it had none."""
+    project = Project.find(ROOT)
+    texts = {}
+    for name in ("azure-msccl", "cpu-ucx"):
+        resolution = resolve_in(load(name, project), project)
+        plan = planned(resolution, open_lock(resolution))
+        texts[name] = containerfile(plan, locked=False), containerfile(plan)
+    said = f"# {OPEN_BASE}\n\nENV CUDA_HOME="
+    assert [said in text for text in texts["azure-msccl"]] == [True, False]
+    assert not any(OPEN_BASE in text for text in texts["cpu-ucx"])
 
 
 # --- the driver's stand-ins
@@ -313,7 +350,7 @@ def test_nccl_beside_a_ready_made_torch_is_the_wheel() -> None:
 def test_nccl_from_source_is_for_one_gpu_and_meets_the_matrix_conditions() -> None:
     mine = recipe("nccl", provider="source", version="2.30")
     env = image(mine, recipe("cuda", version="13.2"), target="a100-ib")
-    text = "\n".join(commands(mine, env))
+    text = "\n".join(steps(mine, env))
     assert "NVCC_GENCODE=-gencode=arch=compute_80,code=sm_80 " in text
     assert "sm_90" not in text
     assert mine.sources(env).git[0].tag == "v2.30.7-1"
@@ -367,26 +404,26 @@ def test_debians_ucx_beside_cuda_has_to_be_asked_for() -> None:
 
 def test_ucx_takes_what_the_image_has_and_names_the_rest() -> None:
     mine = recipe("ucx", version="1.20")
-    plain = commands(mine, image(mine, target="cpu"))[-1]
+    plain = steps(mine, image(mine, target="cpu"))[-1]
     assert "--without-cuda" in plain
     assert "--without-gdrcopy" in plain
-    cuda = commands(mine, image(mine, recipe("cuda", version="13.2"), recipe("gdrcopy")))[-1]
+    cuda = steps(mine, image(mine, recipe("cuda", version="13.2"), recipe("gdrcopy")))[-1]
     assert "--with-cuda=/opt/cuda" in cuda
     assert "--with-gdrcopy=/opt/gdrcopy" in cuda
     # nothing in it is for one GPU, so that images for several share it
     h100, a100 = (image(mine, recipe("cuda", version="13.2"), target=name) for name in ("h100-ib", "a100-ib"))
-    assert commands(mine, h100) == commands(mine, a100)
+    assert steps(mine, h100) == steps(mine, a100)
 
 
 def test_ucc_compiles_for_the_target_and_over_what_the_image_has() -> None:
     mine, ucx = recipe("ucc", version="1.8"), recipe("ucx", version="1.20")
     cuda, nccl = recipe("cuda", version="13.2"), recipe("nccl")
-    full = commands(mine, image(mine, ucx, cuda, nccl, target="a100-ib"))[-1]
+    full = steps(mine, image(mine, ucx, cuda, nccl, target="a100-ib"))[-1]
     assert '--with-nvcc-gencode="-gencode=arch=compute_80,code=sm_80"' in full
     assert "--with-ucx=/opt/ucx " in full
     assert "--with-nccl=/opt/nccl" in full
     assert "--without-mpi" in full
-    small = commands(mine, image(mine, ucx, target="cpu"))[-1]
+    small = steps(mine, image(mine, ucx, target="cpu"))[-1]
     assert "--without-cuda" in small
     assert "--without-nccl" in small
     assert "gencode" not in small
@@ -402,14 +439,14 @@ def test_uccs_mpi_programs_need_the_distributions_open_mpi() -> None:
     env = image(ucx, mine, recipe("openmpi"))
     assert mine.refusals(env) == ()
     assert "libopenmpi-dev" in mine.sources(env).debian
-    assert "--with-mpi " in commands(mine, env)[-1]
+    assert "--with-mpi " in steps(mine, env)[-1]
 
 
 def test_ucc_on_debians_ucx_compiles_against_its_headers() -> None:
     mine, ucx = recipe("ucc", version="1.8"), recipe("ucx")
     env = image(mine, ucx, target="cpu")
     assert "libucx-dev" in mine.sources(env).debian
-    assert "--with-ucx=/usr" in commands(mine, env)[-1]
+    assert "--with-ucx=/usr" in steps(mine, env)[-1]
 
 
 def test_open_mpi_says_where_it_is() -> None:
@@ -420,7 +457,7 @@ def test_open_mpi_says_where_it_is() -> None:
     base = recipe("openmpi", provider="base", folder="/opt/amazon/openmpi")
     assert base.promised(image(base, base=NGC))[0] == "/opt/amazon/openmpi/bin/mpirun"
     mpi4py = recipe("mpi4py")
-    assert 'MPICC="/opt/openmpi/bin/mpicc"' in "\n".join(commands(mpi4py, image(own, mpi4py)))
+    assert 'MPICC="/opt/openmpi/bin/mpicc"' in "\n".join(steps(mpi4py, image(own, mpi4py)))
     assert "libopenmpi-dev" not in mpi4py.sources(image(own, mpi4py)).debian
     assert "libopenmpi-dev" in mpi4py.sources(image(debian, mpi4py)).debian
 
@@ -441,10 +478,10 @@ def test_open_mpi_4_has_no_submodules_and_other_options() -> None:
     fifth = recipe("openmpi", provider="source", version="5.0")
     ucx = recipe("ucx", version="1.20")
     assert (fourth.source().submodules, fifth.source().submodules) == ((), ("*",))
-    assert "prrte" not in commands(fourth, image(fourth, ucx))[-1]
-    assert "--with-prrte=internal" in commands(fifth, image(fifth, ucx))[-1]
-    assert "--with-ucx=/opt/ucx" in commands(fifth, image(fifth, ucx))[-1]
-    assert "--without-ucx" in commands(fifth, image(fifth, recipe("ucx")))[-1]
+    assert "prrte" not in steps(fourth, image(fourth, ucx))[-1]
+    assert "--with-prrte=internal" in steps(fifth, image(fifth, ucx))[-1]
+    assert "--with-ucx=/opt/ucx" in steps(fifth, image(fifth, ucx))[-1]
+    assert "--without-ucx" in steps(fifth, image(fifth, recipe("ucx")))[-1]
 
 
 # --- verify lines against what the programs print
@@ -473,11 +510,11 @@ def test_ucc_perftest_that_reached_nobody_is_no_pass() -> None:
     ucx, openmpi = recipe("ucx", version="1.22"), recipe("openmpi")
     mine = recipe("ucc", version="1.8", mpi_test=True)
     check = line(mine, image(ucx, openmpi, mine, target="cpu"), "over self,tcp")
-    table = "       Count        Size     Time, us\n       16384       65536       34.27\n       32768      131072\n"
-    assert matches(check, table)
-    assert not matches(check, table.replace("65536", "65535"))
-    assert not matches(check, "tl_ucp_ep.h:79 TL_UCP ERROR failed to connect team ep\n" + table)
-    assert not matches(check, table + "ucc_schedule.h:254 UCC ERROR failure in task\n")
+    rows = "       Count        Size     Time, us\n       16384       65536       34.27\n       32768      131072\n"
+    assert matches(check, rows)
+    assert not matches(check, rows.replace("65536", "65535"))
+    assert not matches(check, "tl_ucp_ep.h:79 TL_UCP ERROR failed to connect team ep\n" + rows)
+    assert not matches(check, rows + "ucc_schedule.h:254 UCC ERROR failure in task\n")
     report = line(mine, image(ucx, openmpi, mine, target="cpu"), "five collectives")
     told = "total tests:  197\npassed:       197\nskipped:      0\nfailed:       {}\nelapsed:      3s\n"
     assert matches(report, told.format(0))

@@ -15,22 +15,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import yaml
+from recipekit import ROOT, image, recipe, steps
 
-from envbuild import target as targets
-from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
 from envbuild.fields import Reader
-from envbuild.plan import bridge
 from envbuild.plan.units import INPUTS
-from envbuild.project import Project
 from envbuild.recipe import Archive, Recipe, RecipeEnv
 from envbuild.recipefile import load_recipe, read_options
 from envbuild.yamlfile import parse
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 KEY = "0123456789abcdef0123456789ABCDEF01234567"
 # Each recipe with options, layers beside it and a base that it can stand in, in every way in which it does something.
 SAMPLES: tuple[tuple[str, dict[str, Any], tuple[str, ...], str], ...] = (
@@ -62,38 +57,11 @@ SAMPLES: tuple[tuple[str, dict[str, Any], tuple[str, ...], str], ...] = (
 IDS = [f"{name}-{number}" for number, (name, *_) in enumerate(SAMPLES)]
 
 
-def recipe(name: str, **options: Any) -> Recipe:
-    """The recipe as a spec with these options would have it. Raises SpecError."""
-    reader = Reader()
-    node = parse(yaml.safe_dump(options), "x.yaml", reader.findings)
-    found = read_options(reader, load_recipe(ROOT / "recipes" / f"{name.replace('-', '_')}.py"), node)
-    reader.finish()
-    assert found is not None
-    return found
-
-
-def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", versions: Any = None) -> RecipeEnv:
-    distribution = DISTRIBUTIONS.get(base, DISTRIBUTIONS["ubuntu:24.04"])
-    return RecipeEnv(
-        targets.load(target, Project(ROOT)),
-        distribution.python,
-        {item.name: item for item in recipes},
-        versions or {},
-        distribution,
-        base,
-    )
-
-
 def sample(name: str, options: dict[str, Any], layers: tuple[str, ...], base: str) -> tuple[Recipe, RecipeEnv]:
     old = {"provider": "apt", "version": "12.6"}
     needed = {"cuda": old if name == "msccl" else {"version": "13.2"}, "libfabric": {"version": "2.4.0"}}
     made = recipe(name, **options)
     return made, image(made, *(recipe(layer, **needed.get(layer, {})) for layer in layers), base=base)
-
-
-def commands(made: Recipe, env: RecipeEnv) -> list[str]:
-    with bridge.hpccm_target("amd64"):
-        return [step.command for step in bridge.steps(made.build(env))]
 
 
 # --- of all
@@ -118,7 +86,7 @@ def test_what_it_runs_is_shell_and_python(
 ) -> None:
     made, env = sample(name, options, layers, base)
     script = tmp_path / "script"
-    for command in [*commands(made, env), *(check.command for check in made.verify(env))]:
+    for command in [*steps(made, env), *(check.command for check in made.verify(env))]:
         script.write_text(command)
         done = subprocess.run(["/bin/sh", "-n", script], capture_output=True, text=True)
         assert not done.stderr, f"{command}\n{done.stderr}"
@@ -174,14 +142,11 @@ def test_packages_as_the_distribution_names_them(base: str, name: str) -> None:
 
 def test_an_own_rdma_core_is_the_only_one() -> None:
     own = recipe("rdma-core", version="62.1")
-    (reason,) = own.refusals(image(own, recipe("perftest")))
-    assert "layer 'perftest' installs perftest" in reason
-    assert "provider: source" in reason.partition("; ")[2]
     compiled = recipe("perftest", provider="source")
     env = image(own, compiled)
     assert own.refusals(env) == ()
     assert "libibverbs1" not in compiled.runtime(env).debian
-    assert "--enable-efa=/opt/rdma-core" in "".join(commands(recipe("libfabric", version="2.4.0"), env))
+    assert "--enable-efa=/opt/rdma-core" in "".join(steps(recipe("libfabric", version="2.4.0"), env))
 
 
 def test_a_version_of_rdma_core_that_nobody_knows() -> None:
@@ -219,9 +184,20 @@ def test_what_ofed_refuses() -> None:
     assert "key: FINGERPRINT" in reason
     reasons = keyless.refusals(image(keyless, base="debian:13"))
     assert any("for debian:13 is known" in reason and "rdma-core" in reason for reason in reasons)
-    for options in ({"version": "3.2"}, {"version": "3.2.1", "provider": "mlnx-ofed"}, {"key": "abc"}):
+    wrong = {"version": "3.2.1", "provider": "mlnx-ofed"}, {"version": "3.2.1", "key": "abc"}
+    for options in ({"version": "3.2"}, *wrong):
         with pytest.raises(SpecError):
             recipe("ofed", **options)
+
+
+@pytest.mark.parametrize("provider", ["doca", "mlnx-ofed"])
+def test_a_key_of_ofed_is_that_of_one_version(provider: str) -> None:
+    """Without a version the repository's name would have an empty part."""
+    with pytest.raises(SpecError, match="a key signs the repository of one version") as caught:
+        recipe("ofed", provider=provider, key=KEY)
+    assert caught.value.hint.startswith(
+        f"write version: {'3.2.1' if provider == 'doca' else '23.07-0.5.1.2'} beside it"
+    )
 
 
 def test_ofed_says_its_version_as_what_it_is() -> None:
@@ -348,7 +324,7 @@ def test_hpcx_is_told_where_it_is(plugin: bool, tmp_path: Path) -> None:
         "nccl_rdma_sharp_plugin/lib/libnccl-net.so": "x",
     }
     pack(tmp_path, f"{top}.tbz", {f"{top}/{name}": text for name, text in contents.items()}, "w:bz2")
-    for command in commands(made, env):
+    for command in steps(made, env):
         subprocess.run(["/bin/sh", "-ec", moved(command, tmp_path, made.prefix)], check=True)
     root = tmp_path / "opt/hpcx"
     assert (root / "ucx/lib/pkgconfig/ucx.pc").read_text() == f"prefix={root}/ucx\n"
@@ -377,19 +353,11 @@ def test_the_libfabric_of_a_distribution_knows_no_gpu() -> None:
     (reason,) = made.refusals(image(made, cuda))
     assert "knows no CUDA memory" in reason
     assert recipe("libfabric", provider="debian").refusals(image(made, cuda)) == ()
-    text = "".join(commands(recipe("libfabric", version="2.4"), image(made, cuda)))
+    text = "".join(steps(recipe("libfabric", version="2.4"), image(made, cuda)))
     assert "--enable-cuda-dlopen" in text and "--with-cuda=/opt/cuda" in text and "--disable-psm3" in text
 
 
 # --- EFA and its plugin
-
-
-def test_what_stands_beside_efa() -> None:
-    made = recipe("efa", version="1.47.0")
-    for name in ("openmpi", "libfabric", "perftest"):
-        (reason,) = made.refusals(image(made, recipe(name), base="ubuntu:24.04"))
-        assert f"layer '{name}' installs" in reason
-    assert made.refusals(image(made, recipe("openmpi", provider="source", version="5.0.8"), base="ubuntu:24.04")) == ()
 
 
 @pytest.mark.parametrize(
@@ -459,7 +427,7 @@ def test_efa_is_unpacked_without_its_installer(complete: bool, tmp_path: Path) -
         tar.add(tmp_path / "aws-efa-installer", "aws-efa-installer")
     done = [
         subprocess.run(["/bin/sh", "-ec", moved(command, tmp_path, made.prefix)], capture_output=True, text=True)
-        for command in commands(made, env)
+        for command in steps(made, env)
     ]
     if not complete:
         assert done[-1].returncode == 1 and "there is no package rdma-core/librdmacm1" in done[-1].stdout
@@ -481,11 +449,11 @@ def test_the_plugin_stands_on_a_libfabric() -> None:
     (reason,) = made.refusals(image(made, cuda))
     assert "libfabric, or efa" in reason
     efa = image(made, cuda, recipe("efa", version="1.47.0"), target="p5-efa")
-    assert "--with-libfabric=/opt/amazon/efa" in "".join(commands(made, efa))
-    assert "--enable-platform-aws" in "".join(commands(made, efa))
+    assert "--with-libfabric=/opt/amazon/efa" in "".join(steps(made, efa))
+    assert "--enable-platform-aws" in "".join(steps(made, efa))
     other = image(made, cuda, recipe("libfabric", provider="debian"))
-    assert "--with-libfabric" not in "".join(commands(made, other))
-    assert "--disable-platform-aws" in "".join(commands(made, other))
+    assert "--with-libfabric" not in "".join(steps(made, other))
+    assert "--disable-platform-aws" in "".join(steps(made, other))
     assert "libfabric-dev" in made.sources(other).debian and "libfabric-dev" not in made.sources(efa).debian
 
 
@@ -497,8 +465,8 @@ def test_the_name_that_nvidias_images_look_for(version: str, tag: str, has: str)
     made = recipe("aws-ofi-nccl", version=version)
     assert made.sources(image(made)).git[0].tag == tag
     fabric = recipe("libfabric", version="2.4.0")
-    assert has in "".join(commands(made, image(made, fabric, base="nvcr.io/nvidia/pytorch:25.10-py3")))
-    assert has not in "".join(commands(made, image(made, fabric)))
+    assert has in "".join(steps(made, image(made, fabric, base="nvcr.io/nvidia/pytorch:25.10-py3")))
+    assert has not in "".join(steps(made, image(made, fabric)))
 
 
 # --- NCCL's others, NVSHMEM
@@ -506,8 +474,8 @@ def test_the_name_that_nvidias_images_look_for(version: str, tag: str, has: str)
 
 def test_sharp_comes_with_hpcx_alone() -> None:
     made = recipe("nccl-rdma-sharp")
-    assert "--without-sharp" in "".join(commands(made, image(made)))
-    text = "".join(commands(made, image(made, recipe("hpcx", version="2.18", plugin=False))))
+    assert "--without-sharp" in "".join(steps(made, image(made)))
+    text = "".join(steps(made, image(made, recipe("hpcx", version="2.18", plugin=False))))
     assert "--with-sharp=/opt/hpcx/sharp" in text and "--with-ucx=/opt/hpcx/ucx" in text
 
 
@@ -529,7 +497,7 @@ def test_a_torch_wheel_never_loads_msccl() -> None:
 def test_msccl_is_compiled_for_the_target_and_says_so() -> None:
     made = recipe("msccl", algorithms="ndv4")
     env = image(made, recipe("cuda", provider="apt", version="12.6"), target="a100-ib", base="ubuntu:22.04")
-    text = "\n".join(commands(made, env))
+    text = "\n".join(steps(made, env))
     assert "compute_80,code=sm_80" in text and "msccl-algorithms/ndv4/*.xml" in text
     assert "nccl 22304" in made.verify(env)[0].expect
     assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl-executor-nccl"]
@@ -553,7 +521,7 @@ def test_perftest_is_for_the_cpu_of_the_target(cpu: str, avx2: int, sse42: int, 
     env = dataclasses.replace(env, target=dataclasses.replace(env.target, cpu=cpu))
     source = tmp_path / "configure.ac"
     source.write_text('__builtin_cpu_supports("avx2") ? 0 : 1; __builtin_cpu_supports ("sse4.2")\n')
-    text = "".join(commands(made, env))
+    text = "".join(steps(made, env))
     (line,) = re.findall(r"sed -i -e '[^']*' -e '[^']*' configure.ac", text)
     subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, check=True)
     assert source.read_text() == f"{avx2} ? 0 : 1; {sse42}\n"
@@ -564,7 +532,7 @@ def test_perftest_with_gpu_memory() -> None:
     cuda, plain = recipe("cuda", version="13.2"), recipe("perftest")
     assert "host memory only" in plain.refusals(image(plain, cuda))[0]
     made = recipe("perftest", version="4.5-0.12")
-    text = "".join(commands(made, image(made, cuda)))
+    text = "".join(steps(made, image(made, cuda)))
     assert "CUDA_H_PATH" in text and "code=sm_90" in text
     assert made.sources(image(made, cuda)).git[0].tag == "v4.5-0.12"
     assert made.verify(image(made, cuda))[0].expect == "Version: 6.03"
@@ -589,7 +557,7 @@ def test_osu_by_an_mpi_of_its_own() -> None:
     made = recipe("osu-micro-benchmarks", version="8.0", sha256="a" * 64)
     env = image(made, recipe("openmpi", provider="source", version="5.0.8"))
     assert made.refusals(env) == ()
-    assert 'CC="/opt/openmpi/bin/mpicc"' in "".join(commands(made, env))
+    assert 'CC="/opt/openmpi/bin/mpicc"' in "".join(steps(made, env))
     assert made.verify(env)[0].command.startswith("/opt/openmpi/bin/mpirun ")
 
 
@@ -675,13 +643,19 @@ def test_a_host_file_has_the_gpus_of_the_target() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"known": ["azure-ndv6-topo"]}, "is no known file: azure-ndv4-topo, azure-ndv5-topo"),
+        (
+            {"known": ["azure-ndv6-topo"]},
+            "is no known file\nhint: did you mean 'azure-ndv5-topo'? there are: azure-ndv4-",
+        ),
         ({"text": {"etc/x": "1"}}, "is not a plain absolute path"),
         ({"text": {"/etc/../bin/sh": "1"}}, "is not a plain absolute path"),
         ({"text": {"/opt/a b": "1"}}, "is not a plain absolute path"),
         ({"text": {"/usr/bin/env": "1"}}, "belongs to the system (/usr)"),
         ({"text": {"/etc/passwd": "1"}}, "belongs to the system (/etc/passwd)"),
-        ({"text": {"/opt/venv/x": "1"}}, "belongs to the system (/opt/venv)"),
+        ({"text": {"/opt/venv/x": "1"}}, "belongs to the Python packages of the image (/opt/venv)"),
+        ({"text": {"/opt": "1"}}, "'/opt' is a folder of the system"),
+        ({"text": {"/etc": "1"}}, "'/etc' is a folder of the system"),
+        ({"text": {"/var": "1"}}, "'/var' is a folder of the system"),
         ({"text": {"/etc/nccl.conf": "A=1"}, "known": ["azure-ndv4-nccl"]}, "write its settings there"),
         ({"nccl": {"nccl_debug": "INFO"}}, "is not the name of a setting"),
         ({"nccl": {"NCCL_DEBUG": "INFO\nX=1"}}, "holds a line end"),
@@ -690,6 +664,25 @@ def test_a_host_file_has_the_gpus_of_the_target() -> None:
 def test_files_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
         recipe("files", **options)
+
+
+def test_files_of_what_a_layer_builds_are_that_layers() -> None:
+    paths = ("/opt/ucx/etc/ucx.conf", "/opt/ucx", "/opt/ucx-notes", "/opt/ucc/x", "/etc/ucx/ucx.conf")
+    made = recipe("files", text=dict.fromkeys(paths, "1"))
+    compiled = recipe("ucx", version="1.20")
+    reasons = made.refusals(image(made, compiled, recipe("gdrcopy")))
+    assert {reason.partition(" belongs to ")[0] for reason in reasons} == {"/opt/ucx/etc/ucx.conf", "/opt/ucx"}
+    assert all("layer 'ucx', which makes /opt/ucx; put it into another folder" in reason for reason in reasons)
+    assert made.refusals(image(made, recipe("ucx"))) == ()  # the distribution's makes no folder there
+
+
+@pytest.mark.parametrize("text", ["echo ${HOME} $(id) `id` $PATH", "'${A}'"])
+def test_contents_of_files_are_literal(text: str) -> None:
+    """Neither a shell nor enroot reads them on the way; what may become a word of a command is another matter."""
+    made = recipe("files", text={"/opt/site/run.sh": text})
+    assert made.runtime(image(made)).files == {"/opt/site/run.sh": f"{text}\n"}
+    with pytest.raises(SpecError, match=r"holds .*which a shell would expand"):
+        recipe("debian-packages", packages=[text])
 
 
 def test_files_are_looked_at_as_they_are_written(tmp_path: Path) -> None:

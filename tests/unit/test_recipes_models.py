@@ -11,60 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from recipekit import ROOT, commands, exported, image, recipe, table
 
-from envbuild import target as targets
-from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
-from envbuild.fields import Reader
 from envbuild.matrix.check import check
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.request import of_words
-from envbuild.plan import bridge
 from envbuild.project import Project
 from envbuild.recipe import Recipe, RecipeEnv
-from envbuild.recipefile import file_of, load_recipe, read_options
-from envbuild.yamlfile import parse
+from envbuild.recipefile import file_of
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 FUSED = ROOT / "recipes" / "data" / "fused_kernels" / "setup.py"
 COMPILING = ("neox-kernels", "megatron-kernels", "deeperspeed", "metaseq")
 FROM_GIT = (*COMPILING, "gpt-neox", "megatron-lm", "fairscale", "lm-dataformat")
 OLD = {"compiled": ["ftfy==6.0.1", "pathtools==0.1.2", "promise==2.3", "subprocess32==3.5.4"]}
 
 
-def recipe(name: str, **options: Any) -> Recipe:
-    """The recipe as a spec with these options would have it. Raises SpecError."""
-    reader = Reader()
-    node = parse(yaml.safe_dump(options), "x.yaml", reader.findings)
-    found = read_options(reader, load_recipe(ROOT / "recipes" / f"{name.replace('-', '_')}.py"), node)
-    reader.finish()
-    assert found is not None
-    return found
-
-
-def table(name: str) -> Any:
-    """The module of a recipe, for its tables."""
-    return sys.modules[recipe(name).__module__]
-
-
-def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13") -> RecipeEnv:
-    distribution = DISTRIBUTIONS[base]
-    found = {item.name: item for item in recipes}
-    return RecipeEnv(targets.load(target, Project(ROOT)), distribution.python, found, {}, distribution, base)
-
-
 def stack(*recipes: Recipe, torch: str = "2.6.0", **more: str) -> RecipeEnv:
     """An image with torch and CUDA below the recipes."""
     return image(recipe("torch", version=torch), recipe("cuda", version="12.4"), *recipes, **more)
-
-
-def commands(made: Recipe, env: RecipeEnv) -> str:
-    with bridge.hpccm_target("amd64"):
-        return "\n".join(step.command for step in bridge.steps(made.build(env)))
 
 
 @pytest.fixture(scope="module")
@@ -307,20 +275,66 @@ def test_deeperspeed_imports_where_no_gpu_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("megatron-lm", {"version": "0.99"}, "'0.99' is no release whose commit is known here"),
+        ("megatron-lm", {"version": "0.99"}, "'0.99' is no release whose commit is known here\nhint: "),
+        (
+            "megatron-lm",
+            {"version": "0.16.2"},
+            "hint: did you mean '0.18.2'? there are: 0.19.0, 0.18.2, 0.17.1, 0.16.1",
+        ),
         ("megatron-lm", {"commit": "0" * 40}, "'commit' and 'gives' go together"),
         ("fairscale", {"version": "main"}, "'main' is no revision that is known here"),
         ("fairscale", {"commit": "0" * 40}, "'commit' and 'release' go together"),
         ("gpt-neox", {"version": "3.0"}, "'3.0' is no revision that is known here"),
+        (
+            "gpt-neox",
+            {"version": "ea7aefe"},
+            "did you mean 'ea7aefd'? there are: ea7aefd, 66fe501, 1.0; any other is an ",
+        ),
+        ("gpt-neox", {"commit": "0" * 40}, "'commit' and 'pins' go together\nhint: write pins: "),
+        ("deeperspeed", {"commit": "0" * 40}, "'commit' and 'release' go together"),
         ("neox-kernels", {"version": "3.0"}, "any other is an origin, a commit and rope"),
-        ("deeperspeed", {"ops": ["fused_adam", "fused_moe"]}, "'fused_moe' is no op that this recipe compiles"),
-        ("deeperspeed", {"version": "2.0"}, "'2.0' is no revision that is known here"),
-        ("neuron", {"sdk": "2.31.1"}, "'2.31.1' is no release whose packages are known here"),
+        ("deeperspeed", {"ops": ["fused_adam", "fused_moe"]}, "'fused_moe' is no op that this recipe compiles\nhint: "),
+        ("deeperspeed", {"version": "2.0"}, "there are: 3.0, eb7f5cff; any other is a commit and its release"),
+        (
+            "neuron",
+            {"sdk": "2.31.1"},
+            "'2.31.1' is no release whose packages are known here\nhint: did you mean '2.30.0'? there are: 2.30.0",
+        ),
     ],
 )
 def test_options_that_cannot_be_right(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
         recipe(name, **options)
+
+
+def test_deeperspeed_at_a_commit_of_the_specs_own() -> None:
+    made = recipe("deeperspeed", commit="0" * 40, release="0.17.0")
+    env = stack(made, torch="2.15")  # whether it compiles there is not known here
+    assert not made.refusals(env)
+    assert made.sources(env).gives == ("deepspeed==0.17.0",) and made.sources(env).git[0].tag == ""
+    assert "pydantic>=2.0.0" in made.runtime(env).python
+    assert exported(made, env)["DS_ACCELERATOR"] == "cuda"
+
+
+def test_the_fork_and_deepspeed_ask_for_the_same() -> None:
+    """3.0 is made of DeepSpeed 0.16.5."""
+    new, fork = recipe("deepspeed"), recipe("deeperspeed")
+    assert set(new.runtime(stack(new)).python) == set(fork.runtime(stack(fork)).python) - {"setuptools<82"}
+
+
+def test_gpt_neox_at_a_commit_of_the_specs_own(tmp_path: Path) -> None:
+    made = recipe("gpt-neox", origin="github:example/gpt-neox", commit="0" * 40, pins=["transformers==4.38.0"])
+    (refusal,) = made.refusals(stack(made))
+    assert refusal.endswith("add under layers: deeperspeed: {}")
+    env = stack(made, recipe("deeperspeed"), recipe("neox-kernels", commit="0" * 40))
+    assert not made.refusals(env) and made.git.origin == "github:example/gpt-neox"
+    assert "transformers==4.38.0" in made.runtime(env).python
+    assert made.matrix(env) == {"protobuf": "==3.20.1"}
+    (tmp_path / "megatron").mkdir()
+    for file in ("initialize.py", "training.py"):
+        (tmp_path / "megatron" / file).write_text("import sys\n")
+    assert shell(edits(made, env), tmp_path).returncode == 0  # neither line has to be there
+    assert not recipe("neox-kernels", commit="0" * 40).refusals(env)
 
 
 def test_a_fork_of_megatron_is_a_commit_and_the_wheel_that_it_makes() -> None:

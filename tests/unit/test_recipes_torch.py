@@ -4,56 +4,24 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from recipekit import NGC, ROOT, commands, exported, image, line, matches, recipe
 
-from envbuild import target as targets
-from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
-from envbuild.fields import Reader
-from envbuild.plan import bridge, checks
-from envbuild.project import Project
-from envbuild.recipe import Recipe, RecipeEnv
-from envbuild.recipefile import load_recipe, read_options
-from envbuild.yamlfile import parse
+from envbuild.plan import checks
+from envbuild.recipe import Recipe
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 DATA = ROOT / "recipes" / "data" / "torch_ucc"
-
-
-def recipe(name: str, **options: Any) -> Recipe:
-    """The recipe as a spec with these options would have it. Raises SpecError."""
-    reader = Reader()
-    node = parse(yaml.safe_dump(options), "x.yaml", reader.findings)
-    found = read_options(reader, load_recipe(ROOT / "recipes" / f"{name.replace('-', '_')}.py"), node)
-    reader.finish()
-    assert found is not None
-    return found
-
-
-def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", versions: Any = None) -> RecipeEnv:
-    distribution = DISTRIBUTIONS.get(base, DISTRIBUTIONS["ubuntu:24.04"])
-    return RecipeEnv(
-        targets.load(target, Project(ROOT)),
-        distribution.python,
-        {item.name: item for item in recipes},
-        versions or {},
-        distribution,
-        base,
-    )
-
-
-def commands(made: Recipe, env: RecipeEnv) -> str:
-    with bridge.hpccm_target("amd64"):
-        return "\n".join(step.command for step in bridge.steps(made.build(env)))
 
 
 # --- torch
@@ -93,7 +61,7 @@ def test_what_torch_asks_an_index_for(options: dict[str, Any], core: tuple[str, 
         ({"version": "2.15"}, {"torch": "2.15", "channel": "index"}),
         ({"version": "2.6.0", "provider": "vendor", "channel": "cu126"}, {"torch": "==2.6.0+cu126"}),
         ({"version": "2.6", "provider": "vendor", "channel": "cu126"}, {"torch": "2.6", "torch-cuda": "12.6"}),
-        ({"provider": "vendor", "channel": "cpu"}, {"torch": "*"}),
+        ({"provider": "vendor", "channel": "cpu"}, {"torch": "*", "torch-cuda": "-"}),
         ({"provider": "base"}, {"torch": "*"}),
     ],
 )
@@ -119,7 +87,13 @@ def test_a_channel_is_an_index_of_its_own() -> None:
         ({"provider": "source", "commit": "a" * 40, "version": "2.15"}, "needs a whole version"),
         ({"provider": "base", "beside": ["torchvision"]}, "'beside'"),
         ({"provider": "vendor", "channel": "cuda12"}, "'cuda12' is no channel"),
-        ({"beside": ["torch-vision"]}, "'torch-vision' is none that torch brings along"),
+        ({"provider": "vendor", "channel": "cuda126"}, "hint: did you mean 'cu126'\\? there are: cpu, cu132"),
+        (
+            {"beside": ["torch-vision"]},
+            "'torch-vision' is none that torch brings along\nhint: did you mean 'torchvision'",
+        ),
+        ({"provider": "wheel"}, "'provider' cannot be 'wheel'\nhint: it is one of: index, vendor, source, base"),
+        ({"provider": "sorce"}, "hint: did you mean 'source'\\? it is one of: index, vendor, source, base"),
         ({"beside": ["torchvision; rm"]}, "is none that torch brings along"),
     ],
 )
@@ -172,6 +146,37 @@ def test_the_image_says_which_torch_it_holds() -> None:
     made = recipe("torch", version="2.15")
     assert made.runtime(image(made)).env == {}
     assert made.runtime(image(made, versions={"torch": "2.15.0"})).env == {"PYTORCH_VERSION": "2.15.0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "packages"),
+    [
+        ({}, ("g++", "gcc", "libc6-dev", "python3-dev")),
+        ({"version": "2.6.0", "provider": "vendor", "channel": "cu126"}, ("g++", "gcc", "libc6-dev", "python3-dev")),
+        ({"compiler": False}, ()),
+        ({"provider": "base"}, ()),  # what that image has
+    ],
+)
+def test_torch_compile_has_a_compiler(options: dict[str, Any], packages: tuple[str, ...]) -> None:
+    made = recipe("torch", **options)
+    env = image(made, base=NGC if options.get("provider") == "base" else "debian:13")
+    assert made.runtime(env).debian == packages
+    assert any("C and C++ compile" in check.name for check in made.verify(env)) is bool(packages)
+
+
+def test_the_compilers_are_looked_at_by_compiling(tmp_path: Path) -> None:
+    """The check runs here, with this machine's Python and compilers; without Python's headers it fails."""
+    headers = Path(sysconfig.get_paths()["include"])
+    if not (shutil.which("gcc") and shutil.which("g++") and (headers / "Python.h").exists()):
+        pytest.skip("no gcc, g++ or Python.h")
+    check = line(recipe("torch"), image(), "C and C++ compile")
+    assert check.tier == "run"
+    command = check.command.replace(checks.PYTHON, sys.executable).replace("/tmp/made", str(tmp_path))
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0 and matches(check, done.stdout), done.stderr
+    bare = command.replace("['include']", "['purelib']")
+    done = subprocess.run(["/bin/sh", "-c", bare], capture_output=True, text=True)
+    assert done.returncode != 0 and not matches(check, done.stdout)
 
 
 # --- torch-ucc
@@ -349,6 +354,59 @@ def test_deepspeed_knows_its_ops() -> None:
     assert len(kernels) == 1 and "cpu_adam" not in kernels[0].command
 
 
+# Builds that look for a GPU, find none and then compile for every one, for none, or take somebody's wheel, in silence:
+# what tells them otherwise (where it was found out: the recipe's own comments).
+TOLD = {
+    "apex": {"APEX_CPP_EXT": "1", "APEX_CUDA_EXT": "1", "TORCH_CUDA_ARCH_LIST": "8.0"},
+    "deepspeed": {
+        "DS_ACCELERATOR": "cuda",
+        "DS_BUILD_OPS": "0",
+        "DS_BUILD_FUSED_ADAM": "1",
+        "TORCH_CUDA_ARCH_LIST": "8.0",
+    },
+    "deeperspeed": {
+        "DS_ACCELERATOR": "cuda",
+        "DS_BUILD_OPS": "0",
+        "DS_BUILD_FUSED_ADAM": "1",
+        "TORCH_CUDA_ARCH_LIST": "8.0",
+    },
+    "flash-attn": {"FLASH_ATTENTION_FORCE_BUILD": "TRUE", "FLASH_ATTN_CUDA_ARCHS": "80"},
+    "flash-attn-3": {
+        "FLASH_ATTENTION_FORCE_BUILD": "TRUE",
+        "FLASH_ATTENTION_OFFLINE_BUILD": "1",
+        "FLASH_ATTENTION_DISABLE_SM80": "TRUE",
+    },
+    "megatron-kernels": {"NVCC_GENCODE": "-gencode=arch=compute_80,code=sm_80"},
+    "metaseq": {"TORCH_CUDA_ARCH_LIST": "8.0"},
+    "neox-kernels": {"NVCC_GENCODE": "-gencode=arch=compute_80,code=sm_80"},
+    "transformer-engine": {
+        "NVTE_PYTORCH_FORCE_BUILD": "TRUE",
+        "NVTE_FRAMEWORK": "pytorch",
+        "NVTE_CUDA_ARCHS": "80",  # left out it asks nvidia-smi
+    },
+    "xformers": {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "8.0", "XFORMERS_BUILD_TYPE": "Release"},
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_builds_without_a_gpu_are_told_what_they_would_ask_it(name: str) -> None:
+    made = recipe(name, **({"provider": "source"} if name == "xformers" else {}))
+    cuda, torch = recipe("cuda", version="12.8", provider="apt"), recipe("torch", version="2.6.0")
+    env = image(made, cuda, torch, target="a100-ib")
+    variables = exported(made, env)
+    assert {key: variables.get(key) for key in TOLD[name]} == TOLD[name]
+    assert variables["CUDA_HOME"] == "/opt/cuda"
+    assert variables["MAX_JOBS"] == "$ENVBUILD_JOBS"
+    # and what must be there in the end, because an extension that was left out is no error to any of them
+    assert made.extensions() and made.wheel
+
+
+def test_every_recipe_that_compiles_beside_torch_is_among_them() -> None:
+    """A new one has to say here what its build would ask a GPU."""
+    found = [recipe(path.stem.replace("_", "-")) for path in sorted((ROOT / "recipes").glob("*.py"))]
+    assert {made.name for made in found if made.wheel and made.on_venv} == {*TOLD, "torch-ucc"}
+
+
 def test_deepspeed_without_ops_compiles_none() -> None:
     made = recipe("deepspeed", ops=[])
     assert made.extensions() == () and len(made.verify(image(made))) == 1
@@ -357,7 +415,10 @@ def test_deepspeed_without_ops_compiles_none() -> None:
 @pytest.mark.parametrize(
     ("op", "reason"),
     [
-        ("fused_adm", "is no op that can be compiled here; there are: async_io, cpu_adagrad"),
+        (
+            "fused_adm",
+            "is no op that can be compiled here\nhint: did you mean 'fused_adam'\\? there are: async_io, cpu_adagrad",
+        ),
         ("cutlass_ops", "needs the"),
     ],
 )

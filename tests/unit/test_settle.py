@@ -9,6 +9,7 @@ import pytest
 
 from envbuild.errors import ConflictError, SpecError, UnknownError
 from envbuild.lock.lockfile import read_head, read_lock, write_lock
+from envbuild.matrix.ask import check_image
 from envbuild.matrix.compiled import load_matrix
 from envbuild.project import Project
 from envbuild.resolve import Resolution, lock_request, resolve_in
@@ -133,3 +134,84 @@ def test_the_locked_versions_of_a_shipped_image_are_looked_at_again() -> None:
     assert checked(spec, target, matrix, versions).verdict in ("valid", "conditional")
     with pytest.raises(ConflictError, match=r"torch\.cudnn"):
         checked(spec, target, matrix, {**versions, "cudnn": "9.1.0.70"})
+
+
+SOURCE = "{version: 2.15.0, provider: source, commit: 0123456789abcdef0123456789abcdef01234567}"
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        f'{{cuda: "13.2", nccl: {{provider: source}}, torch: {SOURCE}}}',
+        '{ucx: "1.20"}',
+        '{cuda: "13.2", nvshmem: {}}',
+        "{nvshmem: {}}",
+        '{torch: {version: "2.8", provider: vendor, channel: cu128}}',
+    ],
+)
+def test_questions_that_do_not_arise_are_not_asked(tmp_path: Path, layers: str) -> None:
+    """A torch that is compiled here has no wheel; UCX and NVSHMEM stand beside a GPU without torch."""
+    answer = resolved(tmp_path, layers).answer
+    assert answer is not None
+    assert (answer.unknown, answer.exit_code) == ((), 0)
+
+
+def test_what_is_unknown_of_one_layer_does_not_spoil_the_choice_of_another(tmp_path: Path) -> None:
+    project, path = Project(tmp_path), tmp_path / "x.yaml"
+    layers = f'{{cuda: "13.2", nccl: {{provider: source}}, torch: {SOURCE}, apex: 265b451}}'
+    path.write_text(f"schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers: {layers}\n")
+    told = check_image(str(path)).answer
+    assert [one.id for one in told.unknown] == ["apex-torch"]
+    assert told.chosen["nccl"] == "2.30.7"  # newer ones are unknown with this toolkit
+    with pytest.raises(UnknownError) as error:
+        resolve_in(load(str(path), project), project)
+    assert [finding.where.rpartition("/")[2] for finding in error.value.findings] == ["x.yaml:4:144"]
+
+
+def hints(folder: Path, text: str) -> list[str]:
+    path = folder / "x.yaml"
+    path.write_text(f"schema: 1\n{text}")
+    return [fix for conflict in check_image(str(path)).answer.conflicts for fix in conflict.fixes]
+
+
+def test_no_hint_changes_the_target_of_an_image(tmp_path: Path) -> None:
+    vendor = '{cuda: {version: "11.6", provider: apt}, torch: {version: "1.12.1", provider: vendor, channel: cu116}}'
+    found = hints(tmp_path, f"target: b200-ib\nbase: ubuntu:20.04\nlayers: {vendor}\n")
+    assert "cuda>=12.8" in found
+    assert not [fix for fix in found if "gpu" in fix or "sm=" in fix or "driver" in fix]
+
+
+def test_a_base_is_proposed_that_has_the_python(tmp_path: Path) -> None:
+    vendor = '{cuda: {version: "11.6", provider: apt}, torch: {version: "1.12.1", provider: vendor, channel: cu116}}'
+    assert hints(tmp_path, f"target: lambda-a100\nbase: debian:13\nlayers: {vendor}\n") == ["base=ubuntu:20.04"]
+
+
+@pytest.mark.parametrize("version", ['version: "2.8.0", ', 'version: "2.8", ', ""])
+def test_a_channel_that_is_none_is_a_mistake_of_the_spec(tmp_path: Path, version: str) -> None:
+    with pytest.raises(SpecError) as error:
+        resolved(tmp_path, f"{{torch: {{{version}provider: vendor, channel: cu127}}}}")
+    (finding,) = error.value.findings
+    assert finding.where.endswith("x.yaml:4:10")
+    assert "no channel 'cu127'" in finding.message
+    assert "cu126, cu128" in finding.hint
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("target: h100-ib\nbase: ubuntu:22.04\nlayers: {neuron: {sdk: 2.25.0}}\n", "layer 'neuron' cannot stand"),
+        (
+            'target: h100-ib\nbase: debian:13\nlayers: {cuda: "12.8", torch: "2.8.0"}\n'
+            "waivers: [{fact: torch.toolkit, reason: tried}]\n",
+            "layer 'cuda' cannot stand",
+        ),
+    ],
+)
+def test_what_recipes_refuse_is_told_in_place_of_what_the_facts_say(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"schema: 1\n{text}")
+    told = check_image(str(path))
+    assert (told.verdict, told.code) == ("conflict", 3)
+    assert [finding.message for finding in told.refusals if says in finding.message]
+    assert "Because" not in told.text
+    assert [one["where"] for one in told.data["refusals"]] == [finding.where for finding in told.refusals]

@@ -13,7 +13,7 @@ from envbuild.oci.member import Kind, Member
 from envbuild.squashfs import PackWriter, check_pack, describe, pack_name, read_pack, write_image
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, Stream, device
-from envbuild.squashfs.index import TAIL
+from envbuild.squashfs.packfile import TAIL
 from envbuild.squashfs.reader import check_image
 
 pytestmark = pytest.mark.unit
@@ -119,7 +119,7 @@ def test_name_covers_what_the_bytes_depend_on():
     }
     assert len(names) == 4
     name = pack_name("sha256:ab")
-    assert name.startswith("ab.") and Codec("zstd", 3).library in name and name.endswith(".v1") and "/" not in name
+    assert name.startswith("ab.") and Codec("zstd", 3).library in name and name.endswith(".v2") and "/" not in name
 
 
 @pytest.mark.parametrize(

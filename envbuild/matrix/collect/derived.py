@@ -141,8 +141,8 @@ def _plain(node: yamlfile.Node) -> Any:
 
 
 def newest_first(values: Iterable[str]) -> list[str]:
-    """Different versions in the matrix's own order."""
-    return sorted(set(values), key=version.key, reverse=True)
+    """Different versions in the matrix's own order; two spellings of one version (69.3 and 69.3.0) by their text."""
+    return sorted(set(values), key=lambda value: (version.key(value), value), reverse=True)
 
 
 def render(derived: Derived, seen: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ for in the end."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envbuild.lock.index import IndexFile
@@ -49,7 +49,8 @@ LIMITED = ("protobuf",)  # so common that asking for it is no reason to bring it
 @dataclass(frozen=True, slots=True)
 class Project:
     """A component and its packages on the index. `questions`: those that its facts answer. `torch_part`: the package
-    that has its requirement on torch, where that is another one. `read`: whether metadata is looked at."""
+    that has its requirement on torch, where that is another one. `read`: whether metadata is looked at. `suffixed`:
+    there is a package for each CUDA, which its name ends with (``-cu12``)."""
 
     component: str
     packages: tuple[str, ...]
@@ -57,6 +58,7 @@ class Project:
     questions: tuple[str, ...] = ()
     torch_part: str = ""
     read: bool = True
+    suffixed: bool = False
 
 
 PROJECTS = (
@@ -65,11 +67,12 @@ PROJECTS = (
     Project("vllm", ("vllm",), "0.2", ("vllm-torch", "vllm-python")),
     Project("triton", ("triton",), "2.0"),
     Project("deepspeed", ("deepspeed",), "0.3"),
+    Project("setuptools", ("setuptools",), "59"),  # 59.6.0 is the last for Python 3.6
     Project("flash-attn", ("flash-attn",), "0.2"),
     Project("transformer-engine", ("transformer-engine",), "1.9", torch_part="transformer-engine-torch"),
     Project("nccl", ("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"), read=False),
     Project("cudnn", ("nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"), read=False),
-    Project("nvshmem", ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"), read=False),
+    Project("nvshmem", ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"), read=False, suffixed=True),
     Project("ucx", ("libucx-cu12", "libucx-cu13"), read=False),
 )
 
@@ -126,7 +129,8 @@ def collect(context: Context) -> dict[str, Derived]:
         own = {number: release for package in reversed(project.packages) for number, release in found[package].items()}
         if not project.read:
             usable = [number for number, release in own.items() if not release.yanked and release.wheels]
-            written[project.component] = Derived({project.component: {"values": newest_first(usable)}})
+            values = {project.component: {"values": newest_first(usable)}}
+            written[project.component] = Derived(values, {}, suffixed(project, found) if project.suffixed else ())
             continue
         parts = found.get(project.torch_part, {})
         known = []
@@ -136,6 +140,53 @@ def collect(context: Context) -> dict[str, Derived]:
             known.append(Known.of(release, own_metadata, part))
         written[project.component] = facts(project, known)
     return written
+
+
+def suffixed(project: Project, found: Mapping[str, Mapping[str, Release]]) -> tuple[DerivedFact, ...]:
+    """For which CUDA and which machines there are wheels of a component with a package for each CUDA."""
+    name = project.component
+    majors: dict[str, list[str]] = {}
+    machines: dict[str, list[DerivedRow]] = {}
+    for package in project.packages:
+        major = package.rpartition("-cu")[2]
+        for number, release in found[package].items():
+            if release.wheels and not release.yanked:
+                majors.setdefault(number, []).append(major)
+                archs: list[Node] = [*sorted({arch for arch, _ in release.wheels})]
+                when: dict[str, Node] = {name: f"=={number}", "cuda": ["-", major]}
+                machines.setdefault(number, []).append(DerivedRow(when, {"arch": archs}))
+    newest = newest_first(majors)
+    cuda = [DerivedRow({name: f"=={number}", "cuda": [*majors[number]]}, {}) for number in newest]
+    where = f"{', '.join(project.packages)} on the package index"
+    return (
+        DerivedFact(
+            id=f"{name}.wheel-cuda",
+            question=f"{name}-cuda",
+            kind="limits",
+            scope="install",
+            type="metadata",
+            where=f"{where}: which of them has the release",
+            how=f"{COLLECTOR}; the end of the package's name",
+            rows=tuple(cuda),
+        ),
+        DerivedFact(
+            id=f"{name}.wheel-machine",
+            kind="limits",
+            scope="install",
+            type="metadata",
+            where=f"{where}: platform tags of wheels",
+            how=f"{COLLECTOR}; platform tags of the Linux wheels",
+            because=f"there is no wheel of {name} {{{name}}} for {{arch}}",
+            rows=tuple(row for number in newest for row in _once(machines[number])),
+        ),
+    )
+
+
+def _once(found: Sequence[DerivedRow]) -> list[DerivedRow]:
+    """One row without a condition on CUDA where all say the same."""
+    if len({str(row.then) for row in found}) > 1:
+        return list(found)
+    return [DerivedRow({key: value for key, value in found[0].when.items() if key != "cuda"}, found[0].then)]
 
 
 def files(release: Release | None) -> list[IndexFile]:
@@ -245,6 +296,10 @@ def facts(project: Project, known: Iterable[Known]) -> Derived:
 
 def _pins(project: Project, one: Known, component: str) -> list[DerivedRow]:
     """What the release asks of one component, by machine and Python where that differs."""
+    named = re.compile(rf"(?i)({_pattern(component).replace('-', '[-_.]')})\b")
+    lines = (line for metadata in (*one.metadata.values(), one.torch_part) if metadata for line in metadata.requires)
+    if not any(named.match(line) for line in lines):  # markers, which cost far more to read, need not be looked at
+        return []
 
     def asked(cell: Cell) -> tuple[Mapping[str, Node] | None, str]:
         _, metadata = one.asks(cell)

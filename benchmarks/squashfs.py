@@ -1,0 +1,176 @@
+"""Squashfs from layers: envbuild against what a user would run instead, all in one run, as ratios.
+
+    python benchmarks/squashfs.py [--work DIR] [--mid MB] [--big oci:DIR] [--large GB]
+
+The mid image is cut from this machine's /usr; the big one is any OCI layout with gzip layers
+(``envbuild export h100-ucc --to oci -o DIR``); --large makes one of many files. DIR must be a local disk. Needs root
+for enroot's stages (an overlay is mounted), mksquashfs, tar, zstd; tar2sqfs, umoci, pigz, mkfs.xfs where they are
+there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import layouts
+import rivals
+from measure import Cost, machine, measure
+
+ENVBUILD = [sys.executable, "-m", "envbuild"]
+LEVEL = ("-comp", "zstd", "-Xcompression-level", "1")
+
+
+def export(layout: Path, out: Path, store: Path, *options: str) -> Cost:
+    """`envbuild export` of a layout into `out`, with the packs in `store`."""
+    command = [*ENVBUILD, "export", f"oci:{layout}", "--to", "squashfs", "-o", str(out), *options]
+    return measure(command, {"ENVBUILD_STORE": str(store)}, watch=[store, out.parent])
+
+
+def head(title: str) -> None:
+    print(f"\n**{title}**\n\n| way | CPU s | wall s | peak MB | disk MB | output MB | CPU, times ours |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+
+
+def row(name: str, cost: Cost, output: float, ours: Cost) -> None:
+    print(
+        f"| {name} | {cost.cpu:.2f} | {cost.wall:.2f} | {cost.memory:.0f} | {cost.disk:.0f} | {output:.0f} "
+        f"| {cost.cpu / ours.cpu:.1f} |",
+        flush=True,
+    )
+
+
+def compare(title: str, layout: Path, work: Path) -> None:
+    """All ways on one image: cold, then with another top layer."""
+    store, out = work / "store", work / "out" / "image.sqsh"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(store, ignore_errors=True)
+    plain = sum(blob.stat().st_size for blob in layouts.blobs(layout)) / 1e6
+    head(f"{title}: cold, {plain:.0f} MB of gzip layers, zstd 1")
+    fast = ("--level", "1")
+    direct = export(layout, out, work / "store-direct", *fast, "--no-cache")
+    digest = sha256(out)
+    row("envbuild export --no-cache", direct, mb(out), direct)
+    shutil.rmtree(work / "store-direct", ignore_errors=True)
+    out.unlink()
+    ours = export(layout, out, store, *fast)
+    row("envbuild export (packs kept)", ours, mb(out), direct)
+    assert digest == sha256(out), "with and without packs the bytes must be the same"
+    limit = rivals.bound(layout, 1)
+    row("bound: zstd 1 of the same bytes", Cost(limit, limit / len(os.sched_getaffinity(0)), 0), mb(out), direct)
+    lacking = rivals.missing("mksquashfs", "tar", "zstd") or ("root" if os.geteuid() else "")
+    cached: dict[str, Cost] = {}
+    if shutil.which("enroot") is None:
+        print("| enroot import | not measured: enroot is not in PATH | | | | | |")
+    for name, options in (("default", rivals.ENROOT), ("zstd 1, 1 MiB", rivals.ZSTD)):
+        if lacking:
+            print(f"| enroot's stages, {name} options | not measured: no {lacking} | | | | | |")
+            continue
+        cold, cached[name], written = rivals.stages(layout, work / "rival", options)
+        row(f"enroot's stages, {name} options", cold, written, direct)
+    if lacking := rivals.missing("umoci", "mksquashfs"):
+        print(f"| umoci unpack, mksquashfs | not measured: no {lacking} | | | | | |")
+    else:
+        both, made, merged, written = rivals.umoci(layout, work / "rival", LEVEL)
+        row("umoci unpack, mksquashfs zstd 1", both, written, direct)
+        row("mksquashfs zstd 1 of the merged tree alone", made, written, direct)
+        if merged.cpu:
+            row("tar of the merged tree into tar2sqfs zstd 1", merged, written, direct)
+    print(f"\nCPU of the bound: {limit / direct.cpu:.2f} of ours; ours is {direct.cpu / limit:.2f} of the bound.")
+
+    again = layouts.changed(layout, work / "changed", 2)
+    head(f"{title}: the top layer of 30 MB changed, zstd 1")
+    out.unlink()
+    warm = export(again, out, store, *fast)
+    row("envbuild export", warm, mb(out), warm)
+    copy = measure(["cp", "--reflink=never", str(out), str(out.with_suffix(".copy"))])
+    row("cp of the output", copy, mb(out), warm)
+    for name, cost in cached.items():
+        row(f"enroot's stages, {name} options, layers in its cache", cost, 0, warm)
+    head(f"{title}: higher levels, once cold and once with another top layer")
+    for level in ("3", "9", "15"):
+        first = export(layout, out, store, "--level", level)
+        row(f"zstd {level}, cold", first, mb(out), warm)
+        second = export(again, out, store, "--level", level)
+        row(f"zstd {level}, top layer changed", second, mb(out), warm)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def reflink(layout: Path, work: Path) -> None:
+    """The changed image on a loop-mounted XFS, where extents are shared instead of copied."""
+    if lacking := rivals.missing("mkfs.xfs") or ("root" if os.geteuid() else ""):
+        print(f"\nreflink: not measured: no {lacking}")
+        return
+    image, mount = work / "xfs.img", work / "xfs"
+    mount.mkdir(parents=True)
+    with image.open("wb") as file:
+        file.truncate(24 << 30)
+    subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(mount)], check=True)
+    try:
+        out = mount / "image.sqsh"
+        export(layout, out, mount / "store", "--level", "1")
+        again = layouts.changed(layout, work / "changed", 3)
+        head("the top layer of 30 MB changed, on XFS with reflinks")
+        before = os.statvfs(mount)
+        cost = export(again, mount / "second.sqsh", mount / "store", "--level", "1")
+        after = os.statvfs(mount)
+        used = (before.f_bfree - after.f_bfree) * before.f_frsize / 1e6
+        row("envbuild export", cost, mb(out), cost)
+        print(f"\nnew blocks on the disk: {used:.0f} MB for an image of {mb(out):.0f} MB")
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def large(gigabytes: int, work: Path) -> None:
+    """A quarter, a half and all of 300,000 files: time must be linear, memory bounded."""
+    head(f"{gigabytes} GB in 300,000 generated files")
+    for part in (4, 2, 1):
+        layout = layouts.generated(work / "layout", 300_000 // part, gigabytes * 1000 // part)
+        (work / "out").mkdir(exist_ok=True)
+        out = work / "out" / "image.sqsh"
+        cost = export(layout, out, work / "store", "--level", "1", "--no-cache")
+        row(f"{300_000 // part} files, {gigabytes / part:g} GB", cost, mb(out), cost)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    return subprocess.run(["sha256sum", str(path)], check=True, capture_output=True, text=True).stdout[:64]
+
+
+def mb(path: Path) -> float:
+    return path.stat().st_size / 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, help="folder on a local disk; default: a temporary one")
+    parser.add_argument("--mid", type=int, default=1200, metavar="MB", help="size of the image made from /usr; 0: none")
+    parser.add_argument("--big", type=Path, metavar="DIR", help="an OCI layout with gzip layers")
+    parser.add_argument(
+        "--large", type=int, default=0, metavar="GB", help="size of the image of 300,000 files; 0: none"
+    )
+    arguments = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="envbuild-bench-", dir=arguments.work))
+    machine()
+    try:
+        if arguments.mid:
+            layout = layouts.from_tree(Path("/usr"), work / "mid", arguments.mid)
+            compare(f"{arguments.mid} MB", layout, work / "run")
+            reflink(layout, work / "xfs-mid")
+        if arguments.big:
+            compare(arguments.big.name, arguments.big, work / "run")
+            reflink(arguments.big, work / "xfs-big")
+        if arguments.large:
+            large(arguments.large, work / "large")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""An archive of images: what ``docker save`` and ``podman save`` write, or the tar of an OCI layout.
+
+Docker's form (Docker image specification 1.2, "Combined Image JSON + Filesystem Changeset Format"): manifest.json lists
+the images with the names of their configurations and layers; the layers are ``ID/layer.tar``, later ``blobs/sha256/…``.
+The files are read where they lie in the archive. Of a compressed archive nothing can be read out of turn: it is gone
+through once for the names and once for the layers (`stream.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import posixpath
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from envbuild.errors import InputError
+from envbuild.oci import manifest as m
+from envbuild.oci.source import SourceImage, SourceLayer
+from envbuild.oci.sources import documents
+from envbuild.oci.sources.layout import layout_image, several
+from envbuild.oci.sources.platform import Platform
+
+HOPS = 8  # links from one name of an archive to the next
+NONE = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
+
+
+class Section(io.RawIOBase):
+    """Bytes `start` to `start` + `size` of a file."""
+
+    def __init__(self, path: Path, start: int, size: int) -> None:
+        self.file, self.left = path.open("rb", buffering=0), size
+        self.file.seek(start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self.file.readinto(memoryview(buffer)[: self.left]) or 0
+        self.left -= count
+        return count
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+@dataclass(slots=True)
+class Archive:
+    """The files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
+    `contents`: small files, of an archive that can be read only once."""
+
+    path: Path
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, entry: tarfile.TarInfo) -> str:
+        """Enter an entry; returns its name."""
+        name = posixpath.normpath(entry.name)
+        if entry.issym() or entry.islnk():  # `docker save` and podman write a layer that occurs twice so
+            above = posixpath.dirname(name) if entry.issym() else ""
+            self.links[name] = posixpath.normpath(posixpath.join(above, entry.linkname))
+        elif entry.isreg() and not entry.sparse:
+            self.places[name] = entry.offset_data, entry.size
+        return name
+
+    def real(self, name: str) -> str:
+        """The name of the file that `name` is, links followed. Raises InputError."""
+        real = posixpath.normpath(name)
+        for _ in range(HOPS):
+            if real not in self.links:
+                break
+            real = self.links[real]
+        if real not in self.places:
+            raise InputError(f"{self.path} is no whole archive, because {name[:200]!r} is not in it", hint=NONE)
+        return real
+
+    def size(self, name: str) -> int:
+        return self.places[self.real(name)][1]
+
+    def read(self, name: str) -> bytes:
+        real = self.real(name)
+        if self.contents:
+            return self.contents.get(real, b"")
+        with self.open(name) as file:
+            return file.read(documents.LARGEST + 1)
+
+    def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        return cast("contextlib.AbstractContextManager[IO[bytes]]", Section(self.path, *self.places[self.real(name)]))
+
+
+@contextlib.contextmanager
+def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
+    """The image ``docker-archive:PATH:TAG``. Raises InputError, ConflictError."""
+    from envbuild.oci.sources.stream import compressed, in_turn, scan_compressed
+
+    packed = compressed(path)
+    archive = scan_compressed(path) if packed else scan(path)
+    image = archive_image(archive, tag, platform)
+    yield in_turn(image, archive) if packed else image
+
+
+def scan(path: Path) -> Archive:
+    """Where the files of an archive are: its headers are read, and the content skipped. Raises InputError."""
+    archive = Archive(path)
+    with broken(path), tarfile.open(path, "r:") as tar:
+        for entry in tar:
+            archive.add(entry)
+    end = path.stat().st_size
+    if any(start + size > end for start, size in archive.places.values()):
+        raise InputError(f"{path} is cut short", hint=NONE)
+    return archive
+
+
+@contextlib.contextmanager
+def broken(path: Path) -> Iterator[None]:
+    """What is wrong with an archive, as an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=NONE) from None
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise InputError(f"{path} is no archive of an image: {error}", hint=NONE) from None
+
+
+def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage:
+    """The image that an archive calls `tag` (empty: its only one)."""
+    reference = f"docker-archive:{archive.path}:{tag}" if tag else f"docker-archive:{archive.path}"
+    stem = archive.path.name.partition(".tar")[0].removesuffix(".tgz")
+    if "manifest.json" not in archive.places:
+        if "index.json" not in archive.places:
+            raise InputError(f"{archive.path} holds neither Docker's manifest.json nor an OCI layout", hint=NONE)
+        return layout_image(archive, tag, reference, stem, platform)
+    item = entry_of(archive.read("manifest.json"), tag, reference)
+    try:
+        names = [documents.text(name) for name in item["Layers"] or []]
+        content = archive.read(documents.text(item["Config"]))
+    except (m.Damaged, KeyError, TypeError) as error:
+        raise m.damaged(reference, error) from None
+    found = documents.read_configuration(content, reference, platform)
+    documents.fitting(found, names, reference)
+    layers = [
+        SourceLayer(
+            diff_id,
+            "",
+            archive.size(name),
+            documents.layer_name(number, len(names)),
+            partial(archive.open, name),
+        )
+        for number, (name, diff_id) in enumerate(zip(names, found.diff_ids, strict=True), 1)
+    ]
+    return SourceImage(
+        reference=reference,
+        origin=f"docker-archive:{found.identity}",
+        manifest="",
+        config=found.config,
+        created=found.created,
+        layers=tuple(layers),
+        identity=found.identity,
+        name=documents.file_name([stem, tag.rpartition(":")[2]]),
+        notes=found.notes,
+    )
+
+
+def entry_of(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
+    """The entry of Docker's manifest.json that `tag` calls: the whole name, or its end (``app:1``, ``1``)."""
+    try:
+        listed = json.loads(content)
+        names = [[str(name) for name in item.get("RepoTags") or []] for item in listed]
+        if not isinstance(listed, list):
+            raise m.Damaged("it is no list")
+    except (ValueError, RecursionError, TypeError, AttributeError) as error:
+        raise m.damaged(reference, error) from None
+    there = sorted(name for tags in names for name in tags)
+    if not listed:
+        raise InputError(f"{reference} holds no image", hint=NONE)
+    if not tag:
+        if len(listed) > 1:
+            raise several(reference, there)
+        return cast("Mapping[str, Any]", listed[0])
+    wanted = tag if ":" in tag else f"{tag}:latest"
+    for fitting in (
+        {tag, wanted, f"docker.io/{wanted}", f"docker.io/library/{wanted}", f"localhost/{wanted}"},
+        {name for name in there if name.endswith(f"/{wanted}") or name.rpartition(":")[2] == tag},
+    ):
+        found = [item for item, tags in zip(listed, names, strict=True) if fitting.intersection(tags)]
+        if len(found) == 1:
+            return cast("Mapping[str, Any]", found[0])
+    raise InputError(
+        f"{reference} has no one image with that name; it has {', '.join(there) or 'one without a name'}",
+        hint="name one of these" if there else "leave out the tag",
+    )

@@ -1,0 +1,138 @@
+"""An image of a registry: its tag is resolved once, everything else is asked for by digest.
+
+Where it is asked for, with which certificates and with whose login is as for base images (`envbuild.oci.registry`).
+Manifests and configurations are kept as blobs of the store; layers come straight from the socket (`Blob`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, cast
+
+from envbuild.errors import SpecError
+from envbuild.lock.transport import Transport
+from envbuild.oci import manifest as m
+from envbuild.oci.reference import DOCKER, Reference, parse
+from envbuild.oci.registry import Repository
+from envbuild.oci.source import SourceImage, SourceLayer
+from envbuild.oci.sources import documents
+from envbuild.oci.sources.blob import Blob
+from envbuild.oci.sources.platform import Platform, pick
+from envbuild.store import Store
+from envbuild.workspace import Workspace
+
+
+@contextlib.contextmanager
+def open_registry(rest: str, workspace: Workspace, platform: Platform) -> Iterator[SourceImage]:
+    """The image that ``docker://REST`` names. Raises SpecError, InputError, ConflictError (see `open_source`)."""
+    reference = reference_of(rest)
+    place = _Place(Repository(reference, workspace.site, Transport(workspace.site)), workspace.store)
+    name = shown(reference)
+    digest, value = place.document(reference.wanted, name)
+    if m.is_index(value):
+        digest, value = place.document(f"sha256:{pick(value['manifests'], name, platform).digest}", name)
+    image = m.image(value, name)
+    found = documents.read_configuration(place.blob(image.config, name), name, platform)
+    documents.fitting(found, image.layers, name)
+    count = len(image.layers)
+    layers = [
+        SourceLayer(
+            diff_id,
+            f"sha256:{part.digest}",
+            part.size,
+            documents.layer_name(number, count),
+            _Opener(place, part),
+            len(place.repository.places),
+        )
+        for number, (part, diff_id) in enumerate(zip(image.layers, found.diff_ids, strict=True), 1)
+    ]
+    yield SourceImage(
+        reference=f"docker://{name}",
+        origin=f"{reference.origin}@{digest}",
+        manifest=digest,
+        config=found.config,
+        created=found.created,
+        layers=tuple(layers),
+        identity=found.identity,
+        name=documents.file_name([reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]),
+        notes=found.notes,
+    )
+
+
+def reference_of(rest: str) -> Reference:
+    """The reference in what follows ``docker://``: docker's form, where a name without a registry is docker.io's, or
+    enroot's (``REGISTRY#PATH``). Raises SpecError."""
+    before, _, _ = rest.partition("@sha256:")
+    user, at, _ = before.rpartition("@")
+    if at:
+        raise SpecError(
+            f"docker://{rest[:200]} names a user, and envbuild takes docker's own logins",
+            hint=f"docker login; then write docker://{rest[len(user) + 1 :]}",
+        )
+    registry, hash_, path = rest.partition("#")
+    if hash_:
+        return parse(f"{registry or DOCKER}/{path}")
+    first, slash, _ = rest.partition("/")
+    named = slash and ("." in first or ":" in first or first == "localhost")  # docker's own rule
+    return parse(rest if named else f"{DOCKER}/{rest}")
+
+
+def shown(reference: Reference) -> str:
+    return f"{reference.name}@sha256:{reference.digest}" if reference.digest else f"{reference.name}:{reference.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is read of one repository."""
+
+    repository: Repository
+    store: Store
+
+    def document(self, wanted: str, name: str) -> tuple[str, dict[str, Any]]:
+        """(digest, content) of a manifest or index: ``sha256:…`` or a tag."""
+        content = self.kept(wanted) or self.keep(self.repository.manifest(wanted))
+        return f"sha256:{hashlib.sha256(content).hexdigest()}", m.document(content, name)
+
+    def blob(self, part: m.Part, name: str) -> bytes:
+        """A small blob."""
+        digest = f"sha256:{part.digest}"
+        if content := self.kept(digest):
+            return content
+        with Blob(self.repository, part) as stream:
+            content = b""
+            while len(content) <= documents.LARGEST and (chunk := stream.read(1 << 20)):
+                content += chunk
+        return self.keep(documents.checked(content, digest, name))
+
+    def kept(self, wanted: str) -> bytes | None:
+        """What the store has under that digest."""
+        digest = wanted.removeprefix("sha256:")
+        if digest == wanted or not self.store.has_blob(digest):
+            return None
+        self.store.check_blob(digest)
+        return self.store.blob(digest).read_bytes()
+
+    def keep(self, content: bytes) -> bytes:
+        """Into the store, so that an image that is named by digest and has its packs needs no network."""
+        with self.store.workdir() as work:
+            (work / "document").write_bytes(content)
+            self.store.add_blob(work / "document")
+        return content
+
+
+@dataclass(slots=True)
+class _Opener:
+    """Opens a layer's blob; each time another place is asked first, because the last one's content may be wrong."""
+
+    place: _Place
+    part: m.Part
+    times: int = field(default=0)
+
+    def __call__(self) -> contextlib.AbstractContextManager[IO[bytes]]:
+        self.times += 1
+        return cast(
+            "contextlib.AbstractContextManager[IO[bytes]]", Blob(self.place.repository, self.part, self.times - 1)
+        )

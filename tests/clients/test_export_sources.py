@@ -1,0 +1,211 @@
+"""One image by every way that it can come, from the programs that write them: the same file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
+
+import exportkit as kit
+from exportkit import made, workspace
+from registrykit import Layout, serve, skopeo
+from test_oci_clients import dockerd, run  # noqa: F401  # a fixture
+
+from envbuild.errors import EngineError, InputError
+from envbuild.oci.sources import daemon
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """The image as an OCI layout."""
+    own = Layout(tmp_path / "layout")
+    own.add(kit.image(own, kit.layers()), "app:1")
+    return own
+
+
+@pytest.fixture
+def want(layout: Layout, tmp_path: Path) -> str:
+    """The sha256 of its file."""
+    return made(f"oci:{layout.path}:app:1", workspace(tmp_path / "want")).artifact.sha256
+
+
+def docker_archive(layout: Layout, path: Path) -> Path:
+    """What skopeo and podman write."""
+    skopeo("copy", f"oci:{layout.path}", f"docker-archive:{path}:example.org/app:1")
+    return path
+
+
+def new_form(layout: Layout, path: Path, mode: str = "w") -> Path:
+    """What docker 25 and newer write: an OCI layout, and Docker's manifest.json for it."""
+    index = json.loads((layout.path / "index.json").read_bytes())
+    manifest = json.loads((layout.path / "blobs/sha256" / index["manifests"][0]["digest"][7:]).read_bytes())
+    names = [f"blobs/sha256/{part['digest'][7:]}" for part in (manifest["config"], *manifest["layers"])]
+    listed = [{"Config": names[0], "RepoTags": ["app:1"], "Layers": names[1:]}]
+    (layout.path / "manifest.json").write_text(json.dumps(listed))
+    with tarfile.open(path, mode) as tar:
+        for name in sorted(path.name for path in layout.path.iterdir()):
+            tar.add(layout.path / name, name)
+    (layout.path / "manifest.json").unlink()
+    return path
+
+
+def test_an_oci_layout_and_its_archive(layout: Layout, want: str, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    skopeo("copy", f"oci:{layout.path}", f"oci-archive:{tmp_path / 'oci.tar'}")
+    for source in (f"{layout.path}", f"oci:{layout.path}:1", f"oci-archive:{tmp_path / 'oci.tar'}"):
+        assert made(source, at).artifact.sha256 == want
+    assert made(f"docker-archive:{tmp_path / 'oci.tar'}", workspace(tmp_path / "cold")).artifact.sha256 == want
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("form", ["skopeo", "new"])
+def test_docker_archives(form: str, compression: str, layout: Layout, want: str, tmp_path: Path) -> None:
+    path = tmp_path / "image.tar"
+    (docker_archive if form == "skopeo" else new_form)(layout, path)
+    if compression:
+        content = path.read_bytes()
+        path = path.with_name(f"image.tar{compression}")
+        path.write_bytes(gzip.compress(content, 1) if compression == ".gz" else zstandard.compress(content))
+    done = made(str(path), workspace(tmp_path / "store"))
+    assert done.artifact.sha256 == want
+    assert done.artifact.path.name == f"image-{done.identity[7:19]}.sqsh"
+    again = made(f"docker-archive:{path}:app:1", workspace(tmp_path / "store"))
+    assert again.artifact.sha256 == want and all(layer.cached for layer in again.layers)
+
+
+def test_a_registry(layout: Layout, want: str, tmp_path: Path) -> None:
+    with serve(tmp_path / "registry") as registry:
+        registry.push(f"oci:{layout.path}", "some/app:1")
+        done = made(f"docker://{registry.host}/some/app:1", workspace(tmp_path / "store"))
+    assert done.artifact.sha256 == want
+
+
+def test_docker_save_and_the_docker_engine(
+    layout: Layout,
+    want: str,
+    dockerd: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", dockerd)
+    run("docker", "-H", dockerd, "load", "-i", str(docker_archive(layout, tmp_path / "in.tar")))
+    run("docker", "-H", dockerd, "save", "-o", str(tmp_path / "out.tar"), "example.org/app:1")
+    done = made(f"{tmp_path / 'out.tar'}", workspace(tmp_path / "archive"))
+    assert done.artifact.sha256 == want
+    at = workspace(tmp_path / "store")
+    cold = made("docker-daemon:example.org/app:1", at)
+    assert cold.artifact.sha256 == want and not any(layer.cached for layer in cold.layers)
+    assert cold.artifact.path.name == f"app-1-{cold.identity[7:19]}.sqsh"
+    assert cold.identity == json.loads(run("docker", "-H", dockerd, "image", "inspect", "example.org/app:1"))[0]["Id"]
+
+    thrown = made("docker-daemon:example.org/app:1", workspace(tmp_path / "thrown"), cache=False)
+    assert thrown.artifact.sha256 == want
+
+    def no_stream(*_: object) -> None:
+        raise AssertionError("all layers are packed: nothing is to be sent")
+
+    monkeypatch.setattr(daemon, "save", no_stream)
+    warm = made(f"dockerd://{cold.identity}", at, tmp_path / "warm.sqsh")
+    assert warm.artifact.sha256 == want and all(layer.cached for layer in warm.layers)
+
+
+def test_a_layer_that_docker_has_twice(
+    dockerd: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", dockerd)
+    first, second, _ = kit.layers()
+    own = Layout(tmp_path / "twice")
+    own.add(kit.image(own, [first, second, first, second]), "twice:1")
+    want = made(f"oci:{own.path}", workspace(tmp_path / "want")).artifact.sha256
+    run("docker", "-H", dockerd, "load", "-i", str(docker_archive(own, tmp_path / "twice.tar")))
+    run("docker", "-H", dockerd, "save", "-o", str(tmp_path / "out.tar"), "example.org/app:1")
+    for number, source in enumerate(
+        (f"{tmp_path / 'twice.tar'}", f"{tmp_path / 'out.tar'}", "docker-daemon:example.org/app:1")
+    ):
+        assert made(source, workspace(tmp_path / f"store-{number}")).artifact.sha256 == want
+
+
+def test_what_docker_does_not_have(
+    dockerd: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", dockerd)
+    with pytest.raises(InputError, match="has no image nothing:1") as caught:
+        made("docker-daemon:nothing:1", workspace(tmp_path / "store"))
+    assert caught.value.exit_code == 10
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(EngineError, match="no Docker Engine") as broken:
+        made("docker-daemon:nothing:1", workspace(tmp_path / "store"))
+    assert broken.value.exit_code == 5
+
+
+def test_damaged_archives(layout: Layout, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    whole = docker_archive(layout, tmp_path / "whole.tar").read_bytes()
+    (tmp_path / "short.tar").write_bytes(whole[: len(whole) // 2])
+    layer = kit.layers()[1]
+    (tmp_path / "other.tar").write_bytes(whole.replace(layer[:2000], layer[:1000] + b"x" + layer[1001:2000]))
+    (tmp_path / "short.tar.gz").write_bytes(gzip.compress(whole, 1)[:2_000_000])
+    (tmp_path / "text.tar").write_text("text")
+    for name, why in (
+        ("short.tar", "is no archive of an image|cut short"),
+        ("other.tar", "layer 2 of 3"),
+        ("short.tar.gz", "cannot be unpacked|is no archive"),
+        ("text.tar", "is no archive of an image"),
+    ):
+        with pytest.raises(InputError, match=why) as caught:
+            made(str(tmp_path / name), at)
+        assert caught.value.exit_code == 10 and caught.value.hint
+    assert not list((at.store.root / "artifacts").iterdir())
+
+
+def envbuild(*words: str, store: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ENVBUILD_STORE": str(store), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "envbuild", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "new/image.sqsh"
+    done = envbuild("export", str(layout.path), "--to", "squashfs", "-o", str(out), "--json", store=store)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["path"], told["sha256"], told["size"]) == (str(out), want, out.stat().st_size)
+    assert len(told["layers"]) == 3 and not any(layer["cached"] for layer in told["layers"])
+    assert told["repairs"] and all(f"  {line}" in done.stderr for line in told["repairs"])
+    again = envbuild("export", str(layout.path), "--to", "squashfs", "--jobs", "1", store=store)
+    assert again.returncode == 0 and "0 layers packed, 3 packed before" in again.stdout
+    assert "srun --container-image=" in again.stdout
+    third = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", store=store)
+    assert "up to date, nothing to do" in third.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--platform", "linux/riscv64"], 3, "hint: --platform linux/amd64"),
+        (["--compression", "lzo"], 2, "hint: it is zstd, lz4, gzip, none"),
+        (["--compression", "none", "--level", "3"], 2, "hint: leave --level out"),
+        (["--block", "64K"], 2, "hint: it is 128K, 256K, 512K, 1M"),
+        (["-o", "."], 2, "hint: name a file in it: -o ./image.sqsh"),
+    ],
+)
+def test_the_command_refuses(words: list[str], code: int, told: str, layout: Layout, tmp_path: Path) -> None:
+    done = envbuild("export", str(layout.path), "--to", "squashfs", *words, store=tmp_path / "store")
+    assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
+    other = envbuild("export", str(layout.path), "--to", "oci", store=tmp_path / "store")
+    assert other.returncode == 2 and "--to oci is for images of the project" in other.stderr

@@ -1,0 +1,110 @@
+"""Whoever exports an image, with how many jobs, alone or at the same moment as others, killed or not: the same file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
+
+import exportkit
+from exportkit import made, workspace
+from registrykit import Layout, file, tar
+
+from envbuild.collect import collect
+from envbuild.console import Quiet
+from envbuild.oci.layer import PackFormat, pack_path
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = Path(pytest.__file__).parents[1]
+
+# The store, the source and the file are arguments; the layers' digests in order of packing are its output.
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{root!r}, {root!r} + "/tests/registry"]
+import exportkit
+done = exportkit.made(sys.argv[2], exportkit.workspace(Path(sys.argv[1])), Path(sys.argv[3]), jobs=int(sys.argv[4]))
+print(done.artifact.sha256, sum(not layer.cached for layer in done.layers))
+""".format(root=str(ROOT))
+
+
+@pytest.fixture
+def layout(scratch: Path) -> Iterator[Layout]:
+    """An image of eight layers that anybody may read."""
+    own = Layout(scratch / "export-layout")
+    more = [tar(file(f"data/{number}", exportkit.noise(2_000_000, number))) for number in range(5)]
+    own.add(exportkit.image(own, [*exportkit.layers(), *more]))
+    yield own
+    subprocess.run(["rm", "-rf", str(own.path)], check=True)
+
+
+def test_root_and_user(layout: Layout, scratch: Path, other_user: tuple[str, str], tmp_path: Path) -> None:
+    name, python = other_user
+    want = made(str(layout.path), workspace(tmp_path / "store"), jobs=1)
+    store = f"/home/{name}/export-store"
+    out = f"/home/{name}/image.sqsh"
+    version = subprocess.run([python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
+    if version.stdout.strip() != str(sys.version_info[:2]):
+        pytest.skip(f"{python} is another version, and cannot use the libraries here")
+    environment = ["env", f"HOME=/home/{name}", f"PYTHONPATH={PACKAGES}"]
+    command = ["runuser", "-u", name, "--", *environment, python, "-c", PROGRAM]
+    done = subprocess.run(
+        [*command, store, str(layout.path), out, "3"], capture_output=True, text=True, check=False, cwd=f"/home/{name}"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == want.artifact.sha256
+    assert Path(out).stat().st_mode & 0o777 == 0o644
+
+
+def start(store: Path, layout: Layout, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, str(store), str(layout.path), str(out), "1"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_at_the_same_moment(layout: Layout, tmp_path: Path) -> None:
+    """Each layer is packed by one of them, and the other waits for it."""
+    running = [start(tmp_path / "store", layout, tmp_path / f"{number}.sqsh") for number in range(2)]
+    said = [process.communicate()[0].split() for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    assert said[0][0] == said[1][0]
+    assert sum(int(packed) for _, packed in said) == 8
+
+
+def test_a_killed_run_goes_on_where_it_stopped(layout: Layout, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "image.sqsh"
+    process = start(store, layout, out)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None and len(list(store.glob("packs/*"))) < 2:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    had = len(list(store.glob("packs/*")))
+    assert had >= 2
+    if process.returncode == -signal.SIGKILL:
+        assert not out.exists()
+    done = made(str(layout.path), workspace(store), out)
+    assert sum(layer.cached for layer in done.layers) == had
+    assert done.artifact.sha256 == made(str(layout.path), workspace(tmp_path / "other")).artifact.sha256
+
+
+def test_packs_go_when_no_image_needs_them(layout: Layout, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    done = made(str(layout.path), at)
+    packs = [pack_path(at.store, layer.diff_id, PackFormat()) for layer in done.layers]
+    collect(at.store, Quiet(), dry_run=False, everything=True)
+    assert all(path.is_file() for path in packs) and done.artifact.path.is_file()
+    assert made(str(layout.path), at).up_to_date
+    (done.artifact.path.parent / f"{layout.path.name}.sqsh").unlink()
+    removed, _ = collect(at.store, Quiet(), dry_run=False, everything=True)
+    assert not any(path.exists() for path in packs) and not done.artifact.path.exists()
+    assert any(name.startswith("images/") for name in removed)

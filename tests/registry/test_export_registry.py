@@ -1,0 +1,265 @@
+"""Images of a registry as squashfs: straight from the socket, through broken connections, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import exportkit as kit
+import pytest
+import registrykit
+from cutter import cutting
+from exportkit import made, workspace
+from registrykit import PASSWORD, USER, Layout, Server, sha256
+
+from envbuild.errors import ConflictError, InputError
+from envbuild.oci.layer import PackFormat, pack_path
+from envbuild.oci.sources import blob, open_source
+
+pytestmark = pytest.mark.registry
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob.Blob.__init__, "__defaults__", (0, 0.01))
+
+
+def pushed(layout: Layout, registry: Server, name: str = "some/app:1", compression: str = "gzip") -> None:
+    layout.add(kit.image(layout, kit.layers(), compression))
+    registry.push(f"oci:{layout.path}", name)
+
+
+def test_from_the_socket_into_the_file(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    pushed(layout, registry)
+    at = workspace(tmp_path / "store", docker=registry.url)
+    done = made("docker://some/app:1", at)
+    digest = json.loads((layout.path / "index.json").read_bytes())["manifests"][0]["digest"]
+    assert done.origin == f"oci:docker.io/some/app@{digest}"
+    assert done.artifact.path.name == f"app-1-{done.identity[7:19]}.sqsh"
+    assert done.artifact.path.stat().st_mode & 0o777 == 0o644
+    assert (done.artifact.path.parent / "app-1.sqsh").readlink() == Path(done.artifact.path.name)
+    assert done.artifact.sha256 == sha256(done.artifact.path.read_bytes())
+    assert [(layer.diff_id, layer.cached) for layer in done.layers] == [
+        (f"sha256:{sha256(layer)}", False) for layer in kit.layers()
+    ]
+    assert all(layer.bytes for layer in done.layers)
+    assert not list((at.store.root / "tmp").iterdir()) or not list(at.store.abandoned())
+    layers = {descriptor["digest"][7:] for descriptor in manifest_of(layout, digest)["layers"]}
+    assert not layers & {path.name for path in (at.store.root / "blobs/sha256").iterdir()}
+    assert any(line.startswith("USER alice is ignored") for line in done.artifact.messages)
+    again = made("docker://some/app:1", at)
+    assert again.up_to_date and again.artifact.sha256 == done.artifact.sha256
+
+
+def manifest_of(layout: Layout, digest: str) -> dict:  # type: ignore[type-arg]
+    return json.loads((layout.path / "blobs/sha256" / digest[7:]).read_bytes())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "chunked", "none"])
+def test_compressions_of_layers(compression: str, tmp_path: Path) -> None:
+    """All give the bytes of the image whose layers are not compressed."""
+    files = []
+    for kind in ("none", compression):
+        own = Layout(tmp_path / f"mirror-{kind}/some/app")
+        own.add(kit.image(own, kit.layers(), kind), "1")
+        at = workspace(tmp_path / f"store-{kind}", docker=str(tmp_path / f"mirror-{kind}"))
+        files.append(made("docker://some/app:1", at).artifact.sha256)
+    assert files[0] == files[1]
+
+
+def test_what_is_inside(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    if shutil.which("unsquashfs") is None:
+        pytest.skip("unsquashfs is not installed")
+    pushed(layout, registry)
+    done = made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))
+    root = tmp_path / "root"
+    subprocess.run(["unsquashfs", "-q", "-n", "-d", root, done.artifact.path], check=True, stdout=subprocess.DEVNULL)
+    assert (root / "data/noise").read_bytes() == kit.noise(3_000_000) and not (root / "secret").exists()
+    assert (root / "etc/environment").read_text() == "PATH=/opt/tool/bin:/usr/bin:/bin\nWORDS=a b\n"
+    assert (root / "etc/fstab").read_text() == (
+        "${ENROOT_ROOTFS}/scratch /scratch none x-create=dir,bind,rw,nosuid,nodev\n"
+    )
+    script = (root / "etc/rc").read_text()
+    assert script.startswith("# org.example.title tiny\n") and 'cd "/data"' in script
+    assert "exec '/usr/bin/env' \"$@\"\n" in script
+    assert "exec '/usr/bin/env' 'sh' '-c' 'echo it'\\''s started'\n" in script
+    told = json.loads((root / "etc/envbuild/export.json").read_bytes())
+    assert told["image"]["config"] == done.identity
+    assert told["image"]["layers"] == [layer.diff_id for layer in done.layers]
+    assert told["compression"]["codec"] == "zstd" and told["compression"]["library"].startswith("zstd-1.")
+    assert told["repairs"] == list(done.artifact.messages)
+    assert str(tmp_path) not in json.dumps(told) and registry.host not in json.dumps(told)
+
+
+def test_cold_cached_and_jobs(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    pushed(layout, registry)
+    at = workspace(tmp_path / "one", docker=registry.url)
+    cold = made("docker://some/app:1", at, tmp_path / "cold.sqsh", jobs=1)
+    warm = made("docker://some/app:1", at, tmp_path / "warm.sqsh", jobs=3)
+    assert all(layer.cached for layer in warm.layers) and not any(layer.cached for layer in cold.layers)
+    other = made("docker://some/app:1", workspace(tmp_path / "two", docker=registry.url), tmp_path / "n.sqsh", jobs=4)
+    assert cold.artifact.sha256 == warm.artifact.sha256 == other.artifact.sha256
+    straight = workspace(tmp_path / "three", docker=registry.url)
+    direct = made("docker://some/app:1", straight, tmp_path / "direct.sqsh", cache=False)
+    assert direct.artifact.sha256 == cold.artifact.sha256 and direct.artifact.messages == cold.artifact.messages
+    assert not list((straight.store.root / "packs").iterdir())
+    forms = [
+        PackFormat("gzip", 6),
+        PackFormat("lz4", 0),
+        PackFormat("none", 0),
+        PackFormat("zstd", 1),
+        PackFormat("zstd", 3, 1 << 20),
+    ]
+    for form in forms:
+        kept = made("docker://some/app:1", at, form=form).artifact
+        thrown = made("docker://some/app:1", straight, tmp_path / kept.path.name, form=form, cache=False).artifact
+        assert kept.sha256 == thrown.sha256 != cold.artifact.sha256
+    assert len(list((at.store.root / "artifacts").glob("app-1-*.sqsh"))) == len(forms)
+
+
+def test_connections_break(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    """In the middle of a layer the stream goes on where it broke off, in the same run."""
+    pushed(layout, registry)
+    want = made("docker://some/app:1", workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
+    with cutting(registry.host) as cutter:
+        cutter.cuts = [1_000_000, 200_000, 1]
+        done = made("docker://some/app:1", workspace(tmp_path / "store", docker=cutter.url))
+        assert done.artifact.sha256 == want and not cutter.cuts
+        assert [header for _, header in cutter.asked if header] == [
+            "bytes=1000000-",
+            "bytes=1200000-",
+            "bytes=1200001-",
+        ]
+        cutter.cuts, cutter.ranges = [1_000_000, 2_000_000], False
+        done = made("docker://some/app:1", workspace(tmp_path / "other", docker=cutter.url))
+        assert done.artifact.sha256 == want
+
+
+def test_a_connection_that_always_breaks(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    pushed(layout, registry)
+    with cutting(registry.host) as cutter:
+        cutter.cuts = [0] * 50
+        at = workspace(tmp_path / "store", docker=cutter.url)
+        with pytest.raises(InputError, match="5 attempts") as caught:
+            made("docker://some/app:1", at)
+        assert cutter.url in caught.value.message and caught.value.exit_code == 10
+        # the other layers are packed, and stay
+        packs = [pack_path(at.store, f"sha256:{sha256(layer)}", PackFormat()) for layer in kit.layers()]
+        assert [path.exists() for path in packs] == [True, False, True]
+        cutter.cuts = []
+        done = made("docker://some/app:1", at)
+        assert [layer.cached for layer in done.layers] == [True, False, True]
+
+
+def test_a_place_with_wrong_content_is_left_for_the_next(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    pushed(layout, registry)
+    with cutting(registry.host) as cutter:
+        cutter.wrong = True
+        at = workspace(tmp_path / "store", docker=cutter.url)
+        with pytest.raises(InputError) as caught:
+            made("docker://some/app:1", at)
+        assert caught.value.exit_code == 10 and "layer 2 of 3" in caught.value.message
+        assert not list((at.store.root / "artifacts").iterdir())
+        at.site.mirrors["oci:docker.io/"] = (cutter.url, registry.url)  # type: ignore[index]
+        assert made("docker://some/app:1", at).artifact.size
+
+
+def test_a_login(layout: Layout, private: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed(layout, private)
+    at = workspace(tmp_path / "store")
+    with pytest.raises(InputError, match="wants a login") as caught:
+        made(f"docker://{private.host}/some/app:1", at)
+    assert caught.value.hint == f"docker login {private.host}"
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    (tmp_path / "docker").mkdir()
+    entry = {"username": USER, "password": PASSWORD}
+    (tmp_path / "docker/config.json").write_text(json.dumps({"auths": {private.host: entry}}))
+    done = made(f"docker://{private.host}#some/app:1", at)
+    assert done.reference == f"docker://{private.host}/some/app:1"
+
+
+def test_several_platforms(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    images = [kit.image(layout, kit.layers()[: 2 + number], architecture=arch) for number, arch in enumerate(ARCHES)]
+    attestation = {**images[0], "platform": {"architecture": "unknown", "os": "unknown"}}
+    layout.add(layout.index([attestation, *images]))
+    registry.push(f"oci:{layout.path}", "some/app:1")
+    at = workspace(tmp_path / "store", docker=registry.url)
+    for arch, image in zip(ARCHES, images, strict=True):
+        with open_source("docker://some/app:1", at, f"linux/{arch}") as found:
+            assert found.manifest == image["digest"] and found.config.architecture == arch
+            assert f"docker://{found.origin.removeprefix('oci:')}".endswith(image["digest"])
+    with pytest.raises(ConflictError) as caught:
+        made("docker://some/app:1", at, platform="linux/riscv64")
+    assert caught.value.message.endswith("because it is made for linux/amd64, linux/arm64")
+    assert caught.value.hint == "--platform linux/amd64"
+
+
+ARCHES = ("amd64", "arm64")
+
+
+def test_one_image_of_another_platform(tmp_path: Path) -> None:
+    """Without a wish it is taken, and told; a wish that it does not meet is refused."""
+    own = Layout(tmp_path / "layout")
+    own.add(kit.image(own, kit.layers(), architecture="s390x"))
+    at = workspace(tmp_path / "store")
+    done = made(f"oci:{own.path}", at)
+    assert any("the image is for linux/s390x, and this machine is" in line for line in done.artifact.messages)
+    with pytest.raises(ConflictError, match="because it is made for linux/s390x"):
+        made(f"oci:{own.path}", at, platform="linux/amd64")
+    windows = Layout(tmp_path / "windows")
+    windows.add(kit.image(windows, kit.layers(), os="windows"))
+    with pytest.raises(ConflictError, match="because it is made for windows/amd64"):
+        made(f"oci:{windows.path}", at)
+
+
+def mirrored(tmp_path: Path, manifest: bytes) -> str:
+    """A mirror whose image ``some/app:1`` has that manifest."""
+    own = Layout(tmp_path / "mirror/some/app")
+    own.add(own.blob(manifest, registrykit.MANIFEST), "1")
+    return str(tmp_path / "mirror")
+
+
+def test_schema_1(tmp_path: Path) -> None:
+    place = mirrored(tmp_path, b'{"schemaVersion": 1, "name": "some/app", "fsLayers": [], "history": []}')
+    with pytest.raises(InputError, match="manifest schema 1") as caught:
+        made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
+    assert caught.value.exit_code == 10
+
+
+def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
+    part = {"digest": f"sha256:{'0' * 64}", "size": 1}
+    kinds = [
+        "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
+        "application/vnd.oci.image.layer.v1.tar+gzip+encrypted",
+        "application/vnd.example.model",
+        "application/vnd.oci.image.layer.v1.tar+gzip",
+    ]
+    value = {
+        "schemaVersion": 2,
+        "config": {**part, "mediaType": registrykit.CONFIG},
+        "layers": [{**part, "mediaType": kind} for kind in kinds],
+    }
+    place = mirrored(tmp_path, json.dumps(value).encode())
+    with pytest.raises(InputError) as caught:
+        made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
+    told = [finding.message for finding in caught.value.findings]
+    assert len(told) == 3
+    assert "a foreign layer" in told[0] and "is encrypted" in told[1] and "application/vnd.example.model" in told[2]
+
+
+def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path: Path) -> None:
+    """What is packed and named by digest is asked nobody for."""
+    pushed(layout, registry)
+    at = workspace(tmp_path / "store", docker=registry.url)
+    done = made("docker://some/app:1", at)
+    pinned = f"docker://some/app@{done.origin.rpartition('@')[2]}"
+    at.site.mirrors["oci:docker.io/"] = ("http://127.0.0.1:1",)  # type: ignore[index]
+    assert made(pinned, at, tmp_path / "again.sqsh").artifact.sha256 == done.artifact.sha256
+
+
+def test_what_is_not_there(registry: Server, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="app:none cannot be had") as caught:
+        made("docker://some/app:none", workspace(tmp_path / "store", docker=registry.url))
+    assert "HTTP 404" in caught.value.message

@@ -1,0 +1,71 @@
+"""What tests of recipes have in common: a recipe as a spec would have it, an image for it, what it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envbuild import target as targets
+from envbuild.bases import DISTRIBUTIONS
+from envbuild.fields import Reader
+from envbuild.plan import bridge
+from envbuild.project import Project
+from envbuild.recipe import Check, Recipe, RecipeEnv
+from envbuild.recipefile import load_recipe, read_options
+from envbuild.yamlfile import parse
+
+ROOT = Path(__file__).parents[2]
+NGC = "nvcr.io/nvidia/pytorch:25.10-py3"
+
+
+def recipe(name: str, **options: Any) -> Any:
+    """The recipe as a spec with these options would have it. Raises SpecError."""
+    reader = Reader()
+    node = parse(yaml.safe_dump(options), "x.yaml", reader.findings)
+    found = read_options(reader, load_recipe(ROOT / "recipes" / f"{name.replace('-', '_')}.py"), node)
+    reader.finish()
+    assert found is not None
+    return found
+
+
+def table(name: str) -> Any:
+    """The module of a recipe, for its tables."""
+    return sys.modules[type(recipe(name)).__module__]
+
+
+def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", versions: Any = None) -> RecipeEnv:
+    """An image with these recipes; one on an image reference is Ubuntu 24.04."""
+    distribution = DISTRIBUTIONS.get(base, DISTRIBUTIONS["ubuntu:24.04"])
+    made = {item.name: item for item in recipes}
+    node = targets.load(target, Project(ROOT))
+    return RecipeEnv(node, distribution.python, made, versions or {}, distribution, base)
+
+
+def steps(made: Recipe, env: RecipeEnv) -> list[str]:
+    """The commands of its unit, one a step."""
+    with bridge.hpccm_target("amd64"):
+        return [step.command for step in bridge.steps(made.build(env))]
+
+
+def commands(made: Recipe, env: RecipeEnv) -> str:
+    """The commands of its unit as one text."""
+    return "\n".join(steps(made, env))
+
+
+def exported(made: Recipe, env: RecipeEnv) -> dict[str, str]:
+    """The variables that its build sets."""
+    return dict(re.findall(r'export (\w+)="([^"]*)"', commands(made, env)))
+
+
+def line(made: Recipe, env: RecipeEnv, words: str) -> Check:
+    """The verify line whose name holds `words`."""
+    (found,) = [check for check in made.verify(env) if words in check.name]
+    return found
+
+
+def matches(check: Check, output: str) -> bool:
+    return bool(re.search(check.expect, output, re.MULTILINE))

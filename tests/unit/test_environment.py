@@ -1,0 +1,35 @@
+"""Texts of a spec are literal: which are refused, for which reader, and that one rule says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.environment import EXPANDED, env_guard, expanded
+from envbuild.recipefile import shell_guard, version_guard
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("text", "readers"),
+    [
+        ("plain", set()),
+        ("$HOME/x", set()),
+        ("a {b}", set()),
+        ("$(id)", {"command"}),  # enroot writes it as it is, and nobody sources /etc/environment
+        ("`id`", {"command"}),
+        ("${HOME}", {"environment", "command"}),
+        ("$${HOME}", {"environment", "command"}),  # enroot has no escape
+    ],
+)
+def test_what_each_reader_would_expand(text: str, readers: set[str]) -> None:
+    assert {reader for reader in EXPANDED if expanded(text, reader)} == readers
+    assert bool(env_guard(text)) == ("environment" in readers)
+    assert bool(shell_guard(text)) == ("command" in readers)
+    assert not expanded(text, "file")
+
+
+def test_a_reason_says_who_expands_and_what() -> None:
+    assert env_guard("a${B}") == "holds ${: enroot would replace it by a variable of the job, or by nothing"
+    assert shell_guard("a$(b)").startswith("holds $(, which a shell would expand")
+    assert version_guard("`1`") == shell_guard("`1`")

@@ -1,0 +1,260 @@
+"""What a person calls an image, and what its documents say: nothing here is opened over a network."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.console import duration, passed
+from envbuild.errors import ConflictError, InputError, SpecError
+from envbuild.oci import manifest as m
+from envbuild.oci.sources import Place, documents, place_of, split_path
+from envbuild.oci.sources.archive import scan
+from envbuild.oci.sources.platform import Platform, pick
+from envbuild.oci.sources.registry import reference_of, shown
+from envbuild.oci.sources.stream import may_be_layer
+from envbuild.outputs import Export
+
+pytestmark = pytest.mark.unit
+DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("docker://nvcr.io/nvidia/pytorch:25.10-py3", Place("registry", "nvcr.io/nvidia/pytorch:25.10-py3")),
+        ("docker-archive:a.tar:app:1", Place("archive", "a.tar:app:1")),
+        ("oci-archive:a.tar", Place("archive", "a.tar")),
+        ("oci:dir:tag", Place("layout", "dir:tag")),
+        ("docker-daemon:app:1", Place("daemon", "app:1")),
+        ("dockerd://app", Place("daemon", "app")),
+        ("docker-daemon://app", Place("daemon", "app")),
+        ("cpu-ucx", None),
+        ("images/cpu-ucx.yaml", None),
+        ("./own.yml", None),
+    ],
+)
+def test_forms(text: str, place: Place | None) -> None:
+    assert place_of(text) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("podman://app:1", "podman save -o image.tar app:1"),
+        ("containers-storage:app:1", "podman save -o image.tar app:1"),
+        ("docker:app:1", "docker://app:1 for a registry, docker-daemon:app:1"),
+        ("ubuntu:24.04", "docker://ubuntu:24.04"),
+        ("dir:/x", "docker://NAME:TAG"),
+        ("docker://", "docker://NAME:TAG"),
+        ("oci:", "docker://NAME:TAG"),
+    ],
+)
+def test_other_programs_forms(text: str, hint: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        place_of(text)
+    assert hint in caught.value.hint and caught.value.exit_code == 2
+
+
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "layout").mkdir()
+    (tmp_path / "a:b.tar").touch()
+    (tmp_path / "x.sqsh").touch()
+    monkeypatch.chdir(tmp_path)
+    assert place_of("./layout") == Place("layout", "./layout")
+    assert place_of("./layout:app:1") == Place("layout", "./layout:app:1")
+    assert place_of("./a:b.tar:tag") == Place("archive", "./a:b.tar:tag")
+    assert split_path("a:b.tar") == (Path("a:b.tar"), "") and split_path("a:b.tar:c:1") == (Path("a:b.tar"), "c:1")
+    with pytest.raises(SpecError, match="is a squashfs file already"):
+        place_of("./x.sqsh")
+    with pytest.raises(InputError) as caught:
+        place_of("nvcr.io/nvidia/pytorch:25.10-py3")
+    assert caught.value.hint.endswith("docker://nvcr.io/nvidia/pytorch:25.10-py3")
+    with pytest.raises(InputError, match="there is no file or folder missing"):
+        place_of("missing.tar")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("debian:13", "docker.io/library/debian:13"),
+        ("nvidia/cuda", "docker.io/nvidia/cuda:latest"),
+        ("docker.io/debian", "docker.io/library/debian:latest"),
+        ("nvcr.io/nvidia/pytorch:25.10-py3", "nvcr.io/nvidia/pytorch:25.10-py3"),
+        ("nvcr.io#nvidia/pytorch:25.10-py3", "nvcr.io/nvidia/pytorch:25.10-py3"),
+        ("localhost/a/b", "localhost/a/b:latest"),
+        ("127.0.0.1:5000#a", "127.0.0.1:5000/a:latest"),
+        ("reg:5000/a/b:c", "reg:5000/a/b:c"),
+        (f"a/b:c@sha256:{DIGEST}", f"docker.io/a/b@sha256:{DIGEST}"),
+    ],
+)
+def test_references(text: str, name: str) -> None:
+    assert shown(reference_of(text)) == name
+
+
+@pytest.mark.parametrize("text", ["", "UPPER/case", "a b", "reg#", "user@reg#a:1", "a@sha256:12", "a:b:c"])
+def test_no_references(text: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        reference_of(text)
+    assert caught.value.hint
+
+
+def configuration(**changes: Any) -> dict[str, Any]:
+    value = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}
+    return {**value, **changes}
+
+
+def read(value: Any, platform: str = "linux/amd64") -> documents.Configuration:
+    return documents.read_configuration(json.dumps(value).encode(), "x", Platform.of(platform))
+
+
+def test_a_configuration() -> None:
+    given = {
+        "Env": ["A=1", "B=2=3", "A=4", "NOTHING", "E="],
+        "Entrypoint": ["/init"],
+        "Cmd": "echo old form",
+        "WorkingDir": "/w",
+        "Labels": {"l": "v"},
+        "Volumes": {"/z": {}, "/a": {}},
+        "User": "u",
+    }
+    diff_id = f"sha256:{DIGEST}"
+    found = read(configuration(config=given, created="1970-01-01T00:01:00Z", rootfs={"diff_ids": [diff_id]}))
+    assert dict(found.config.env) == {"A": "4", "B": "2=3", "E": ""}
+    assert found.config.cmd == ("/bin/sh", "-c", "echo old form") and found.config.entrypoint == ("/init",)
+    assert found.config.volumes == ("/a", "/z") and found.config.user == "u" and found.config.workdir == "/w"
+    assert found.created == 60 and found.diff_ids == (diff_id,)
+    assert found.notes == ("ENV 'NOTHING': it has no value, and was left out, as enroot does",)
+    none = read(configuration(config=dict.fromkeys(given), created=None))
+    assert none.config.cmd == () and none.config.env == {} and none.config.workdir == "/" and none.created == 0
+    assert read(configuration(config=None)).config == none.config
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        {},
+        configuration(config=[1]),
+        configuration(config={"Env": "A=1"}),
+        configuration(config={"Env": [1]}),
+        configuration(config={"Labels": {"a": 1}}),
+        configuration(rootfs={}),
+        configuration(rootfs={"diff_ids": ["md5:1"]}),
+        configuration(created=1),
+    ],
+)
+def test_damaged_configurations(value: Any) -> None:
+    with pytest.raises(InputError, match="is damaged"):
+        read(value)
+
+
+def test_platforms() -> None:
+    assert Platform.of("linux/arm64") == Platform.of("arm64") == Platform.of("aarch64") == Platform("arm64", "", True)
+    assert str(Platform.of("linux/arm/v7")) == "linux/arm/v7" and not Platform.of("").asked
+    for text in ("windows/amd64", "linux/", "AMD64"):
+        with pytest.raises(SpecError):
+            Platform.of(text)
+
+
+def entry(arch: str, variant: str = "", system: str = "linux", number: int = 0) -> dict[str, Any]:
+    platform = {"architecture": arch, "os": system, **({"variant": variant} if variant else {})}
+    digest = f"sha256:{number:064x}"
+    return {"digest": digest, "size": 1, "mediaType": "x", "platform": platform}
+
+
+def test_one_of_an_index() -> None:
+    unknown = entry("unknown", system="unknown", number=9)
+    index = [unknown, entry("amd64", number=1), entry("arm", "v6", number=2), entry("arm", "v7", number=3)]
+    for text, number in (("amd64", 1), ("linux/arm/v7", 3), ("arm", 2)):
+        assert pick(index, "x", Platform.of(text)).digest == f"{number:064x}"
+    with pytest.raises(ConflictError) as caught:
+        pick(index, "x", Platform.of("arm64"))
+    assert caught.value.message == (
+        "x has no image for linux/arm64, because it is made for linux/amd64, linux/arm/v6, linux/arm/v7"
+    )
+    alone = [unknown, entry("s390x", number=5)]
+    assert pick(alone, "x", Platform("amd64")).digest == f"{5:064x}"
+    with pytest.raises(ConflictError, match="because it is made for linux/s390x"):
+        pick(alone, "x", Platform.of("amd64"))
+    with pytest.raises(ConflictError, match="because it is made for nothing"):
+        pick([unknown], "x", Platform("amd64"))
+    with pytest.raises(InputError, match="is damaged"):
+        pick([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
+
+
+@pytest.mark.parametrize(
+    ("export", "told"),
+    [
+        (Export("sif"), ["--to 'sif' is no output"]),
+        (Export("oci", compression="lz4"), ["--compression 'lz4' is unknown"]),
+        (Export("oci", level=3, block="1M", platform="x"), ["--level", "--block", "--platform"]),
+        (Export("docker", keep_owners=True, tag="Bad Tag"), ["--keep-owners", "--tag 'Bad Tag'"]),
+        (Export("squashfs", tag="x:1"), ["--tag has no meaning"]),
+    ],
+)
+def test_options_that_do_not_fit(export: Export, told: list[str]) -> None:
+    with pytest.raises(SpecError) as caught:
+        export.check("x")
+    findings = [finding.message for finding in caught.value.findings]
+    assert len(findings) == len(told) and all(map(str.startswith, findings, told))
+
+
+def test_how_blocks_are_compressed() -> None:
+    form = Export("squashfs").form()
+    assert (form.codec, form.level, form.block) == ("zstd", 3, 131072)
+    form = Export("squashfs", compression="gzip", block="1m").form()
+    assert (form.codec, form.level, form.block) == ("gzip", 6, 1 << 20)
+    for wrong in (
+        Export("squashfs", compression="lzo"),
+        Export("squashfs", level=23),
+        Export("squashfs", compression="gzip", level=0),
+        Export("squashfs", block="64K"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            wrong.form()
+        assert caught.value.hint
+
+
+def test_an_archive_s_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        for name, content in (("./a/layer.tar", b"1"), ("../evil", b"2")):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+        for name, target in (("b/layer.tar", "../a/layer.tar"), ("loop", "loop"), ("out", "../../etc/passwd")):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            tar.addfile(link)
+    archive = scan(path)
+    assert archive.read("b/layer.tar") == b"1" and archive.real("b/layer.tar") == "a/layer.tar"
+    for name in ("loop", "out", "none", "/etc/passwd"):
+        with pytest.raises(InputError, match="is not in it"):
+            archive.read(name)
+
+
+def test_what_may_be_a_layer() -> None:
+    buffer = io.BytesIO()
+    tarfile.open(fileobj=buffer, mode="w").close()
+    assert may_be_layer(buffer.getvalue()[:512])
+    assert may_be_layer(b"\x1f\x8b" + bytes(10)) and not may_be_layer(b'{"schemaVersion": 2}') and not may_be_layer(b"")
+
+
+def test_layer_kinds() -> None:
+    part = {"digest": f"sha256:{DIGEST}", "size": 1}
+    kinds = ["application/vnd.oci.image.layer.v1.tar+zstd", "application/vnd.docker.image.rootfs.diff.tar.gzip"]
+    value = {"config": {**part, "mediaType": "x"}, "layers": [{**part, "mediaType": kind} for kind in kinds]}
+    assert len(m.image(value, "x").layers) == 2
+
+
+def test_progress() -> None:
+    assert passed(50_000_000, 0, 10) == "50.0 MB, 5.0 MB/s"
+    assert passed(50_000_000, 200_000_000, 10) == "50.0 MB of 200.0 MB, 5.0 MB/s, 30 s left"
+    assert passed(200, 200, 10) == "200 B of 200 B, 20 B/s"
+    assert [duration(seconds) for seconds in (3, 100, 3900)] == ["3 s", "2 min", "1 h 5 min"]
