@@ -76,6 +76,8 @@ DISTRIBUTIONS = {
     )
 }
 
+PLACE = "base:"  # the key of the place of the spec's `base` among the places of layers, of which none can be called so
+
 
 def is_image(base: str) -> bool:
     """Whether `base` is a reference of a registry's image: it names the registry (``docker.io/library/ubuntu:24.04``,

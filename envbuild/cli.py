@@ -150,29 +150,23 @@ def lock(
 ) -> None:
     """Lock every input of an image by digest into images/NAME.lock.
 
-    Versions of an older lock stay where they still fit; what changes is listed.
+    Versions of an older lock stay where they still fit; what changes is listed. An image that cannot be locked does not
+    keep the others from it; the exit code is that of the first.
     """
-    from envbuild import console
-    from envbuild import make as steps
-    from envbuild.heard import Heard
+    from envbuild.lockcommand import lock_images
     from envbuild.workspace import open_workspace
 
     if fresh and (upgrade or refresh):
         raise SpecError("--fresh takes the newest of everything", hint="leave out --upgrade and --refresh")
-    workspace = open_workspace(heard := Heard(console.talk()))
-    results = []
-    for name in names:
-        resolution = steps.resolved(name, workspace, forget=["*"] if fresh else upgrade)
-        lock = steps.relock(resolution, workspace, upgrade=frozenset(upgrade), refresh=refresh, fresh=fresh)
-        debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
-        path = str(workspace.project.lock_path(resolution.spec.path))
-        row = {"image": name, "path": path, "debian": debian, "python": python, "sources": sources}
-        results.append(row | {"warnings": heard.taken()})
-        if not as_json:
-            counts = f"{debian} Debian packages, {python} Python files, {sources} sources"
-            typer.echo(f"{name}: {counts} in {path}\n  next:     envbuild make {name}")
-    if as_json:
-        typer.echo(json.dumps(results, indent=1, sort_keys=True))
+    rows: list[dict[str, Any]] = []
+    try:
+        for row, text in lock_images(names, open_workspace(), frozenset(upgrade), refresh=refresh, fresh=fresh):
+            rows.append(row)
+            if not as_json:
+                typer.echo(text)
+    finally:
+        if as_json:
+            typer.echo(json.dumps(rows, indent=1, sort_keys=True))
 
 
 @app.command()
@@ -296,6 +290,10 @@ def export(
             help="Keep owners, device nodes and extended attributes, for other readers than enroot.",
         ),
     ] = False,
+    keep_dev: Annotated[
+        bool,
+        typer.Option("--keep-dev", help="Keep what is below /dev (without --keep-owners no device nodes)."),
+    ] = False,
     cache: Annotated[
         bool,
         typer.Option(
@@ -303,13 +301,16 @@ def export(
             help="Keep the compressed layers for the next image, or write them straight into the file.",
         ),
     ] = True,
+    sha256: Annotated[
+        bool, typer.Option("--sha256", help="Tell the sha256 of the file (reads all of it again).")
+    ] = False,
     tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
     as_json: Json = False,
 ) -> None:
     from envbuild.outputs import Export, export_image
     from envbuild.workspace import open_workspace
 
-    wanted = Export(to, output, compression, level, block, jobs, platform, keep_owners, tag, cache)
+    wanted = Export(to, output, compression, level, block, jobs, platform, keep_owners, tag, cache, keep_dev, sha256)
     result = export_image(name, wanted, open_workspace())
     show(result.data, as_json, result.text)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from envbuild.console import Talk, amount
 from envbuild.errors import InputError
-from envbuild.export import Artifact, link_to, stamped
+from envbuild.export import Artifact, digest_of, link_to, stamped
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
 from envbuild.packing import Layer, Options, Packing
@@ -54,6 +54,9 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
         name = f"{name}-{image.identity[7:19]}{suffix(options)}.sqsh"
         record = store.root / "images" / f"{record_name(image, options)}.json"
         if out is None and (done := remembered(record)):
+            if options.sha256 and not done.artifact.sha256:
+                done = replace(done, artifact=replace(done.artifact, sha256=digest_of(done.artifact.path)))
+                remember(record, done)
             link_to(done.artifact.path, image.name)
             return done
         path = out or store.root / "artifacts" / name
@@ -94,6 +97,8 @@ def suffix(options: Options) -> str:
             words.append(f"{form.block >> 10}K")
     if options.manner.keep_owners:
         words.append("owners")
+    if options.manner.keep_dev:
+        words.append("dev")
     return "".join(f"-{word}" for word in words)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from envbuild.errors import Finding
 from envbuild.recipe import RecipeEnv, Runtime
@@ -35,6 +36,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@cache
 def brought(package: str) -> tuple[str, ...]:
     """The libraries that come with a Debian package (``libnccl2``, ``libnccl2=2.27.3-1+cuda12.9``)."""
     name = package.partition("=")[0]

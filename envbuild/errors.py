@@ -7,8 +7,8 @@ where it is (``file:line:column``). A file with several mistakes raises one erro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,16 @@ class EnvbuildError(Exception):
         self.findings: tuple[Finding, ...] = (Finding(message, where, hint),)
 
     @classmethod
-    def of(cls, findings: Iterable[Finding]) -> EnvbuildError:
+    def of(cls, findings: Iterable[Finding]) -> Self:
         """One error that tells all `findings` (at least one), in their order."""
         found = tuple(findings)
         error = cls(found[0].message, found[0].hint, found[0].where)
         error.findings = found
         return error
+
+    def at(self, where: str) -> Self:
+        """This error with `where` as the place of every finding that has none."""
+        return type(self).of(replace(finding, where=finding.where or where) for finding in self.findings)
 
     @property
     def message(self) -> str:

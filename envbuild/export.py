@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A finished file: `messages` are the repairs made for enroot, one line each."""
+    """A finished file: `sha256` is empty where nobody asked for it; `messages` are the repairs made for enroot, one
+    line each."""
 
     path: Path
     sha256: str
@@ -50,6 +51,7 @@ def write(
     form: PackFormat,
     manner: Manner,
     jobs: int = 0,
+    sha256: bool = True,
 ) -> Artifact:
     """Write the image of `layers` (bottom first) to `out`, from packs in `form`, made where there are none."""
     from envbuild.oci.config import config_json
@@ -67,9 +69,11 @@ def write(
             "layers": [layer.diff_id for layer in layers],
         }
     }
-    artifact = artifact_of(packs, plan.config, out, epoch=plan.epoch, manner=manner, evidence=evidence, jobs=jobs)
-    talk.finish("squashfs", f"squashfs {out.name}: {amount(artifact.size)}")
-    return artifact
+    made = artifact_of(
+        packs, plan.config, out, epoch=plan.epoch, manner=manner, evidence=evidence, jobs=jobs, sha256=sha256
+    )
+    talk.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
+    return made
 
 
 def artifact_of(
@@ -81,18 +85,24 @@ def artifact_of(
     manner: Manner,
     evidence: Mapping[str, Any],
     jobs: int = 0,
+    sha256: bool = True,
 ) -> Artifact:
-    """Write an image from packs (bottom first); for `evidence` see `envbuild.squashfs.export`."""
+    """Write an image from packs (bottom first); for `evidence` see `envbuild.squashfs.export`, `sha256`: `hashed`."""
     from envbuild.squashfs.export import export_squashfs
 
-    return hashed(export_squashfs(packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs))
+    written = export_squashfs(packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs)
+    return hashed(written, sha256)
 
 
-def hashed(written: Written) -> Artifact:
-    """A written file with its sha256."""
-    with written.path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return Artifact(written.path, sha256, written.size, written.messages)
+def hashed(written: Written, sha256: bool = True) -> Artifact:
+    """A written file; with its `sha256`, or without: reading all of it again costs more than merging cached packs."""
+    return Artifact(written.path, digest_of(written.path) if sha256 else "", written.size, written.messages)
+
+
+def digest_of(path: Path) -> str:
+    """The sha256 (hex) of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def point(artifact: Artifact, plan: Plan) -> None:

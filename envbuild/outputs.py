@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from envbuild import make as steps
 from envbuild.console import amount
-from envbuild.errors import Finding, SpecError
+from envbuild.errors import Finding, PublishError, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
 from envbuild.lock.lockfile import lock_digest
 from envbuild.workspace import Workspace
@@ -48,6 +48,8 @@ class Export:
     keep_owners: bool = False
     tag: str = ""
     cache: bool = True
+    keep_dev: bool = False
+    sha256: bool = False
 
     def check(self, name: str) -> None:
         """Raises SpecError with every option that does not fit."""
@@ -56,7 +58,7 @@ class Export:
             raise SpecError(f"--to {self.to!r} is no output", hint="the outputs are: squashfs, oci, docker")
         if self.to != "squashfs":
             given = {"--level": self.level, "--block": self.block, "--jobs": self.jobs, "--platform": self.platform}
-            given |= {"--keep-owners": self.keep_owners, "--no-cache": not self.cache}
+            given |= {"--keep-owners": self.keep_owners, "--keep-dev": self.keep_dev, "--no-cache": not self.cache}
             findings += [
                 Finding(f"{option} has no meaning with --to {self.to}", hint="leave it out, or use --to squashfs")
                 for option, value in given.items()
@@ -124,9 +126,8 @@ def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
             f"--to {export.to} is for images of the project",
             hint=f"--to squashfs, or: skopeo copy {source} {target}",
         )
-    options = Options(
-        export.form(), export.jobs, export.platform, Manner(export.keep_owners, foreign=True), export.cache
-    )
+    manner = Manner(export.keep_owners, foreign=True, keep_dev=export.keep_dev)
+    options = Options(export.form(), export.jobs, export.platform, manner, export.cache, export.sha256)
     done = convert(source, workspace, options, outfile(export.output, workspace, source))
     artifact = done.artifact
     data = {
@@ -153,48 +154,66 @@ def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
 def told(artifact: Artifact) -> str:
     """Where a file is, and how to start it."""
     path = artifact.path.resolve()
+    digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
     return (
-        f"{artifact.path}\n  sha256: {artifact.sha256}\n  size:   {amount(artifact.size)}\n"
+        f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}\n"
         f"  start:  srun --container-image={path} --pty bash"
     )
 
 
 def outfile(output: Path | None, workspace: Workspace, name: str) -> Path | None:
-    """The file that -o names; its folder is made. Raises SpecError for a folder."""
+    """The file that -o names; its folder is made. Raises SpecError for a folder, PublishError where none can be
+    made."""
     if output is None:
         return None
     if output.is_dir():
         raise SpecError(f"-o {output} is a folder", hint=f"name a file in it: -o {output}/image.sqsh")
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     return output
+
+
+def make_folder(output: Path) -> None:
+    """See that the folder of `output` is there. Raises PublishError."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = (
+            "a file stands in its place" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
+        )
+        raise PublishError(
+            f"the folder of -o {output} cannot be made: {why}", "name a file in a folder that you can write to: -o FILE"
+        ) from None
 
 
 def squashfs_output(image: Image, export: Export, workspace: Workspace) -> Result:
     """The squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
     from envbuild.export import Artifact, write
     from envbuild.oci.layer import PackFormat
-    from envbuild.squashfs.export import Manner
+    from envbuild.squashfs.export import Manner, writing
+    from envbuild.squashfs.writer import image_file
 
     began, form = time.monotonic(), export.form()
     path, output = Path(image.made.artifact), export.output
     if output is not None:
         output = output / path.name if output.is_dir() else output
-        output.parent.mkdir(parents=True, exist_ok=True)
-    packed = form != PackFormat() or export.keep_owners
+        make_folder(output)
+    packed = form != PackFormat() or export.keep_owners or export.keep_dev
     if packed:
         from envbuild.convert import Options, suffix
 
-        manner = Manner(export.keep_owners)
+        manner = Manner(export.keep_owners, keep_dev=export.keep_dev)
         more = suffix(Options(form, manner=manner))
         out = output or path.with_name(f"{path.name.removesuffix('.sqsh')}{more}.sqsh")
         store, talk = workspace.store, workspace.talk
-        artifact = write(image.plan, image.layers, image.lock, store, talk, out, form, manner, export.jobs)
+        artifact = write(
+            image.plan, image.layers, image.lock, store, talk, out, form, manner, export.jobs, export.sha256
+        )
     else:
         if output is not None:
-            temporary = output.with_name(f".{output.name}.part")
-            shutil.copyfile(path, temporary)
-            temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
-            path = temporary.replace(output)
+            with writing(output), image_file(output) as (_, temporary):
+                shutil.copyfile(path, temporary)
+                temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
+                path = temporary.replace(output)
         artifact = Artifact(path, image.made.sha256, path.stat().st_size, image.made.messages)
     layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
     data = {

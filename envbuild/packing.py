@@ -25,7 +25,7 @@ from envbuild.oci.member import Sink
 from envbuild.oci.pieces import Readable
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.squashfs.direct import DirectImage
-from envbuild.squashfs.export import Manner, complete
+from envbuild.squashfs.export import Manner, complete, writing
 from envbuild.squashfs.pack import PackWriter
 from envbuild.store import Store
 from envbuild.workspace import Workspace
@@ -37,13 +37,14 @@ TASK = "layers"
 @dataclass(frozen=True, slots=True)
 class Options:
     """How: compression, threads (0: all cores), the platform of the image (empty: this machine's), what stays of it,
-    and whether its packs are kept (`cache`) or written straight into the file."""
+    whether its packs are kept (`cache`) or written straight into the file, and whether the file's `sha256` is told."""
 
     form: PackFormat = field(default_factory=PackFormat)
     jobs: int = 0
     platform: str = ""
     manner: Manner = field(default_factory=lambda: Manner(foreign=True))
     cache: bool = True
+    sha256: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,14 @@ class Packing:
             stack.callback(talk.finish, "squashfs")
             manner, jobs = self.options.manner, self.options.jobs
             artifact = artifact_of(
-                packs, image.config, path, epoch=image.created, manner=manner, evidence=evidence(image), jobs=jobs
+                packs,
+                image.config,
+                path,
+                epoch=image.created,
+                manner=manner,
+                evidence=evidence(image),
+                jobs=jobs,
+                sha256=self.options.sha256,
             )
         return artifact, layers
 
@@ -94,7 +102,10 @@ class Packing:
         image, form, talk, jobs = self.image, self.options.form, self.workspace.talk, self.options.jobs
         self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
         read = []
-        with DirectImage(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs) as direct:
+        with (
+            writing(path),
+            DirectImage(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs) as direct,
+        ):
             talk.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
             try:
                 for layer in image.layers:
@@ -105,7 +116,7 @@ class Packing:
             manner = self.options.manner
             written = complete(direct, image.config, epoch=image.created, manner=manner, evidence=evidence(image))
         layers = [Layer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
-        return hashed(written), tuple(layers)
+        return hashed(written, self.options.sha256), tuple(layers)
 
     def run(self) -> tuple[Layer, ...]:
         """Pack what has no pack yet. Raises InputError with a finding for each layer that failed."""
@@ -125,7 +136,7 @@ class Packing:
             talk.say(f"{count - len(wanted)} of {count} layers are packed already")
         if wanted:
             size = f", {amount(self.total)}" if self.total else ""
-            talk.start(TASK, f"{self.image.reference}: packing {len(wanted)} layers{size}")
+            talk.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
             self.note(len(wanted))
             try:
                 packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))

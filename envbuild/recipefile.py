@@ -15,9 +15,10 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from inspect import get_annotations
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from envbuild.environment import expanded
 from envbuild.errors import EnvbuildError, SpecError
@@ -162,13 +163,17 @@ def file_of(recipe: Recipe | type[Recipe]) -> Path:
 
 
 def types_of(recipe: type[Recipe]) -> dict[str, Any]:
-    """The types of a recipe's keys; a hundred specs ask the same few recipes."""
-    if recipe not in _types:
-        _types[recipe] = get_type_hints(recipe)
-    return _types[recipe]
+    """The types of a recipe's keys."""
+    found: dict[str, Any] = {}
+    for part in reversed(recipe.__mro__):
+        found |= _own_types(part)
+    return found
 
 
-_types: dict[type[Recipe], dict[str, Any]] = {}
+@cache
+def _own_types(part: type) -> dict[str, Any]:
+    """Those that a class adds itself: what all recipes have is worked out once (`get_type_hints` starts anew)."""
+    return get_annotations(part, eval_str=True)
 
 
 def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:

@@ -27,7 +27,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from envbuild.bases import DISTRIBUTIONS, distribution, is_image
+from envbuild.bases import DISTRIBUTIONS, PLACE, distribution, is_image
 from envbuild.environment import TUNABLE, env_guard, name_fault
 from envbuild.errors import SpecError
 from envbuild.fields import Reader, did_you_mean, short
@@ -57,7 +57,7 @@ class Waiver(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
     """One image as its file says it. `recipes` are in the order of the file; `where` names the place
-    (``path:line:column``) of each layer."""
+    (``path:line:column``) of each layer, and under `envbuild.bases.PLACE` that of the base."""
 
     name: str
     path: Path
@@ -135,7 +135,7 @@ def load(name: str, project: Project) -> ImageSpec:
         recipes=recipes,
         env=env,
         waivers=tuple(draft.waivers.values()),
-        where={layer: place for layer, (place, _) in draft.layers.items()},
+        where={PLACE: draft.top["base"][0], **{layer: place for layer, (place, _) in draft.layers.items()}},
         text=draft.text,
     )
 

@@ -120,26 +120,25 @@ class Hpcx(Recipe):
         cuda = env.recipes.get("cuda")
         return self.cuda or (cuda.version.partition(".")[0] if cuda else "")
 
+    def fitting(self, env: RecipeEnv) -> dict[str, re.Match[str]]:
+        """The known archives for this image's distribution, CPU and CUDA, the newest first: name → its parts."""
+        wanted = {"os": env.distribution.name.replace(":", ""), "machine": env.target.machine}
+        wanted |= {"cuda": self.major(env)} if self.major(env) else {}
+        matches = {name: match for name in ARCHIVES if (match := NAME.fullmatch(name))}
+        return {name: match for name, match in matches.items() if wanted.items() <= match.groupdict().items()}
+
     def archive(self, env: RecipeEnv) -> str:
         """The name of the archive for this image, without .tbz; "" when none is known."""
         if self.file:
             return self.file
-        wanted = {
-            "os": env.distribution.name.replace(":", ""),
-            "machine": env.target.machine,
-            **({"cuda": self.major(env)} if self.major(env) else {}),
+        # the matrix and NVIDIA's release notes write 2.18.0 where the archive has 2.18
+        asked = f"{self.version.removesuffix('.0')}." if self.version else ""
+        found = {
+            name: match["ofed"] == "inbox"
+            for name, match in self.fitting(env).items()
+            if f"{match['version']}.".startswith(asked)
         }
-        found = []
-        for name in ARCHIVES:
-            match = NAME.fullmatch(name)
-            # the matrix and NVIDIA's release notes write 2.18.0 where the archive has 2.18
-            fits = match and (
-                not self.version or f"{match['version']}.".startswith(f"{self.version.removesuffix('.0')}.")
-            )
-            if match and fits and all(match[key] == value for key, value in wanted.items()):
-                found.append((name, match["ofed"] == "inbox"))
-        inbox = not env.has("ofed")
-        return next((name for name, its in found if its == inbox), found[0][0] if found else "")
+        return next((name for name, inbox in found.items() if inbox != env.has("ofed")), next(iter(found), ""))
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         found = []
@@ -148,7 +147,8 @@ class Hpcx(Recipe):
         where = f"{env.distribution.name}, {env.target.machine}, CUDA {self.major(env) or 'any'}"
         if not name:
             why = f"no archive of HPC-X {self.version or 'at all'} is known for {where}"
-            found.append(f"{why}; give its file: and sha256:, or take one of {', '.join(sorted(self.known()))}")
+            others = ", ".join(dict.fromkeys(match["version"] for match in self.fitting(env).values()))
+            found.append(f"{why}; give its file: and sha256:{f', or take one of {others}' if others else ''}")
         elif match and match["machine"] != env.target.machine:
             found.append(f"{name} is for another CPU than {env.target.machine}; take the archive for {where}")
         elif match and match["os"] != env.distribution.name.replace(":", ""):
@@ -161,18 +161,14 @@ class Hpcx(Recipe):
             found.append("its UCX needs libibverbs, which the image has not got; add under layers: rdma-core or ofed")
         return tuple(found)
 
-    @staticmethod
-    def known() -> set[str]:
-        return {match["version"] for name in ARCHIVES if (match := NAME.fullmatch(name))}
-
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         plugin = ("libnccl-net",) if self.plugin else ()
         return ("libucp", "libucc", "libmpi", "libsharp", "libhcoll", *plugin)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        # without a version the newest that is known here: the matrix also has newer ones
-        newest = max(self.known(), key=lambda text: tuple(int(part) for part in text.split(".")))
-        return {self.component: self.version or f"<={newest}"}
+        # without a version the newest whose archive is known here: the matrix also has newer ones
+        newest = next((match["version"] for match in self.fitting(env).values()), "")
+        return {self.component: self.version or (f"<={newest}" if newest else "*")}
 
     def source(self, env: RecipeEnv) -> Archive:
         name = self.archive(env)

@@ -17,10 +17,10 @@ from typing import TypeVar
 from packaging.utils import canonicalize_name
 
 from envbuild import __version__
-from envbuild.bases import Distribution, distribution, is_image
+from envbuild.bases import PLACE, Distribution, distribution, is_image
 from envbuild.console import Talk
 from envbuild.errors import ConflictError, EnvbuildError, InputError, LockError, SpecError
-from envbuild.lock import debian, python, unlocked, uv
+from envbuild.lock import debian, python, pythonfiles, unlocked, uv
 from envbuild.lock.archives import Opening
 from envbuild.lock.baseimage import Found, lock_base
 from envbuild.lock.changes import BASE, EVERYTHING, check_upgrades
@@ -200,20 +200,23 @@ class Locking:
         """The image that the base is."""
         request, kept = self.request, self.kept
         stays = kept is not None and not self.refresh and BASE not in self.upgrade
-        return lock_base(
-            request.base,
-            request.arch,
-            self.site,
-            self.transport,
-            self.transfer,
-            self.store,
-            self.talk,
-            previous=kept.base_image if kept and stays else None,
-            distribution=self.distribution.name,
-            python=request.python,
-            promised=request.promised,
-            where=request.where,
-        )
+        try:
+            return lock_base(
+                request.base,
+                request.arch,
+                self.site,
+                self.transport,
+                self.transfer,
+                self.store,
+                self.talk,
+                previous=kept.base_image if kept and stays else None,
+                distribution=self.distribution.name,
+                python=request.python,
+                promised=request.promised,
+                where=request.where,
+            )
+        except (InputError, ConflictError, SpecError) as error:
+            raise error.at(request.where.get(PLACE, "")) from None
 
     def look(self) -> None:
         """Ask every archive and repository of Debian packages."""
@@ -250,18 +253,17 @@ class Locking:
         with self.store.workdir() as workdir:
             self.talk.start("python", "resolving Python packages")
             try:
-                work = python.PythonWork(
-                    uv.Resolver(
-                        self.site,
-                        number,
-                        python.platform(request.arch, glibc),
-                        workdir,
-                        self.store.root / "uv",
-                        vendors,
-                    ),
+                platform = pythonfiles.platform(request.arch, glibc)
+                choice = pythonfiles.Choice(
+                    number,
+                    pythonfiles.wheel_tags(request.python, request.arch, glibc),
                     Index(self.transport, self.site.python()),
                     self.transfer,
-                    python.wheel_tags(request.python, request.arch, glibc),
+                    vendors,
+                )
+                work = python.PythonWork(
+                    uv.Resolver(self.site, number, platform, workdir, self.store.root / "uv", vendors),
+                    choice,
                     earlier_versions(kept, self.upgraded),
                     present=base.image.python if base else {},
                     lacking={
@@ -276,10 +278,10 @@ class Locking:
                 stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded
                 tool = uv.Pin("uv", kept.tools["uv"] if kept and stays else uv.uv_version(), frozenset())
                 try:
-                    return work.lock(request.units), work.wheel(tool)
+                    return work.lock(request.units), choice.wheel(tool)
                 except EnvbuildError:
                     with suppress(EnvbuildError):
-                        self.resolved.append(work.wheel(tool))
+                        self.resolved.append(choice.wheel(tool))
                     self.resolved += work.found()
                     raise
             finally:

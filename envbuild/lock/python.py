@@ -1,5 +1,4 @@
-"""The Python half of a lock: one resolution for the run-time environment, one for each build, and one file for each
-package.
+"""The Python half of a lock: one resolution for the run-time environment, one for each build.
 
 The run-time packages (``venv``) are resolved together; builds are resolved apart, but take every package that both have
 in the version that is shipped, so that a kernel is compiled against the torch it will meet.
@@ -13,36 +12,23 @@ will meet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name
 
 from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
-from envbuild.lock.index import Index, IndexFile, belongs, split_name
-from envbuild.lock.lacking import WrongInput, together
+from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import PythonFile, UnitLock
+from envbuild.lock.pythonfiles import Choice
 from envbuild.lock.request import UnitRequest
-from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.uv import Pin, Resolver
-from envbuild.site import mirror_line
 
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 PART = "venv-"  # of the units that form the lower layers of the venv
-NAMED = 5  # versions that a message lists
-NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
 # Programs of a build that leave no trace of their own version in what they make: their version may differ from the
 # shipped one.
 BUILD_TOOLS = frozenset(
@@ -86,9 +72,7 @@ class PythonWork:
     """
 
     resolver: Resolver
-    index: Index
-    transfer: Transfer
-    tags: tuple[Tag, ...]
+    choice: Choice
     previous: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +92,7 @@ class PythonWork:
         for unit, request in units.items():
             for text in request.sdists:
                 try:
-                    self.sdists.setdefault(unit, []).append(self.sdist(text, unit))
+                    self.sdists.setdefault(unit, []).append(self.choice.sdist(text, self.earlier(unit, text)))
                 except (InputError, ConflictError) as error:
                     self.errors.append(error)
                     assumed |= self.without(text)
@@ -200,7 +184,7 @@ class PythonWork:
             try:
                 pins = self.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
             except (InputError, ConflictError, SpecError) as error:
-                waits = sorted(name for name in self.lacking if name in error.message)
+                waits = sorted(name for name in self.lacking if speaks_of(name, error.message))
                 if not waits:
                     self.errors += [] if blind else [error]
                     return None
@@ -209,6 +193,10 @@ class PythonWork:
             self.tell(f"the Python packages of '{unit}' wait for {waits[0]} {self.lacking[waits[0]]}")
             return None
         return pins
+
+    def earlier(self, unit: str, text: str) -> str | None:
+        """The version of the sdist `text` in the earlier lock."""
+        return self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(Requirement(text).name)))
 
     def without(self, text: str) -> dict[str, str]:
         """What stands in for the sdist `text`, which cannot be had: its name and version where that is exact. Else
@@ -247,18 +235,13 @@ class PythonWork:
                 f"{error.message}\nThe base image brings {brings}.", f"{error.hint}, or {own}"
             ) from None
 
-    def listing(self, name: str) -> tuple[str, Index]:
-        """(origin, index) of the package `name`: the vendor's that gives it, else the package index (origin empty)."""
-        vendor = next((vendor for vendor in self.resolver.vendors if name in vendor.packages), None)
-        return (vendor.origin, vendor.index) if vendor else ("", self.index)
-
     def choose(self, pins: Mapping[tuple[str, str], Pin]) -> None:
         """Fill `chosen` with the best wheel of every pin, `errors` with what to tell of the others."""
         missing = [pin for key, pin in pins.items() if key not in self.chosen]
 
         def one(pin: Pin) -> PythonFile | EnvbuildError:
             try:
-                return self.wheel(pin)
+                return self.choice.wheel(pin)
             except (InputError, SpecError) as error:
                 return error
 
@@ -269,112 +252,10 @@ class PythonWork:
                 else:
                     self.chosen[pin.name, pin.version] = file
 
-    def wheel(self, pin: Pin) -> PythonFile:
-        """The wheel that installers prefer on the target. Raises SpecError when there is only an sdist, InputError when
-        there is none.
-        """
-        ranks = {tag: rank for rank, tag in enumerate(self.tags)}
-        fitting: list[tuple[int, tuple[int, str], int, IndexFile]] = []
-        origin, index = self.listing(pin.name)
-        files = [file for file in index.files(pin.name) if belongs(file.name, pin.name)]
-        for place, file in enumerate(files):
-            try:
-                _, version, build, tags = parse_wheel_filename(file.name)
-            except (InvalidWheelFilename, InvalidVersion):
-                continue
-            best = min((ranks[tag] for tag in tags if tag in ranks), default=-1)
-            if (
-                version == Version(pin.version)
-                and best >= 0
-                and (not file.sha256 or not pin.hashes or file.sha256 in pin.hashes)
-            ):
-                fitting.append((-best, (build[0], build[1]) if build else (0, ""), -place, file))
-        if not fitting:
-            if any(not file.name.endswith(".whl") and file.sha256 in pin.hashes for file in files):
-                raise SpecError(
-                    f"{pin.name} {pin.version} has no wheel for this image, only its source",
-                    hint="compile it with a recipe (wheel=True), or name a version that has a wheel",
-                )
-            if origin:
-                raise InputError(
-                    f"{pin.name} {pin.version} cannot be taken, because it comes from {origin} and from nowhere else, "
-                    "and that index does not list a wheel of it for this image",
-                    hint="what other indexes have under this name is something else; for a copy that has it, write "
-                    f"into site.yaml:  {mirror_line(origin)}",
-                )
-            raise InputError(
-                f"{pin.name} {pin.version} was resolved, but no index lists a wheel of it for this image",
-                hint=f"other indexes are given as  {mirror_line('python:', 'ADDRESS, …')}  in site.yaml",
-            )
-        return self.record(max(fitting)[-1], pin.version, origin)
 
-    def sdist(self, text: str, unit: str) -> PythonFile:
-        """The sdist that ``name`` or ``name==version`` names: the earlier lock's version if it fits, else the last.
-
-        Raises ConflictError when there are sdists but none that fits, WrongInput when there is none at all.
-        """
-        wanted = Requirement(text)
-        fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
-        others: dict[Version, bool] = {}  # version → whether it runs on this Python
-        earlier = self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(wanted.name)))
-        name = str(canonicalize_name(wanted.name))
-        origin, index = self.listing(name)
-        for place, file in enumerate(index.files(name)):
-            if file.name.endswith(".whl") or file.yanked or not belongs(file.name, name):
-                continue
-            try:
-                version = parse_sdist_filename(file.name)[1]
-                runs = SpecifierSet(file.requires_python).contains(self.resolver.python, prereleases=True)
-            except (InvalidSdistFilename, InvalidVersion, InvalidSpecifier):
-                continue
-            if runs and wanted.specifier.contains(version, prereleases=True):
-                kept = earlier is not None and version == Version(earlier)
-                # A pre-release is taken when it is asked for, or when there is nothing else (PEP 440).
-                final = not version.is_prerelease or bool(wanted.specifier.prereleases)
-                fitting.append((kept, final, version, file.name.endswith(".tar.gz"), -place, file))
-            others[version] = runs or others.get(version, False)
-        if not fitting and others:
-            raise no_such_sdist(wanted, others, self.resolver.python)
-        if not fitting:
-            raise WrongInput(
-                f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
-                hint="check the name; other indexes are given as  "
-                f"{mirror_line(origin or 'python:', 'ADDRESS, …')}  in site.yaml",
-            )
-        best = max(fitting)
-        return self.record(best[-1], str(best[2]), origin)
-
-    def record(self, file: IndexFile, version: str, origin: str = "") -> PythonFile:
-        """The lock's entry for a file of the index; one without a digest there is fetched to compute it."""
-        sha256, size = file.sha256, file.size
-        if not sha256:
-            try:
-                sha256, size = self.transfer.obtain([file.url])
-            except Unobtained as error:
-                raise InputError(
-                    f"{file.name} cannot be had: {error}", hint="check the network and the index"
-                ) from None
-        size = size or self.transfer.transport.size(file.url)
-        name = str(canonicalize_name(split_name(file.name)[0]))
-        return PythonFile(file.name, name, version, size, sha256, origin)
-
-
-def no_such_sdist(wanted: Requirement, versions: Mapping[Version, bool], python: str) -> ConflictError:
-    """The error for a version that does not exist: `versions` are those that do, and whether they run on `python`."""
-    running = sorted((version for version, runs in versions.items() if runs), reverse=True)
-    running = [version for version in running if not version.is_prerelease] or running
-    elsewhere = sorted(version for version in versions if wanted.specifier.contains(version, prereleases=True))
-    because = f"the package index has no such sdist of {wanted.name}"
-    if elsewhere:
-        because = f"the sdist of {wanted.name} {elsewhere[-1]} does not run on Python {python}"
-    if not running:
-        hint = f"no sdist of {wanted.name} runs on Python {python}: leave the layer out"
-        return ConflictError(f"'{wanted}' cannot be had, because {because}", hint)
-    newest = ", ".join(str(version) for version in running[:NAMED])
-    return ConflictError(
-        f"'{wanted}' cannot be had, because {because}; the newest are {newest}",
-        f'write a version that there is, for example version: "{running[0]}", or leave it out',
-    )
+def speaks_of(name: str, message: str) -> bool:
+    """Whether a package is named in uv's words; ``torch`` is not in ``torchvision`` or ``torch-neuronx``."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message) is not None
 
 
 def check_requirements(unit: str, requirements: Iterable[str]) -> None:
@@ -391,25 +272,3 @@ def check_requirements(unit: str, requirements: Iterable[str]) -> None:
                 f"'{text}' (of {unit}) names an address; a lock holds packages of an index",
                 hint="give a recipe with the source as an archive, or write a version",
             )
-
-
-def platform(arch: str, glibc: tuple[int, int]) -> str:
-    """uv's name of a Linux platform."""
-    return f"{MACHINES[arch]}-manylinux_2_{min(glibc[1], NEWEST_MANYLINUX)}"
-
-
-def wheel_tags(python: str, arch: str, glibc: tuple[int, int]) -> tuple[Tag, ...]:
-    """Tags of the wheels that CPython `python` installs there, best first (PEP 425, PEP 600; the same ones that
-    `platform` means to uv).
-    """
-    machine = MACHINES[arch]
-    legacy = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-    platforms = []
-    for minor in range(min(glibc[1], NEWEST_MANYLINUX), 4 if machine == "x86_64" else 16, -1):
-        platforms.append(f"manylinux_2_{minor}_{machine}")
-        if minor in legacy:
-            platforms.append(f"{legacy[minor]}_{machine}")
-    platforms.append(f"linux_{machine}")
-    version = tuple(int(part) for part in python.split(".")[:2])
-    name = f"cp{version[0]}{version[1]}"
-    return (*cpython_tags(version, [name], platforms), *compatible_tags(version, name, platforms))

@@ -45,7 +45,8 @@ class LockRequest:
     promised: tuple[tuple[str, str], ...] = ()  # (recipe, path that the base image must hold)
     # what else, when changed, must make the lock outdated (versions, waivers)
     spec: Mapping[str, object] = field(default_factory=dict)
-    where: Mapping[str, str] = field(default_factory=dict)  # layer → its place in the spec, for messages only
+    # layer → its place in the spec, for messages only; under `envbuild.bases.PLACE` that of the base
+    where: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, unit: str) -> str:
         """Where the spec asks for what a unit compiles; empty for the others, which many layers ask for together."""

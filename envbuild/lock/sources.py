@@ -111,8 +111,7 @@ def lock_sources(
                 return lock_git(site, transport, store, talk, source, known)
             return lock_source(site, transfer, source, known)
         except InputError as error:
-            place = (where or {}).get(source.file, "")
-            return type(error).of(replace(finding, where=finding.where or place) for finding in error.findings)
+            return error.at((where or {}).get(source.file, ""))
 
     wanted = merged([*archives, *gits])
     pool = ThreadPoolExecutor(PARALLEL)

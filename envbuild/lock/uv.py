@@ -97,7 +97,7 @@ def site_arguments(site: Site) -> list[str]:
 
 def site_environment(site: Site) -> dict[str, str]:
     """The environment for uv: the site's certificates and proxy."""
-    environment = clean_environment() | {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
+    environment = clean_environment() | {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "UV_NO_WRAP": "1"}
     certificates = site.certificates()
     if certificates:
         environment["SSL_CERT_DIR" if Path(certificates).is_dir() else "SSL_CERT_FILE"] = certificates

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from envbuild.matrix import clauses, rivals
+from envbuild.matrix import clauses, holding
 from envbuild.matrix.atoms import ABSENT, NAMING, PRESENT_KINDS, Atom, constraint_of, masks, operands, reserve
 from envbuild.matrix.clauses import Program
+from envbuild.matrix.holding import Held
 from envbuild.matrix.model import Component, Constraint, Fact, Question
 from envbuild.matrix.rivals import Box, Claim
 
@@ -21,7 +22,6 @@ __all__ = ["ABSENT", "HARD", "HARDWARE", "HARD_AND_WARN", "PRESENT_KINDS", "WARN
 
 T = TypeVar("T")
 HARDWARE = 9  # Component.cost of what nobody changes for a version
-PLANS = 16  # of which it is remembered which rows hold
 HARD = ("hard",)
 WARN = ("warn",)
 HARD_AND_WARN = ("hard", "warn")
@@ -35,18 +35,6 @@ class Line(NamedTuple):
     then: Sequence[int]
     where: str
     note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A row that holds in an assignment. `fails`: the components of its `then` that are not as it says; `unsure`: those
-    of which order says nothing. `yields`: component → the row of a better source that binds it instead (what that
-    component fails does not stand under `fails`)."""
-
-    row: int
-    fails: tuple[str, ...]
-    unsure: tuple[str, ...]
-    yields: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -325,74 +313,7 @@ class Matrix:
 
     def holding(self, assignment: Sequence[int], waived: Collection[str] = ()) -> list[Held]:
         """The rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
-        key = tuple(assignment), frozenset(waived)
-        last: dict[Hashable, list[Held]] = self._memo.setdefault("held", {})  # a plan is looked at from several sides
-        if key not in last:
-            if len(last) >= PLANS:
-                last.clear()
-            last[key] = self._holding(assignment, waived)
-        return last[key]
-
-    def _holding(self, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
-        atoms = self.atoms
-        held = [
-            number
-            for number in self._candidates(assignment)
-            if all(not assignment[atoms[at].component] & ~atoms[at].sure for at in self.rows[number].when)
-            and self.fact(number).id not in waived
-        ]
-        held.sort()
-        by_question: dict[str, list[int]] = {}
-        for row in held:
-            by_question.setdefault(self.fact(row).question, []).append(row)
-        return [self._judged(row, assignment, by_question[self.fact(row).question]) for row in held]
-
-    def _candidates(self, assignment: Sequence[int]) -> list[int]:
-        """The rows whose narrowest condition is met, so that most of them need not be looked at."""
-        if "guarded" not in self._memo:
-            self._memo["guarded"] = self._guarded()
-        guarded: Mapping[int, list[tuple[int, int]]] = self._memo["guarded"]
-        found = [row for row, _ in guarded.get(-1, ())]
-        for number, mask in enumerate(assignment):
-            key = "met", number, mask
-            if key not in self._memo:
-                self._memo[key] = [row for row, sure in guarded.get(number, ()) if not mask & ~sure]
-            found += self._memo[key]
-        return found
-
-    def _guarded(self) -> Mapping[int, list[tuple[int, int]]]:
-        """Component → (row, values) of the rows whose narrowest condition is that it has these values; -1: they have no
-        condition."""
-        guarded: dict[int, list[tuple[int, int]]] = {}
-        for row, line in enumerate(self.rows):
-            atom = min((self.atoms[at] for at in line.when), key=lambda atom: atom.sure.bit_count(), default=None)
-            component, sure = (atom.component, atom.sure) if atom else (-1, 0)
-            guarded.setdefault(component, []).append((row, sure))
-        return guarded
-
-    def _judged(self, row: int, assignment: Sequence[int], rows: Iterable[int]) -> Held:
-        """`rows`: those that hold and answer the same question."""
-        claim = self.claim(row)
-        unsure = [
-            self.components[atom.component].name
-            for atom in (self.atoms[number] for number in self.rows[row].then)
-            if assignment[atom.component] & atom.maybe
-        ]
-        yields = {}
-        fails = []
-        for number, allowed in claim.allowed.items():
-            name = self.components[number].name
-            better = [
-                other
-                for other in (rows if claim.fact.question else ())
-                if rivals.beats(self.fact(other), claim.fact)
-                and self.claim(other).allowed.get(number, allowed) != allowed
-            ]
-            if better:
-                yields[name] = better[0]
-            elif not assignment[number] & allowed:
-                fails.append(name)
-        return Held(row, tuple(fails), tuple(unsure), yields)
+        return holding.holding(self, assignment, waived)
 
     # --- clauses
 
@@ -401,15 +322,18 @@ class Matrix:
         their place). What is disputed binds as far as all who dispute agree, whatever is waived of it but all."""
         key = "program", frozenset(waived), strengths
         if key not in self._memo:
-            rivals = frozenset(fact.id for fact in self.facts if fact.question and fact.id in waived)
-            whole = key[1] == rivals  # what has no rivals only leaves gaps in the program of all
+            rivals = self.rivals(waived)
             self._memo[key] = (
                 clauses.program(self, rivals, strengths)
-                if whole
+                if key[1] == rivals
                 else clauses.without(self.program(rivals, strengths), self._rows_of(key[1] - rivals))
             )
         program: Program = self._memo[key]
         return program
+
+    def rivals(self, waived: Collection[str]) -> frozenset[str]:
+        """Those of the facts `waived` in whose place others bind; the others only leave gaps in the program of all."""
+        return frozenset(fact.id for fact in self.facts if fact.question and fact.id in waived)
 
     def _rows_of(self, ids: Collection[str]) -> set[int]:
         numbers = {at for at, fact in enumerate(self.facts) if fact.id in ids}

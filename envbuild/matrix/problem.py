@@ -137,12 +137,17 @@ def _with_warnings(matrix: Matrix, waived: Collection[str]) -> tuple[list[int], 
     Each warning has a variable, after those of the components, in this order: bit 0, it is heeded; bit 1, it is not.
     These are chosen before all components."""
     hard, warnings = matrix.program(waived), matrix.program(waived, WARN)
-    rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
+    rivals = matrix.rivals(waived)
+    index = None
+    if rivals == frozenset(waived):
+        rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
+    else:  # the others only leave gaps, see `clauses.without`
+        rows, _, index = matrix.worked_out(("picks", rivals), lambda: _with_warnings(matrix, rivals))
     variable = {row: len(matrix.components) + at for at, row in enumerate(rows)}
     clauses = list(hard.clauses)
     for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
         clauses.append((*clause, (variable[row], 0b10)))
-    return rows, clauses, Index.of(clauses)
+    return rows, clauses, index or Index.of(clauses)
 
 
 def _precedence(matrix: Matrix, row: int) -> tuple[Any, ...]:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 CHUNK = 1 << 20
-HINT = "start Docker and see that `docker info` works for you (DOCKER_HOST says which engine), or use --to oci"
+START = "start Docker and see that `docker info` works for you (DOCKER_HOST says which engine)"
+HINT = f"{START}, or use --to oci"
 
 
 def load(
@@ -59,8 +60,8 @@ def load(
         return str(images[0].id)
 
 
-def engine_here() -> DockerClient:
-    """A client of a Docker Engine that answers. Raises EngineError."""
+def engine_here(hint: str = HINT) -> DockerClient:
+    """A client of a Docker Engine that answers. Raises EngineError, with `hint`."""
     import docker
     import docker.errors
     import requests
@@ -71,7 +72,7 @@ def engine_here() -> DockerClient:
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         denied = "PermissionError" in str(error) or "Permission denied" in str(error)
         reason = "permission denied" if denied else str(error)
-        raise EngineError(f"no Docker Engine can be used here: {reason}", hint=HINT) from error
+        raise EngineError(f"no Docker Engine can be used here: {reason}", hint=hint) from error
     return engine
 
 

@@ -185,6 +185,8 @@ class Repository:
         looked = "".join(f"\n  {place}: {why}" for place, why in misses)
         login = next((found[0] for _, why in misses if (found := LOGIN.search(why))), "")
         more = f"write another place into site.yaml:  {mirror_line(self.reference.origin)}"
+        if any("HTTP 404" in why for _, why in misses):  # a registry answered, and has no such image
+            more = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {more}"
         return InputError(f"{what} cannot be had; looked at:{looked}", hint=login or more)
 
 

@@ -64,7 +64,7 @@ class DirectImage:
             give(writer, extra)
         return self.packs[-1]
 
-    def finish(self, tree: Tree, *, epoch: int, all_root: bool = True) -> Written:
+    def finish(self, tree: Tree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> Written:
         """Write the image of `tree`, which `packs` were merged to; see `envbuild.squashfs.writer.write_image`."""
         self._complete()
         filled = fill(
@@ -75,6 +75,7 @@ class DirectImage:
             self.block,
             epoch=epoch,
             all_root=all_root,
+            keep_dev=keep_dev,
             jobs=self.jobs,
             spool=self.end,
         )

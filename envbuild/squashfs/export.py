@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envbuild.errors import EnvbuildError
+from envbuild.errors import PublishError
 from envbuild.oci.member import Kind, Member
 from envbuild.plan.units import ImageConfig
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.enroot import configure
+from envbuild.squashfs.limits import LAST, unheld
 from envbuild.squashfs.mend import mend
 from envbuild.squashfs.merge import Tree, merge
 from envbuild.squashfs.pack import Pack, read_pack
@@ -22,16 +25,25 @@ from envbuild.squashfs.plain import make_plain
 from envbuild.squashfs.writer import Extra, Written, adding, parameters, write_tree
 
 EVIDENCE = "etc/envbuild/export.json"
+FULL = "free some space there (in the store: envbuild store gc), or name a file elsewhere: -o FILE"
+PLACE = {
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: FULL,
+    errno.EROFS: "that file system is read-only: name a file elsewhere: -o FILE",
+    errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
+}
 WRITER = 1  # of what an image's bytes are; raise it when the same packs give others
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
     """How an image is made of its packs. `keep_owners`: owners, device nodes and extended attributes stay as the layers
-    have them. `foreign`: somebody else's image, so that what enroot would trip over is mended and not refused."""
+    have them. `keep_dev`: what is below /dev stays, but for device nodes. `foreign`: somebody else's image, so that
+    what enroot would trip over is mended and not refused."""
 
     keep_owners: bool = False
     foreign: bool = False
+    keep_dev: bool = False
 
 
 class PackImage:
@@ -48,9 +60,9 @@ class PackImage:
         self.packs += self.stack.enter_context(adding(self.packs, extra, self.out))
         return self.packs[-1]
 
-    def finish(self, tree: Tree, *, epoch: int, all_root: bool = True) -> Written:
+    def finish(self, tree: Tree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> Written:
         """Write the image of `tree`, which `packs` were merged to."""
-        return write_tree(self.packs, tree, self.out, epoch=epoch, all_root=all_root, jobs=self.jobs)
+        return write_tree(self.packs, tree, self.out, epoch=epoch, all_root=all_root, keep_dev=keep_dev, jobs=self.jobs)
 
     def __enter__(self) -> PackImage:
         return self
@@ -89,24 +101,37 @@ def complete(
 
     `epoch` in seconds. `Written.messages` tells every repair in one line. `evidence`: what /etc/envbuild/export.json is
     to say of the image, beside its compression and repairs; None: no such file. Raises EnvbuildError for damaged packs,
-    SpecError (of a foreign image InputError) or VerifyError with every finding when the image could not be started.
+    SpecError (of a foreign image InputError) or VerifyError with every finding when the image could not be started,
+    InputError for layers that make no sense, PublishError when the file cannot be written.
     """
+    epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
     tree = merge(image.packs)
-    try:
+    with writing(image.out):
         if extra:
             tree.apply(image.add(extra))
         needed = (mend if manner.foreign else configure)(config, tree, epoch)
-        plain = () if manner.keep_owners else make_plain(tree)
-        messages = (*needed.messages, *plain)
+        plain = () if manner.keep_owners else make_plain(tree, manner.keep_dev)
+        added = {EVIDENCE.encode(), *(member.path for member, _ in needed.extra)}
+        messages = (*needed.messages, *plain, *unheld(tree, image.packs, attributes=manner.keep_owners, hidden=added))
         more = [] if evidence is None else [document(image.packs, evidence, manner, messages, epoch)]
         tree.apply(image.add([*needed.extra, *more]))
-        written = image.finish(tree, epoch=epoch, all_root=not manner.keep_owners)
+        written = image.finish(tree, epoch=epoch, all_root=not manner.keep_owners, keep_dev=manner.keep_dev)
+    # what the writer finds was found before, so that it is in the evidence, too
+    return dataclasses.replace(written, messages=messages)
+
+
+@contextlib.contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Writes to `out` and beside it happen inside: what the file system refuses is told of `out` as PublishError. Other
+    files' errors pass."""
+    try:
+        yield
     except OSError as error:
-        raise EnvbuildError(
-            f"the image cannot be written: {error.strerror}", where=str(error.filename or image.out)
-        ) from error
-    # what was made plain before is found again, and told once
-    return dataclasses.replace(written, messages=tuple(dict.fromkeys((*messages, *written.messages))))
+        beside = error.filename and Path(os.fsdecode(error.filename)).parent == out.parent
+        if not beside and error.errno not in PLACE:
+            raise
+        hint = PLACE.get(error.errno or 0, "name a file in a folder that you can write to: -o FILE")
+        raise PublishError(f"the image cannot be written: {error.strerror}", hint, str(out)) from error
 
 
 def document(
@@ -118,7 +143,7 @@ def document(
     value = {
         **evidence,
         "compression": {"codec": codec.name, "library": codec.library, "level": codec.level, "block": block},
-        "options": {"keep_owners": manner.keep_owners},
+        "options": {"keep_owners": manner.keep_owners, **({"keep_dev": True} if manner.keep_dev else {})},
         "writer": WRITER,
         "repairs": list(messages),
     }

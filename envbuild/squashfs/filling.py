@@ -48,6 +48,7 @@ def fill(
     *,
     epoch: int,
     all_root: bool,
+    keep_dev: bool = False,
     jobs: int = 0,
     spool: int = 0,
 ) -> Filled:
@@ -55,7 +56,7 @@ def fill(
     `jobs` threads (0: as many as this process may use).
     """
     jobs = jobs or len(os.sched_getaffinity(0))
-    messages = list(make_plain(tree)) if all_root else []
+    messages = list(make_plain(tree, keep_dev)) if all_root else []
     found = walk(tree, packs)
     options = struct.pack("<H", len(codec.options) | sq.STORED) + codec.options if codec.options else b""
     start = sq.SUPERBLOCK.size + len(options)

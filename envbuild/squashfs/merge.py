@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from envbuild.errors import EnvbuildError
+from envbuild.errors import EnvbuildError, InputError
 from envbuild.oci.member import OPAQUE, WHITEOUT
 from envbuild.squashfs.index import DIR, HARDLINK, SYMLINK
 from envbuild.squashfs.members import check_path
 from envbuild.squashfs.packfile import Pack
 
 LINKS = 40  # symlinks followed on one path, as Linux does
+HINT = "use another image, or have whoever made it push it again"
 AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
 
 NOTHING: dict[bytes, Node] = {}  # children of all that is no directory
@@ -54,7 +55,8 @@ class Tree:
         self.parents: dict[bytes, Node] = {}  # directories found before: most entries share theirs with the last one
 
     def apply(self, pack: Pack) -> None:
-        """Put a layer on top. Raises EnvbuildError for paths that leave the tree and for hard links to nothing."""
+        """Put a layer on top. Raises EnvbuildError for paths that leave the tree, InputError for a layer that
+        makes no sense: hard links to nothing, whiteouts of nothing, symlinks in a circle."""
         index = pack.index
         paths, kinds, modes = index.paths, index.kinds, index.columns["modes"]
         whiteouts = []
@@ -125,7 +127,7 @@ class Tree:
                 if links > LINKS or (explicit and walked in explicit):
                     if not create:
                         return None
-                    raise EnvbuildError(f"symlinks go in a circle at {os.fsdecode(path)!r}")
+                    raise InputError(f"symlinks go in a circle at {os.fsdecode(path)!r}", HINT)
                 target = child.link
                 if target.startswith(b"/"):
                     del trail[1:]
@@ -181,7 +183,7 @@ class Tree:
         elif AUFS not in path:
             hidden = name.removeprefix(WHITEOUT)
             if not name.startswith(WHITEOUT) or hidden in (b"", b".", b".."):
-                raise EnvbuildError(f"a layer holds a whiteout that names nothing: {os.fsdecode(path)!r}")
+                raise InputError(f"a layer holds a whiteout that names nothing: {os.fsdecode(path)!r}", HINT)
             if parent is not None:
                 self._put(parent, hidden, None)
 
@@ -197,8 +199,8 @@ class Tree:
             node = self.lookup(target, follow=False)
             if node is None or node.kind == DIR or target in seen:
                 what = "a directory" if node is not None and node.kind == DIR else "nothing"
-                raise EnvbuildError(
-                    f"the hard link {os.fsdecode(path)!r} of a layer names {what}: {os.fsdecode(target)!r}"
+                raise InputError(
+                    f"the hard link {os.fsdecode(path)!r} of a layer names {what}: {os.fsdecode(target)!r}", HINT
                 )
             parent, name = self._parent(path)
             if parent.children.get(name) is not node:
@@ -211,8 +213,11 @@ def is_whiteout(path: bytes) -> bool:
 
 
 def merge(packs: Sequence[Pack]) -> Tree:
-    """The tree of `packs`, bottom first."""
+    """The tree of `packs`, bottom first. Raises what `Tree.apply` does, and says of which layer."""
     tree = Tree()
-    for pack in packs:
-        tree.apply(pack)
+    for number, pack in enumerate(packs, 1):
+        try:
+            tree.apply(pack)
+        except EnvbuildError as error:
+            raise error.at(f"layer {number} of {len(packs)}") from None
     return tree

@@ -17,15 +17,16 @@ from envbuild.squashfs.merge import Node, Tree
 SHOWN = 3  # paths named in a message
 
 
-def make_plain(tree: Tree) -> tuple[str, ...]:
-    """Change `tree` in place; returns one line for each kind of repair that was needed."""
+def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
+    """Change `tree` in place; returns one line for each kind of repair that was needed. `keep_dev`: what is below /dev
+    stays, but for device nodes."""
     below_dev: list[bytes] = []
     devices: list[bytes] = []
     files: list[bytes] = []
     directories: list[bytes] = []
     attributes: list[bytes] = []
     dev = tree.root.children.get(b"dev")
-    if dev is not None and dev.children:
+    if dev is not None and dev.children and not keep_dev:
         below_dev = [b"dev/" + name for name in sorted(dev.children)]
         dev.children.clear()
     seen: set[int] = set()

@@ -7,27 +7,25 @@ has to be mended afterwards.
 
 from __future__ import annotations
 
-import os
 import struct
 from array import array
 from collections.abc import Sequence
 
-from envbuild.errors import EnvbuildError
+from envbuild.errors import InputError
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.attributes import Attributes
 from envbuild.squashfs.codec import Compress
 from envbuild.squashfs.extents import Plan
 from envbuild.squashfs.index import BLOCK, CHAR, DIR, FIFO, FILE, NONE, SYMLINK
+from envbuild.squashfs.limits import LAST, told
 from envbuild.squashfs.merge import Node
 from envbuild.squashfs.packfile import Pack
-from envbuild.squashfs.plain import listed
 from envbuild.squashfs.walk import Walk
 
 TYPES = {
     DIR: sq.DIRECTORY, FILE: sq.REGULAR, SYMLINK: sq.SYMLINK,
     BLOCK: sq.BLOCK_DEVICE, CHAR: sq.CHAR_DEVICE, FIFO: sq.FIFO,
 }  # fmt: skip
-LAST = 0xFFFFFFFF  # seconds: in 2106
 HEADER_ENTRIES = 256  # kernel and unsquashfs refuse more under one header
 
 Listing = tuple[int, int, int, list[bytes]]  # (piece, offset, length, index entries)
@@ -60,15 +58,7 @@ class Tables:
 
     def messages(self) -> list[str]:
         """One line for each kind of thing that squashfs could not hold."""
-        result = []
-        if self.attributes.dropped:
-            names = ", ".join(sorted(ascii(os.fsdecode(name))[1:-1] for name in self.attributes.dropped))
-            result.append(f"dropped extended attributes that squashfs cannot hold: {names}")
-        if self.clamped:
-            result.append(
-                f"moved times before 1970 or after 2106 to the nearest that squashfs holds: {listed(self.clamped)}"
-            )
-        return result
+        return told(self.attributes.dropped, self.clamped)
 
     def export_entries(self) -> bytes:
         """References by inode number."""
@@ -77,8 +67,9 @@ class Tables:
     def id_entries(self) -> bytes:
         """The ids, by index."""
         if len(self.ids) > 0xFFFF:
-            raise EnvbuildError(
-                f"{len(self.ids)} different user and group ids; squashfs holds 65535", hint="export with all-root"
+            raise InputError(
+                f"{len(self.ids)} different user and group ids; squashfs holds 65535",
+                hint="leave out --keep-owners: everything is root's then, and the job's user's under enroot",
             )
         return struct.pack(f"<{len(self.ids)}I", *self.ids)
 

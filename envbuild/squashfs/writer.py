@@ -7,8 +7,11 @@ threads, not on whether a pack was made now or earlier.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,7 @@ from envbuild.squashfs.merge import Tree, merge
 from envbuild.squashfs.pack import PackWriter
 from envbuild.squashfs.packfile import Pack, read_pack
 
+STALE = 600  # seconds without a write, after which an unfinished file of nobody is removed
 Extra = tuple[Member, bytes]  # a member to add, and its content
 
 
@@ -56,14 +60,22 @@ def write_image(
 
 
 def write_tree(
-    packs: Sequence[Pack], tree: Tree, out: Path, *, epoch: int, all_root: bool = True, jobs: int = 0
+    packs: Sequence[Pack],
+    tree: Tree,
+    out: Path,
+    *,
+    epoch: int,
+    all_root: bool = True,
+    keep_dev: bool = False,
+    jobs: int = 0,
 ) -> Written:
     """As `write_image`, for a tree that `packs` were merged to (it is changed: numbered, and made plain when
-    `all_root`). `jobs`: threads that compare and compress what must be done anew (0: as many as this process may use).
+    `all_root`, but for what is below /dev with `keep_dev`). `jobs`: threads that compare and compress what must be done
+    anew (0: as many as this process may use).
     """
     codec, block = parameters(packs)
     with image_file(out) as (file, temporary):
-        filled = fill(file, packs, tree, codec, block, epoch=epoch, all_root=all_root, jobs=jobs)
+        filled = fill(file, packs, tree, codec, block, epoch=epoch, all_root=all_root, keep_dev=keep_dev, jobs=jobs)
         place(temporary, out)
     return written(out, filled)
 
@@ -71,13 +83,27 @@ def write_tree(
 @contextlib.contextmanager
 def image_file(out: Path) -> Iterator[tuple[int, Path]]:
     """A new file beside `out`, as descriptor and path; gone at the end if it was not renamed."""
+    sweep(out)
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        with contextlib.suppress(OSError):  # a file system without locks: then only its age tells
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield file, temporary
     finally:
         os.close(file)
         temporary.unlink(missing_ok=True)
+
+
+def sweep(out: Path) -> None:
+    """Remove what a writer of `out` that was killed left beside it: as large as the image, and nobody would look there.
+    One that still writes holds its lock; where locks of another machine are not seen, its file is never old."""
+    name = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
+    for path in [path for path in out.parent.iterdir() if name.fullmatch(path.name)]:
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(file.fileno()).st_mtime > STALE:
+                path.unlink()
 
 
 def place(temporary: Path, out: Path) -> None:

@@ -262,4 +262,4 @@ def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path:
 def test_what_is_not_there(registry: Server, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="app:none cannot be had") as caught:
         made("docker://some/app:none", workspace(tmp_path / "store", docker=registry.url))
-    assert "HTTP 404" in caught.value.message
+    assert "HTTP 404" in caught.value.message and "skopeo list-tags docker://" in caught.value.hint

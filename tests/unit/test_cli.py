@@ -160,6 +160,20 @@ def test_options_of_lock_that_contradict_each_other(project: Path, tmp_path: Pat
     refused(done, 2, "--fresh takes the newest of everything")
 
 
+def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(project: Path, tmp_path: Path) -> None:
+    spec = project / "images" / "twice.yaml"
+    spec.write_text("schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers:\n  hpcx: {}\n")
+    store = str(tmp_path / "store")
+    done = envbuild("lock", "twice", "nosuch", "cpu-ucx", "nosuch", "--json", cwd=project, ENVBUILD_STORE=store)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert [row["image"] for row in json.loads(done.stdout)] == ["cpu-ucx"]
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert told[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' cannot stand")
+    assert told[-1] == "error: nosuch: no image is called 'nosuch'" and len(told) == len(set(told))
+    alone = envbuild("lock", "nosuch", cwd=project, ENVBUILD_STORE=store)
+    refused(alone, 2, "error: no image is called 'nosuch'")
+
+
 def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Path) -> None:
     arguments = ("export", "cpu-ucx", "--to", "docker", "--tag", "Bad Tag")
     done = envbuild(*arguments, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))

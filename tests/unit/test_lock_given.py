@@ -14,7 +14,8 @@ from envbuild.errors import ConflictError, SpecError
 from envbuild.lock import uv
 from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
 from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork, platform, wheel_tags
+from envbuild.lock.python import PythonLock, PythonWork
+from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
@@ -44,9 +45,12 @@ def subject(tmp_path: Path) -> PythonWork:
     transport = Transport(site)
     return PythonWork(
         uv.Resolver(site, "3.12", platform("amd64", (2, 39)), tmp_path / "work", tmp_path / "cache"),
-        Index(transport, site.python()),
-        Transfer(transport, Store.open(site.store), pause=0.001),
-        wheel_tags("3.12", "amd64", (2, 39)),
+        Choice(
+            "3.12",
+            wheel_tags("3.12", "amd64", (2, 39)),
+            Index(transport, site.python()),
+            Transfer(transport, Store.open(site.store), pause=0.001),
+        ),
     )
 
 

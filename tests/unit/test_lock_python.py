@@ -13,7 +13,8 @@ from packaging.tags import Tag
 from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock import uv
 from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork, platform, wheel_tags
+from envbuild.lock.python import PythonLock, PythonWork, speaks_of
+from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
@@ -32,9 +33,12 @@ def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | Non
     folder.mkdir(exist_ok=True)
     return PythonWork(
         uv.Resolver(site, "3.13", platform("amd64", (2, 41)), folder, tmp_path / "cache"),
-        Index(transport, site.python()),
-        Transfer(transport, store, pause=0.001),
-        wheel_tags("3.13", "amd64", (2, 41)),
+        Choice(
+            "3.13",
+            wheel_tags("3.13", "amd64", (2, 41)),
+            Index(transport, site.python()),
+            Transfer(transport, store, pause=0.001),
+        ),
         previous or {},
     )
 
@@ -128,7 +132,7 @@ def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / real.name).write_bytes(b"not a wheel")
     subject = work(tmp_path, str(folder), simple_index(tmp_path / "simple", [real]))
-    file = subject.wheel(uv.Pin("demo", "1.0", frozenset({sha256(real.read_bytes())})))
+    file = subject.choice.wheel(uv.Pin("demo", "1.0", frozenset({sha256(real.read_bytes())})))
     assert file.sha256 == sha256(real.read_bytes())
 
 
@@ -270,3 +274,19 @@ def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> No
     subject.choose(asked | {("sympy", "1.14"): uv.Pin("sympy", "1.14", frozenset())})
     assert [type(error) for error in subject.errors] == [InputError, InputError]
     assert [file.file for file in subject.found()] == ["sympy-1.14-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize(
+    ("message", "spoken"),
+    [
+        ("torch was not found in the package registry", True),
+        ("you require torch==2.9.0+cu128 and numpy<1", True),
+        ("all versions of demo depend on torch, and", True),
+        ("you require torch[opt]>=2", True),
+        ("because torchvision was not found", False),
+        ("only torch-neuronx<2 is available", False),
+        ("you require pytorch and torch.fx", False),
+    ],
+)
+def test_names_are_whole_in_what_uv_says(message: str, spoken: bool) -> None:
+    assert speaks_of("torch", message) is spoken

@@ -14,7 +14,8 @@ from lockserver import sdist, serve, sha256, simple_index, wheel
 from envbuild.errors import ConflictError, EnvbuildError, InputError
 from envbuild.lock import uv
 from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork, platform, wheel_tags
+from envbuild.lock.python import PythonLock, PythonWork
+from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
@@ -40,9 +41,13 @@ def work(at: Site, tmp_path: Path, *indexes: PythonIndex, previous: dict[str, st
     vendors = vendor_indexes(indexes, at, transport)
     return PythonWork(
         uv.Resolver(at, "3.10", platform("amd64", (2, 35)), folder, tmp_path / "cache", vendors),
-        Index(transport, at.python()),
-        Transfer(transport, Store.open(at.store), pause=0.001),
-        wheel_tags("3.10", "amd64", (2, 35)),
+        Choice(
+            "3.10",
+            wheel_tags("3.10", "amd64", (2, 35)),
+            Index(transport, at.python()),
+            Transfer(transport, Store.open(at.store), pause=0.001),
+            vendors,
+        ),
         {"venv": previous or {}},
     )
 
@@ -120,7 +125,7 @@ def test_placeholder_in_a_folder_is_not_taken(tmp_path: Path, neuron: tuple[str,
     assert locked(subject.lock({"venv": UnitRequest(python=("libneuronxla",))})) == {"libneuronxla 2.2": "pip:neuron"}
     # Whatever was resolved, and why: the file is one that the vendor lists.
     with pytest.raises(InputError) as caught:
-        subject.wheel(uv.Pin("libneuronxla", "7.0", frozenset()))
+        subject.choice.wheel(uv.Pin("libneuronxla", "7.0", frozenset()))
     assert caught.value.message == (
         f"libneuronxla 7.0 cannot be taken, because it comes from pip:neuron {NOWHERE}, and that index does not list a "
         "wheel of it for this image"
@@ -141,7 +146,10 @@ def test_name_that_only_the_package_index_has(tmp_path: Path, neuron: tuple[str,
         assert caught.value.hint.endswith('mirrors: {"pip:neuron": [ADDRESS-OR-FOLDER]}')
 
 
-def test_version_that_the_vendor_does_not_have(tmp_path: Path, neuron: tuple[str, str]) -> None:
+def test_version_that_the_vendor_does_not_have(
+    tmp_path: Path, neuron: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")  # uv's words are not to be broken into lines
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
     with pytest.raises(ConflictError) as caught:
         subject.lock({"venv": UnitRequest(python=("neuronx-cc>5",))})

@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 import registrykit as kit
 from registrykit import Layout
 
+from envbuild.bases import PLACE
 from envbuild.console import Quiet
-from envbuild.errors import ConflictError, InputError, SpecError
+from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.lock.changes import changes
 from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import Lock, dump_lock, parse_lock
@@ -221,7 +222,8 @@ def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, ke
     mirrors = {name: places for name, places in site.mirrors.items() if name not in ("oci:docker.io/", "pip:torch")}
     bare = replace(site, mirrors={**mirrors, "apt:cuda": ("/nowhere",)})
     with pytest.raises(InputError) as caught:
-        make(bare, asked)
+        make(bare, replace(asked, where={PLACE: "images/demo.yaml:4:1"}))
+    assert [finding.where for finding in caught.value.findings] == ["images/demo.yaml:4:1", "", ""]
     assert [finding.message.partition(";")[0] for finding in caught.value.findings] == [
         "no place is known for oci:docker.io/some/base",
         "the key of the package repository apt:cuda cannot be had",
@@ -256,6 +258,18 @@ def test_an_image_that_is_not_what_the_spec_says(site: Site, repo: Repo, key: Si
         "holds no /opt/none/*, no /opt/nvcc"
     )
     assert finding.hint == "give 'cuda' another provider, or choose a base that holds it"
+
+
+def test_the_base_is_asked_for_somewhere(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
+    place = "images/demo.yaml:4:1"
+    asked = replace(request(repo, key), where={PLACE: place, "cuda": "images/demo.yaml:8:3"})
+    with pytest.raises(ConflictError, match=r"has no Python 3\.12") as caught:
+        make(site, replace(asked, python="3.12", promised=(("cuda", "/opt/none"),)))
+    assert [finding.where for finding in caught.value.findings] == [place, "images/demo.yaml:8:3"]
+    for reference in ("docker.io/some/base:2", "docker.io/some/Base"):
+        with pytest.raises(EnvbuildError) as refused:
+            make(site, replace(asked, base=reference))
+        assert refused.value.where == place
 
 
 def test_versions_of_what_is_compiled(site: Site, repo: Repo, key: Signer) -> None:

@@ -111,16 +111,18 @@ def test_one_verbs_one_network_plugin_one_mpi() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "component", "newest"),
+    ("name", "component", "base", "newest"),
     [
-        ("efa", "efa-installer", "1.47.0"),
-        ("aws-ofi-nccl", "aws-ofi-nccl", "1.21.1"),
-        ("hpcx", "hpcx", "2.25.1"),
+        ("efa", "efa-installer", "debian:13", "<=1.47.0"),
+        ("aws-ofi-nccl", "aws-ofi-nccl", "debian:13", "<=1.21.1"),
+        ("hpcx", "hpcx", "ubuntu:24.04", "<=2.25.1"),
+        ("hpcx", "hpcx", "ubuntu:20.04", "<=2.21.2"),  # the last with an archive for it
+        ("hpcx", "hpcx", "debian:13", "*"),  # none: the recipe refuses, not the matrix
     ],
 )
-def test_what_is_not_asked_for_is_one_that_can_be_had(name: str, component: str, newest: str) -> None:
-    assert recipe(name).matrix(image()) == {component: f"<={newest}"}
-    assert recipe(name, version="1.40.0").matrix(image()) == {component: "1.40.0"}
+def test_what_is_not_asked_for_is_one_that_can_be_had(name: str, component: str, base: str, newest: str) -> None:
+    assert recipe(name).matrix(image(base=base)) == {component: newest}
+    assert recipe(name, version="1.40.0").matrix(image(base=base)) == {component: "1.40.0"}
 
 
 # --- rdma-core, OFED
@@ -265,7 +267,8 @@ def test_which_archive_of_hpcx(version: str, base: str, target: str, layers: tup
         ({"version": "2.18"}, "debian:13", "h100-ib", "no archive of HPC-X 2.18 is known for debian:13"),
         ({"version": "2.18"}, "ubuntu:22.04", "gb200-nvl", "aarch64"),
         ({"version": "2.16", "cuda": "13"}, "ubuntu:22.04", "h100-ib", "CUDA 13"),
-        ({"version": "2.99"}, "ubuntu:22.04", "h100-ib", "take one of 2.16, 2.18"),
+        ({"version": "2.99"}, "ubuntu:22.04", "h100-ib", "take one of 2.25.1, 2.24.1, 2.21.2, 2.20, 2.19, 2.18, 2.16"),
+        ({"version": "2.16"}, "ubuntu:24.04", "gb200-nvl", "give its file: and sha256:, or take one of 2.25.1, 2.24.1"),
         (
             {"file": "hpcx-v2.26-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64", "sha256": "0" * 64},
             "ubuntu:22.04",
@@ -278,6 +281,7 @@ def test_archives_of_hpcx_that_do_not_fit(options: dict[str, Any], base: str, ta
     made = recipe("hpcx", **options)
     reasons = made.refusals(image(made, recipe("rdma-core"), target=target, base=base))
     assert len(reasons) == 1 and why in reasons[0]
+    assert "2.23" not in reasons[0]  # which is for another distribution or CPU than all of these
 
 
 def test_hpcx_needs_verbs_and_whole_archives() -> None:

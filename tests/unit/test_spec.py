@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envbuild import spec
+from envbuild.bases import PLACE
 from envbuild.errors import SpecError
 from envbuild.project import Project
 from envbuild.spec import ImageSpec
@@ -46,6 +47,7 @@ def test_every_key(small: Project) -> None:
     assert image.env == {"GREETING": "hello world"}
     assert [item[:2] for item in image.waivers] == [("widget.toolkit-minor", "tested here")]
     assert image.where["toolkit"].endswith("images/good.yaml:10:3")
+    assert image.where[PLACE].endswith("images/good.yaml:6:1")
     assert image.text == image.path.read_text()
 
 
@@ -66,6 +68,7 @@ def test_extends(small: Project) -> None:
     assert [item[:2] for item in child.waivers] == [("widget.toolkit-minor", "tested there")]
     assert child.where["toolkit"].endswith("good.yaml:10:3")
     assert child.where["widget"].endswith("child.yaml:7:3")
+    assert child.where[PLACE] == parent.where[PLACE]
     assert child.text == parent.text + "---\n" + child.path.read_text()
 
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from envbuild.errors import EngineError, InputError
 from envbuild.oci import manifest as m
-from envbuild.oci.docker import HINT, engine_here
+from envbuild.oci.docker import START, engine_here
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.platform import Platform
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 CHUNK = 1 << 20
+HINT = f"{START}, or take the image from its registry: docker://NAME"
 
 
 @contextlib.contextmanager
 def open_daemon(name: str, platform: Platform) -> Iterator[SourceImage]:
     """The image that the engine calls `name` (a reference or an id). Raises EngineError without an engine, InputError,
     ConflictError."""
-    with contextlib.closing(engine_here()) as engine:
+    with contextlib.closing(engine_here(HINT)) as engine:
         yield image_of(engine, name, platform)
 
 

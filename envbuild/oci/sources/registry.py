@@ -69,7 +69,8 @@ def reference_of(rest: str) -> Reference:
     user, at, _ = before.rpartition("@")
     if at:
         raise SpecError(
-            f"docker://{rest[:200]} names a user, and envbuild takes docker's own logins",
+            # what stands before @ may be a password
+            f"docker://…@{rest[len(user) + 1 :][:200]} names a user, and envbuild takes docker's own logins",
             hint=f"docker login; then write docker://{rest[len(user) + 1 :]}",
         )
     registry, hash_, path = rest.partition("#")
