@@ -170,6 +170,12 @@ def blob(layout: Path, digest: str) -> Path:
     return layout / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
+def tag(layout: Path) -> str:
+    """The name of the image."""
+    described = json.loads((layout / "index.json").read_text())["manifests"][0]
+    return str(described["annotations"]["org.opencontainers.image.ref.name"])
+
+
 def blobs(layout: Path) -> list[Path]:
     """The files of an image's layers, bottom first."""
     index = json.loads((layout / "index.json").read_text())

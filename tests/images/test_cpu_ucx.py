@@ -77,7 +77,14 @@ for folder, folders, files in os.walk("/"):
         seen[path] = [stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode), link, content, int(status.st_mtime)]
 print(json.dumps(seen))
 """
-ENROOT = {"/etc/rc", "/etc/rc.local", "/etc/environment", "/etc/fstab", "/etc"}  # written by the export
+ENROOT = {
+    "/etc/rc",
+    "/etc/rc.local",
+    "/etc/environment",
+    "/etc/fstab",
+    "/etc",
+    "/etc/envbuild/export.json",
+}  # the export's
 SANDBOX = {"/etc/hosts", "/etc/resolv.conf"}  # bound by the sandbox
 
 
