@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from envbuild.errors import InputError
 from envbuild.lock.baseimage import seconds
 from envbuild.oci import manifest as m
+from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources.platform import Platform, wrong_platform
 from envbuild.plan.units import ImageConfig
 
@@ -78,6 +80,38 @@ def fitting(found: Configuration, layers: Sequence[object], name: str) -> None:
     if len(layers) != len(found.diff_ids):
         why = f"it lists {len(layers)} layers, and its configuration {len(found.diff_ids)}"
         raise m.damaged(name, m.Damaged(why))
+
+
+def of_manifest(
+    image: m.Image,
+    found: Configuration,
+    opener: Callable[[m.Part], Callable[[], AbstractContextManager[IO[bytes]]]],
+    *,
+    reference: str,
+    origin: str,
+    manifest: str,
+    name: str,
+    places: int = 1,
+) -> SourceImage:
+    """The image of a manifest and its configuration; `opener` gives what opens a layer's blob, `name` is what files
+    made from it are called. Raises InputError when the two do not fit."""
+    fitting(found, image.layers, reference)
+    count = len(image.layers)
+    layers = tuple(
+        SourceLayer(diff_id, f"sha256:{part.digest}", part.size, layer_name(number, count), opener(part), places)
+        for number, (part, diff_id) in enumerate(zip(image.layers, found.diff_ids, strict=True), 1)
+    )
+    return SourceImage(
+        reference=reference,
+        origin=origin,
+        manifest=manifest,
+        config=found.config,
+        created=found.created,
+        layers=layers,
+        identity=found.identity,
+        name=name,
+        notes=found.notes,
+    )
 
 
 def layer_name(number: int, count: int) -> str:

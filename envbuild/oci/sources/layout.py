@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 from envbuild.errors import InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.layout import REF_NAME
-from envbuild.oci.source import SourceImage, SourceLayer
+from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.platform import Platform, pick
 
@@ -79,28 +79,14 @@ def layout_image(files: Files, tag: str, reference: str, stem: str, platform: Pl
     digest_of_config = f"sha256:{image.config.digest}"
     content = documents.checked(files.read(blob(digest_of_config)), digest_of_config, reference)
     found = documents.read_configuration(content, reference, platform)
-    documents.fitting(found, image.layers, reference)
-    count = len(image.layers)
-    layers = [
-        SourceLayer(
-            diff_id,
-            f"sha256:{part.digest}",
-            part.size,
-            documents.layer_name(number, count),
-            partial(files.open, blob(f"sha256:{part.digest}")),
-        )
-        for number, (part, diff_id) in enumerate(zip(image.layers, found.diff_ids, strict=True), 1)
-    ]
-    return SourceImage(
+    return documents.of_manifest(
+        image,
+        found,
+        lambda part: partial(files.open, blob(f"sha256:{part.digest}")),
         reference=reference,
         origin=f"oci-layout:{digest}",
         manifest=digest,
-        config=found.config,
-        created=found.created,
-        layers=tuple(layers),
-        identity=found.identity,
         name=documents.file_name([stem, tag.rpartition(":")[2]]),
-        notes=found.notes,
     )
 
 

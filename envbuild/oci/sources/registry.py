@@ -17,7 +17,7 @@ from envbuild.lock.transport import Transport
 from envbuild.oci import manifest as m
 from envbuild.oci.reference import DOCKER, Reference, parse
 from envbuild.oci.registry import Repository
-from envbuild.oci.source import SourceImage, SourceLayer
+from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.blob import Blob
 from envbuild.oci.sources.platform import Platform, pick
@@ -36,29 +36,15 @@ def open_registry(rest: str, workspace: Workspace, platform: Platform) -> Iterat
         digest, value = place.document(f"sha256:{pick(value['manifests'], name, platform).digest}", name)
     image = m.image(value, name)
     found = documents.read_configuration(place.blob(image.config, name), name, platform)
-    documents.fitting(found, image.layers, name)
-    count = len(image.layers)
-    layers = [
-        SourceLayer(
-            diff_id,
-            f"sha256:{part.digest}",
-            part.size,
-            documents.layer_name(number, count),
-            _Opener(place, part),
-            len(place.repository.places),
-        )
-        for number, (part, diff_id) in enumerate(zip(image.layers, found.diff_ids, strict=True), 1)
-    ]
-    yield SourceImage(
+    yield documents.of_manifest(
+        image,
+        found,
+        lambda part: _Opener(place, part),
         reference=f"docker://{name}",
         origin=f"{reference.origin}@{digest}",
         manifest=digest,
-        config=found.config,
-        created=found.created,
-        layers=tuple(layers),
-        identity=found.identity,
         name=documents.file_name([reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]),
-        notes=found.notes,
+        places=len(place.repository.places),
     )
 
 
