@@ -174,8 +174,10 @@ def plans(name: str, store: Store) -> Plan:
             unit("everything", EVERYTHING),
             unit("upon", "echo more > /opt/things/more", lowers=("base", "everything")),
         )
+    quiet = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 300\" & "
+    if name == "endless":
+        return plan(store, unit("one", f"{quiet} sleep 300"), unit("two", f"{quiet} sleep 300"))
     if name == "slow":
-        quiet = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 300\" & "
         return plan(
             store,
             unit("one", f"{quiet} mkdir /opt/one; for i in 1 2 3 4; do echo $i > /opt/one/$i; sleep 0.1; done"),

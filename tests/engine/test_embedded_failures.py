@@ -212,7 +212,7 @@ def test_killed_at_any_moment(store: Store) -> None:
 
 
 def test_interrupt_ends_everything(store: Store) -> None:
-    process = driver("slow", store.root, stderr=subprocess.DEVNULL)
+    process = driver("endless", store.root, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 30
     while time.monotonic() < end and not any("sleep" in name for name in names(descendants(process.pid))):
         time.sleep(0.05)
