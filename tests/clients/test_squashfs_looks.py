@@ -135,12 +135,6 @@ def made(root: Path, to: Path, *options: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loop():
-    if not Path("/dev/loop-control").exists():
-        pytest.skip("loop devices are not there")
-
-
-@pytest.fixture(scope="module")
 def kernel(corners, tmp_path_factory, loop):
     """The tree as the kernel shows it, of the form that every kernel reads."""
     place = tmp_path_factory.mktemp("kernel")

@@ -98,12 +98,6 @@ TOP = [
 LAYERS = [BASE, MIDDLE, TOP]
 
 
-@pytest.fixture(scope="module")
-def loop():
-    if not Path("/dev/loop-control").exists():
-        pytest.skip("loop devices are not there")
-
-
 def build(tmp_path, layers=LAYERS, all_root=False, **kw):
     image = tmp_path / "image.sqsh"
     return write_image(make_packs(tmp_path, layers, **kw), image, epoch=EPOCH, all_root=all_root)
