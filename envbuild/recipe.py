@@ -105,7 +105,11 @@ class Sources:
 class Runtime:
     """What the finished image needs: Debian packages, Python requirements (`core`: those of the large venv unit with
     torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders for the loader
-    (ld.so.conf.d), files (path → content)."""
+    (ld.so.conf.d), files (path → content).
+
+    `replaces`: Debian package → version of the component that takes its place, in the image and for what depends on
+    that package there: dpkg is told of a package of that name without contents. Only for a library whose SONAME is the
+    same; where the distribution's packages ask for a newer one, the real package comes all the same."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -114,6 +118,7 @@ class Runtime:
     env: Mapping[str, str] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    replaces: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +228,12 @@ class Recipe:
 
     def build(self, env: RecipeEnv) -> list[Any]:
         """HPCCM primitives and building blocks (from `envbuild.plan.bridge`); empty: nothing is compiled."""
+        return []
+
+    def devel(self, env: RecipeEnv) -> list[Any]:
+        """What only builds need of it: primitives of a unit below that of `build`, at the same prefix, which is no part
+        of the image. The Python packages of `sources` lie in the folder ``python`` of the prefix when it starts; none
+        is kept there."""
         return []
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -132,7 +132,10 @@ def lock_request(resolution: Resolution) -> LockRequest:
     ]
     units = {
         "base": UnitRequest(debian=BASE_PACKAGES),
-        "debian": UnitRequest(debian=tuple(sorted(set(runtime.debian)))),
+        "debian": UnitRequest(
+            debian=tuple(sorted(set(runtime.debian))),
+            replaces=tuple(sorted(f"{name}={version}" for name, version in runtime.replaces.items())),
+        ),
         "venv": UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
         "venv-core": UnitRequest(python=core),
     }
@@ -293,6 +296,7 @@ def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> 
         env=dict(sorted(env.items())),
         libraries=_union(runtime.libraries for runtime in runtimes.values()),
         files=dict(sorted(files.items())),
+        replaces={name: version for runtime in runtimes.values() for name, version in runtime.replaces.items()},
     )
 
 

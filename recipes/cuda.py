@@ -19,6 +19,8 @@ HEADERS = (
     "cusparse",
     "cusolver",
 )  # torch 2.15 does not ask for curand itself
+# What an image without the compiler keeps: UCX, UCC and NCCL's tests link cudart; verify reads cubins with the tools.
+RUNTIME = ("cudart", "cuobjdump", "nvdisasm")
 
 # What NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger, profilers
 # and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that look into cubins.
@@ -51,6 +53,11 @@ class Cuda(Recipe):
     for the distribution, or ``base``, the base image's own /usr/local/cuda. `key` is the fingerprint of the key that
     signs NVIDIA's archive, where it is another than the known one.
 
+    `flavor` is NVIDIA's word for its images: ``devel`` leaves the whole toolkit in the image, for jobs that compile
+    (DeepSpeed's and torch.utils.cpp_extension's ops); with ``runtime`` the compiler and the headers serve the builds
+    alone and the image has the CUDA runtime and what reads cubins: 0.45 GB less. torch.compile needs no toolkit, since
+    Triton brings its own ptxas. Only the wheels come apart in this way.
+
     lib64/stubs holds libcuda.so and libnvidia-ml.so to link with, and in its folder ``driver`` the same under the
     driver's names (LD_LIBRARY_PATH of a check on a machine without a GPU). Neither is on the loader's path.
     """
@@ -61,10 +68,24 @@ class Cuda(Recipe):
 
     provider: Literal["wheels", "apt", "base"] = "wheels"
     key: str = ""
+    flavor: Literal["devel", "runtime"] = "devel"
+
+    def __post_init__(self) -> None:
+        if self.flavor == "runtime" and self.provider != "wheels":
+            raise ValueError(f"'flavor: runtime' is for provider: wheels, not for {self.provider}")
+
+    @property
+    def bins(self) -> tuple[str, ...]:
+        return super().bins if self.flavor == "devel" else ()
 
     @property
     def package(self) -> str:
         return "cuda-toolkit" if self.provider == "wheels" else ""
+
+    @property
+    def wheel_folder(self) -> str:
+        """Folder of the wheels of a CUDA release, below ``nvidia`` of the Python packages."""
+        return f"cu{self.version.partition('.')[0]}"
 
     @property
     def on_toolkit(self) -> bool:
@@ -97,7 +118,8 @@ class Cuda(Recipe):
 
     def sources(self, env: RecipeEnv) -> Sources:
         if self.provider == "wheels":
-            return Sources(debian=("gcc",))  # for the stand-ins of the driver's libraries
+            devel = () if self.flavor == "devel" else (self.wheels(*COMPILER, *HEADERS),)
+            return Sources(debian=("gcc",), python=devel)  # gcc: for the stand-ins of the driver's libraries
         if self.provider == "base":
             return Sources()
         folder, key, file = REPOSITORIES[env.distribution.name]
@@ -108,13 +130,36 @@ class Cuda(Recipe):
             repositories=(AptRepository(origin, "./", (), self.key or key, "" if self.key else file),),
         )
 
+    def wheels(self, *extras: str) -> str:
+        """NVIDIA's package that names a release of the toolkit, with some of its parts."""
+        return f"cuda-toolkit[{','.join(extras)}]=={self.version}.*"
+
     def runtime(self, env: RecipeEnv) -> Runtime:
-        wheels: tuple[str, ...] = ()
-        if self.provider == "wheels":
-            extras = ",".join((*COMPILER, *HEADERS))
-            wheels = (f"cuda-toolkit[{extras}]=={self.version}.*",)
         # what is linked with cudart finds it without torch in the process (UCX, UCC, NCCL's tests)
-        return Runtime(toolkit=wheels, env={"CUDA_HOME": self.prefix}, libraries=(f"{self.prefix}/lib64",))
+        libraries = (f"{self.prefix}/lib64",)
+        if self.flavor == "runtime":
+            return Runtime(toolkit=(self.wheels(*RUNTIME),), libraries=libraries)
+        wheels = (self.wheels(*COMPILER, *HEADERS),) if self.provider == "wheels" else ()
+        return Runtime(toolkit=wheels, env={"CUDA_HOME": self.prefix}, libraries=libraries)
+
+    def devel(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.plan import bridge
+
+        if self.flavor == "devel":
+            return []
+        root = self.prefix
+        return [
+            bridge.comment("the toolkit out of its wheels, as NVIDIA's own installer lays it out"),
+            bridge.shell(
+                commands=[
+                    f"mv {root}/python/nvidia/{self.wheel_folder}/* {root}/",
+                    f"mv {root}/lib {root}/lib64",
+                    f"ln -s lib64 {root}/lib",
+                    unversioned(f"{root}/lib64", f"{root}/lib64"),
+                    f"{root}/bin/nvcc --version",
+                ]
+            ),
+        ]
 
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan import bridge
@@ -143,7 +188,18 @@ class Cuda(Recipe):
                 f"ln -s {BASE}/lib64/stubs/*.so {libraries}/stubs/",
             ]
             return [bridge.comment("the base's toolkit"), bridge.shell(commands=[*linked, *named, check])]
-        wheels = f"{env.site_packages}/nvidia/cu{self.version.split('.')[0]}"
+        wheels = f"{env.site_packages}/nvidia/{self.wheel_folder}"
+        if self.flavor == "runtime":
+            return [
+                bridge.comment("the part of the toolkit that the image keeps, as links"),
+                bridge.shell(
+                    commands=[
+                        f"ln -sf {wheels}/bin/cuobjdump {wheels}/bin/nvdisasm {root}/bin/",
+                        f"ln -sf {wheels}/lib/libcudart.so.* {libraries}/",
+                    ]
+                ),
+                *stubs(f"{root}/include", f"{libraries}/stubs"),
+            ]
         return [
             bridge.comment("the toolkit as a prefix"),
             bridge.shell(
@@ -152,10 +208,7 @@ class Cuda(Recipe):
                     f"ln -s {wheels}/bin {wheels}/include {wheels}/nvvm {root}/",
                     f"ln -s lib64 {root}/lib",
                     f"ln -s {wheels}/lib/*.so* {wheels}/lib/*.a {libraries}/",
-                    # linkers look for libNAME.so; the wheels hold only libNAME.so.MAJOR
-                    f'for library in {wheels}/lib/*.so.*; do name=$(basename "$library"); '
-                    f'link="{libraries}/${{name%%.so.*}}.so"; '
-                    'test -e "$link" || ln -s "$library" "$link"; done',
+                    unversioned(f"{wheels}/lib", libraries),
                     check,
                 ]
             ),
@@ -167,10 +220,14 @@ class Cuda(Recipe):
             "import ctypes; driver = ctypes.CDLL('libcuda.so.1'); nvml = ctypes.CDLL('libnvidia-ml.so.1'); "
             "print('stand-ins', driver.cuInit(0), nvml.nvmlInit_v2())"
         )
+        compiler = Check(
+            "cuda: nvcc is the version asked for", f"{self.prefix}/bin/nvcc --version", rf"release {self.version},"
+        )
+        if self.flavor == "runtime":
+            command = f"! test -e {self.prefix}/bin/nvcc && {self.prefix}/bin/cuobjdump --version"
+            compiler = Check("cuda: the compiler stayed with the builds", command, rf"release {self.version},")
         return [
-            Check(
-                "cuda: nvcc is the version asked for", f"{self.prefix}/bin/nvcc --version", rf"release {self.version},"
-            ),
+            compiler,
             Check(
                 "cuda: the driver's stand-ins answer for checks, and are nowhere on the loader's path",
                 f'LD_LIBRARY_PATH={self.prefix}/lib64/stubs/driver python3 -c "{program}"; '
@@ -178,3 +235,12 @@ class Cuda(Recipe):
                 r"stand-ins 34 12" if self.provider == "wheels" else "stand-ins",
             ),
         ]
+
+
+def unversioned(folder: str, links: str) -> str:
+    """Command that makes the names in `links` which linkers look for: libNAME.so; the wheels' `folder` holds only
+    libNAME.so.MAJOR."""
+    return (
+        f'for library in {folder}/*.so.*; do name=$(basename "$library"); link="{links}/${{name%%.so.*}}.so"; '
+        'test -e "$link" || ln -s "$library" "$link"; done'
+    )

@@ -151,7 +151,11 @@ class Openmpi(Recipe):
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         if self.provider == "debian":
             # trixie's and noble's library has the suffix of the time_t transition; openmpi-bin depends on the right one
-            return Runtime(debian=("openmpi-bin", "openssh-client"), env=allowed)
+            # Debian's UCX would bring 240 MB of AMD's libraries and LLVM, and a second libucp, for nothing: the loader
+            # takes the image's own. Debian 13 compiles it against UCX 1.18, whose interface later versions keep.
+            ucx = env.recipes.get("ucx")
+            replaces = {"libucx0": ucx.whole} if getattr(ucx, "from_source", False) else {}
+            return Runtime(debian=("openmpi-bin", "openssh-client"), env=allowed, replaces=replaces)
         if self.provider == "source":
             return Runtime(debian=("openssh-client", "zlib1g"), env=allowed, libraries=(f"{self.prefix}/lib",))
         return Runtime(env=allowed)

@@ -20,6 +20,7 @@ from envbuild.lock.archives import Opening
 from envbuild.lock.lacking import WrongInput, together
 from envbuild.lock.lockfile import DebianFile
 from envbuild.lock.packages import Package, Packages, essential, installed_names, status
+from envbuild.lock.standin import StandIn, needed
 from envbuild.lock.transport import Transport
 from envbuild.recipe import AptRepository
 from envbuild.site import Site
@@ -32,13 +33,15 @@ URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f
 @dataclass(frozen=True, slots=True)
 class DebianLock:
     """What apt chose: unit → files, sorted by file name; the files of the base that are unpacked first; the archive's
-    date; unit → the names that were asked for and are not there already, sorted.
+    date; unit → the names that were asked for and are not there already, sorted; unit → the packages
+    (``libucx0=1.20.1+envbuild``) that it has in name only.
     """
 
     units: Mapping[str, tuple[DebianFile, ...]]
     essential: tuple[str, ...]
     released: int
     requested: Mapping[str, tuple[str, ...]]
+    replaced: Mapping[str, tuple[str, ...]]
 
 
 def resolve(
@@ -55,6 +58,7 @@ def resolve(
     prefer: Mapping[str, str] | None = None,
     refresh: bool = False,
     resolved: list[Input] | None = None,
+    replaces: Mapping[str, Iterable[str]] | None = None,
 ) -> DebianLock:
     """Resolve `units` (name → package names; ``base`` among them): the base from nothing, every other unit on top of
     it. With `installed`, dpkg's status file of an image that the base is taken from, the base has no packages of its
@@ -62,7 +66,9 @@ def resolve(
 
     The packages of vendors' `repositories` are open to every unit but the base. apt takes the highest version wherever
     it is, so that a vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to). `prefer` (package →
-    version) is kept where the archives still have it. Raises InputError (archives that cannot be read, WrongInput)
+    version) is kept where the archives still have it. `replaces` (unit → ``libucx0=1.20.1``) are packages that need
+    not come, because something else is in their place; apt takes the real one where that is too old for what depends
+    on it. Raises InputError (archives that cannot be read, WrongInput)
     and ConflictError (packages that cannot be installed together), after all units that can be resolved without what is
     missing were: `resolved` gets their files.
     """
@@ -87,8 +93,17 @@ def resolve(
         if installed is None and not base:  # there is nothing that they could stand on
             others = []
 
+        stands = {
+            name: [StandIn.of(text) for text in texts if text.partition("=")[0] not in present]
+            for name, texts in (replaces or {}).items()
+        }
+
         def one(name: str) -> list[Package]:
-            return work.attempt(name, lambda: work.install(name, wanted[name], status_file))
+            known = status_file
+            if stands.get(name):
+                known = workdir / f"status-{name}"
+                known.write_text(status_file.read_text() + "".join(stand.status(arch) for stand in stands[name]))
+            return work.attempt(name, lambda: work.install(name, wanted[name], known))
 
         with ThreadPoolExecutor(2) as pool:
             chosen = list(pool.map(one, others))
@@ -103,6 +118,7 @@ def resolve(
         tuple(file.file for file in _files(essential(base))),
         apt.released(),
         {name: tuple(sorted(set(items))) for name, items in wanted.items()},
+        {name: tuple(str(stand) for stand in needed(found.get(name, ()), items)) for name, items in stands.items()},
     )
 
 

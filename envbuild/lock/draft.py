@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from envbuild.bases import is_image
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.standin import StandIn
 
 OPEN = "0" * 64  # a digest that no content has
 PACKAGES = "PACKAGES.deb"  # the files of a unit that apt has not chosen yet
@@ -52,6 +53,7 @@ def _unit(name: str, unit: UnitRequest) -> UnitLock:
         python=_sorted(unit.python),
         sdists=_sorted(unit.sdists),
         sources=_sorted([*(item.file for item in unit.archives), *(item.file for item in unit.git)]),
+        replaced=tuple(str(StandIn.of(text)) for text in unit.replaces),
     )
 
 

@@ -140,6 +140,7 @@ class Locking:
                 python=files.units[name].python if name in files.units else (),
                 sdists=files.units[name].sdists if name in files.units else (),
                 sources=source_files(self.unit(name)),
+                replaced=packages.replaced.get(name, ()),
             )
             for name in asked
         }
@@ -244,6 +245,7 @@ class Locking:
             },
             refresh=self.refresh or bool(self.upgrade),
             resolved=self.resolved,
+            replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
         )
 
     def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:

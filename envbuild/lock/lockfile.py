@@ -78,7 +78,8 @@ class BaseImage:
 
 @dataclass(frozen=True, slots=True)
 class UnitLock:
-    """File names that one unit gets, sorted. `requested` are the Debian packages that were asked for by name."""
+    """File names that one unit gets, sorted. `requested` are the Debian packages that were asked for by name,
+    `replaced` those that others depend on and something else takes the place of (``libucx0=1.20.1+envbuild``)."""
 
     debian: tuple[str, ...] = ()
     requested: tuple[str, ...] = ()
@@ -86,6 +87,7 @@ class UnitLock:
     python: tuple[str, ...] = ()
     sdists: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 @dataclass(frozen=True, slots=True)
 class UnitRequest:
     """Inputs that one unit asks for: Debian package names, Python requirements, sdists to compile, archives, commits;
-    `gives`: packages (``apex==0.1``) that it compiles from them."""
+    `gives`: packages (``apex==0.1``) that it compiles from them. `replaces`: Debian packages (``libucx0=1.20.1``) that
+    something else in the image takes the place of."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -22,6 +23,7 @@ class UnitRequest:
     archives: tuple[Archive, ...] = ()
     git: tuple[Git, ...] = ()
     gives: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.lock.standin import StandIn
 from envbuild.plan import bridge, evidence
 from envbuild.plan.units import INPUTS, SYSTEM_PATH, Blob, ImageConfig, Input, Plan, Product, Step, Unit
 from envbuild.recipe import VENV, Recipe, RecipeEnv, Runtime
@@ -28,6 +29,7 @@ FORGET_TIMES = (
     f"find {VENV} -path '*.dist-info/uv_cache.json' -exec sh -c 'for file; do "
     'sed -i "/\\.dist-info\\/uv_cache\\.json,/d" "${file%/*}/RECORD" && rm "$file" || exit 1; done\' sh {} +'
 )
+DEVEL = "devel-"  # of the units with what only builds need of a recipe
 MODULES = (Path(__file__).with_name("modules.py")).read_text()  # a program of the unit, not of this process
 UV_CACHE = "/opt/.uv-cache"  # beside the venv on the same file system, so that uv links instead of copying
 
@@ -58,6 +60,7 @@ class Planner:
             name: ask(recipe, "runtime", Runtime, self.env) for name, recipe in self.recipes.items()
         }
         self.compiled = {name: recipe for name, recipe in self.recipes.items() if recipe.builds}
+        self.developed = {name: self.commands(recipe, "devel") for name, recipe in self.compiled.items()}
         # A wheel that others are compiled against (torch from source) belongs below them.
         self.core_wheels = tuple(
             name
@@ -84,6 +87,8 @@ class Planner:
         for name, recipe in self.compiled.items():
             if self.locked(f"build-{name}").debian:
                 yield self.debian(f"build-{name}", f"packages to build {name}", in_image=False)
+            if self.developed[name]:
+                yield self.devel(name, recipe)
             yield self.compile(name, recipe)
             if not recipe.wheel:
                 image_units.append(name)
@@ -173,13 +178,15 @@ class Planner:
         )
 
     def debian(self, unit: str, title: str, *, in_image: bool) -> Unit:
-        packages = list(self.locked(unit).requested)
+        packages, replaced = list(self.locked(unit).requested), self.locked(unit).replaced
+        stands = [bridge.shell(commands=list(stand_in(StandIn.of(text), self.lock.arch))) for text in replaced]
+        told = [bridge.comment("in name only: the image compiles what these would bring")]
         return Unit(
             name=unit if in_image else f"root-{unit}",
             title=title,
             lowers=("base",),
             inputs=(self.debs(unit),),
-            steps=bridge.steps([bridge.apt_get(ospackages=packages)]),
+            steps=bridge.steps([*(told if stands else []), *stands, bridge.apt_get(ospackages=packages)]),
             in_image=in_image,
             epoch=self.lock.epoch,
         )
@@ -195,24 +202,29 @@ class Planner:
             return f'"$UV" venv --python {self.env.python} --system-site-packages {VENV}'
         return f'"$UV" venv --python /usr/bin/python3 {VENV}'
 
-    def install(self) -> str:
-        return (
-            f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/python --no-deps '
+    def install(
+        self, files: tuple[str, ...], where: str = f"--python {VENV}/bin/python"
+    ) -> tuple[list[Input], list[str]]:
+        """What a unit gets, and runs, to have locked Python files; nothing for no files."""
+        if not files:
+            return [], []
+        inputs = [
+            self.python("python", files),
+            Input("requirements", "text", texts=(("requirements.txt", self.requirements(files)),)),
+        ]
+        command = (
+            f'"$UV" pip install {where} --no-index --find-links {INPUTS}/python --no-deps '
             f"--require-hashes -r {INPUTS}/requirements/requirements.txt"
         )
+        return inputs, [command]
 
     def venv(self, name: str, title: str, lowers: tuple[str, ...], wheels: tuple[str, ...] = ()) -> Unit:
         """One part of the venv, over the parts in `lowers`; `wheels` are units that give some."""
         below = {file for lower in lowers for file in self.locked(lower).python}
         files = tuple(file for file in self.locked(name).python if file not in below)
-        commands = [] if lowers else [self.new_venv()]
-        inputs = [self.tools()]
-        if files:
-            inputs += [
-                self.python("python", files),
-                Input("requirements", "text", texts=(("requirements.txt", self.requirements(files)),)),
-            ]
-            commands.append(self.install())
+        given, installed = self.install(files)
+        commands = [*([] if lowers else [self.new_venv()]), *installed]
+        inputs = [self.tools(), *given]
         if wheels:
             inputs.append(Input("kernels", "files", units=wheels))
             # by name and version from a folder: installed by path, they would carry the path (direct_url.json)
@@ -240,20 +252,18 @@ class Planner:
         if locked.debian:
             lowers.append(f"root-build-{name}")
         lowers += self.venv_below(recipe)
-        lowers += [other for other in self.below(name) if self.recipes[other].builds and not self.recipes[other].wheel]
+        for other in (*self.below(name), name):
+            lowers += [f"{DEVEL}{other}"] if self.developed.get(other) else []
+            lowers += [other] if other != name and other in self.compiled and not self.compiled[other].wheel else []
         inputs: list[Input] = []
         steps: list[Step] = []
         env: dict[str, str] = {}
         if recipe.wheel:
             inputs.append(self.tools())
             env |= self.uv_env()
-            commands = [] if self.venv_below(recipe) else [self.new_venv()]
-            if locked.python:
-                inputs += [
-                    self.python("python", locked.python),
-                    Input("requirements", "text", texts=(("requirements.txt", self.requirements(locked.python)),)),
-                ]
-                commands.append(self.install())
+            given, installed = self.install(locked.python)
+            inputs += given
+            commands = [*([] if self.venv_below(recipe) else [self.new_venv()]), *installed]
             if commands:
                 steps.append(Step(" && \\\n    ".join(commands), "Python packages of the build"))
         if recipe.wheel and ask(recipe, "extensions", tuple):
@@ -270,7 +280,7 @@ class Planner:
             title=f"{name} {recipe.version}".strip(),
             lowers=tuple(lowers),
             inputs=tuple(inputs),
-            steps=(*steps, *self.commands(recipe), *self.promised_modules(recipe)),
+            steps=(*steps, *self.commands(recipe, "build"), *self.promised_modules(recipe)),
             env=env,
             keep=() if recipe.wheel else (recipe.prefix,),
             product=Product.WHEEL if recipe.wheel else Product.LAYER,
@@ -280,10 +290,32 @@ class Planner:
             epoch=self.lock.epoch,
         )
 
-    def commands(self, recipe: Recipe) -> tuple[Step, ...]:
-        """The recipe's own steps; a fault in it is told with its file and line."""
+    def devel(self, name: str, recipe: Recipe) -> Unit:
+        """What only builds need of a recipe: the unit below its own, no part of the image."""
+        folder = f"{recipe.prefix}/python"
+        given, installed = self.install(
+            self.locked(f"build-{name}").python, f"--python /usr/bin/python3 --target {folder}"
+        )
+        return Unit(
+            name=f"{DEVEL}{name}",
+            title=f"{name} {recipe.version}".strip() + " for builds",
+            lowers=("base",),
+            inputs=(self.tools(), *given),
+            steps=(
+                *(Step(command, f"Python packages that hold {name}") for command in installed),
+                *self.developed[name],
+                Step(f"rm -rf {folder} {UV_CACHE}", "no trace of the installer"),
+            ),
+            env=self.uv_env(),
+            keep=(recipe.prefix,),
+            in_image=False,
+            epoch=self.lock.epoch,
+        )
+
+    def commands(self, recipe: Recipe, part: str) -> tuple[Step, ...]:
+        """The recipe's own steps of ``build`` or ``devel``; a fault in it is told with its file and line."""
         with blame(file_of(recipe)):
-            return bridge.steps(ask(recipe, "build", list, self.env))
+            return bridge.steps(ask(recipe, part, list, self.env))
 
     def promised_modules(self, recipe: Recipe) -> Iterator[Step]:
         """Looks whether the wheels hold the extension modules that the recipe names: builds that find no GPU, or no
@@ -326,6 +358,16 @@ class Planner:
             steps=(Step(f"cp -r {INPUTS}/files/. / && \\\n    ldconfig", "loader cache, profile, evidence"),),
             epoch=self.lock.epoch,
         )
+
+
+def stand_in(stand: StandIn, arch: str) -> Iterator[str]:
+    """Commands that tell dpkg of a package in name only."""
+    folder = f"/tmp/{stand.name}"
+    yield f"mkdir -p {folder}/DEBIAN"
+    yield f"printf '%s\\n' {shlex.join(stand.control(arch))} > {folder}/DEBIAN/control"
+    yield f"dpkg-deb --build --root-owner-group {folder} {folder}.deb"
+    yield f"dpkg --install {folder}.deb"
+    yield f"rm -r {folder} {folder}.deb"
 
 
 def lines(words: Sequence[str]) -> str:

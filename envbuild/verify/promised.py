@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envbuild.lock.lockfile import Lock, UnitLock
+from envbuild.lock.standin import StandIn
 from envbuild.recipefile import ask
 from envbuild.verify.audit import Expectations
 from envbuild.verify.look import Own
@@ -72,7 +73,10 @@ def locked_expectations(lock: Lock) -> Expectations:
     files = {file for unit in units for file in unit.python} | {f for unit in lock.units.values() for f in unit.sdists}
     packages = [lock.python_files[file] for file in files]
     return Expectations(
-        debian={deb.name: deb.version for deb in debs},
+        debian={
+            **{deb.name: deb.version for deb in debs},
+            **{stand.name: stand.version for unit in units for stand in map(StandIn.of, unit.replaced)},
+        },
         python={package.name: package.version for package in packages},
         python_more=any(unit.sources for unit in lock.units.values()),  # which wheels come of them, recipes know
         complete=lock.base_image is None,

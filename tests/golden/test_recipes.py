@@ -77,10 +77,12 @@ def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
 
 
 def providers(name: str) -> Iterator[dict[str, str]]:
-    """Each provider of the recipe as options; none for a recipe without that choice."""
-    kind = get_type_hints(load_recipe(PROJECT.find_recipe(name))).get("provider")
-    choices = get_args(kind) if get_origin(kind) is Literal else ("",)
-    yield from ({"provider": choice} if choice else {} for choice in choices)
+    """Each provider of the recipe as options, and each flavor but the default; none for a recipe without that
+    choice."""
+    kinds = get_type_hints(load_recipe(PROJECT.find_recipe(name)))
+    choices = {key: get_args(kinds[key]) for key in ("provider", "flavor") if get_origin(kinds.get(key)) is Literal}
+    yield from ({"provider": choice} if choice else {} for choice in choices.get("provider", ("",)))
+    yield from ({"flavor": choice} for choice in choices.get("flavor", ())[1:])
 
 
 def described(name: str) -> str:
@@ -112,7 +114,7 @@ def one(name: str, spec: ImageSpec) -> str:
     lines += [f"extension: {module}" for module in mine.extensions()]
     plan = make_plan(resolution, draft(request))
     for unit in plan.units:
-        if unit.name == name and mine.builds:
+        if unit.name in (name, f"devel-{name}") and mine.builds:
             lines.append(
                 f"unit on {', '.join(unit.lowers)}; {unit.memory_gb} GB a job, keeps {', '.join(unit.keep) or 'wheels'}"
             )

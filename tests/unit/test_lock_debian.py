@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from envbuild.errors import ConflictError, InputError
 from envbuild.lock import debian
 from envbuild.lock.apt import host_options
 from envbuild.lock.packages import alternatives, fields
+from envbuild.lock.standin import StandIn
+from envbuild.plan.planner import stand_in
 from envbuild.site import Site
 from envbuild.store import Store
 
@@ -41,6 +44,10 @@ MAIN = (
     stanza("new-libc-user", Depends="libc6 (>= 3)"),
     stanza("anti-dash", Conflicts="dash"),
     stanza("openssl", "3.0-1"),
+    stanza("mpi", Pre_Depends="libmpi"),
+    stanza("libmpi", Depends="libucx0 (>= 1.18~), libc6"),
+    stanza("libucx0", "1.18-2", Depends="libllvm17"),
+    stanza("libllvm17"),
 )
 
 
@@ -120,6 +127,58 @@ def test_unknown_packages_are_all_named(site: Site) -> None:
             "search for its name: apt-cache search WORD",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "chosen", "stands"),
+    [
+        ("mpi", "1.20.1", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.20.1+envbuild",)),
+        ("mpi", "1.18", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.18+envbuild",)),
+        # too old for what depends on it: the real one comes
+        ("mpi", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
+        # asked for by name: the real one comes too
+        ("mpi libucx0=1.18-2", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
+        ("openssl", "1.20.1", ["openssl 3.0-2"], ()),  # nothing depends on it
+    ],
+)
+def test_a_package_in_name_only(site: Site, asked: str, version: str, chosen: list[str], stands: tuple[str]) -> None:
+    units = {"base": (), "debian": tuple(asked.split()), "build-x": ("mpi",)}
+    lock = debian.resolve(
+        TRIXIE, "amd64", units, site, Store.open(site.store), Quiet(), replaces={"debian": [f"libucx0={version}"]}
+    )
+    assert names(lock, "debian") == chosen
+    assert lock.replaced["debian"] == stands
+    # a build links with the real one: its unit is another
+    assert "libucx0 1.18-2" in names(lock, "build-x")
+    assert "build-x" not in lock.replaced
+
+
+def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
+    installed = "Package: libucx0\nStatus: install ok installed\nVersion: 1.18-2\nArchitecture: amd64\n\n"
+    installed += installed.replace("libucx0", "libc6").replace("1.18-2", "2.41-12+deb13u4")
+    lock = debian.resolve(
+        TRIXIE,
+        "amd64",
+        {"base": (), "debian": ("mpi",)},
+        site,
+        Store.open(site.store),
+        Quiet(),
+        installed=installed,
+        replaces={"debian": ["libucx0=1.20.1"]},
+    )
+    assert (names(lock, "debian"), lock.replaced["debian"]) == (["libmpi 1.0", "mpi 1.0"], ())
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
+def test_what_dpkg_makes_of_a_package_in_name_only(tmp_path: Path) -> None:
+    commands = [command.replace("/tmp/", f"{tmp_path}/") for command in stand_in(StandIn.of("libucx0=1.20.1"), "amd64")]
+    subprocess.run(["sh", "-ec", "\n".join(commands[:3])], check=True, capture_output=True)
+    told = subprocess.run(
+        ["dpkg-deb", "--field", f"{tmp_path}/libucx0.deb"], check=True, capture_output=True, text=True
+    )
+    assert {"Package: libucx0", "Version: 1.20.1+envbuild", "Architecture: amd64"} <= set(told.stdout.splitlines())
+    held = subprocess.run(["dpkg-deb", "--contents", f"{tmp_path}/libucx0.deb"], check=True, capture_output=True)
+    assert len(held.stdout.splitlines()) == 1  # the folder ./
 
 
 @pytest.mark.parametrize("package", ["new-libc-user", "anti-dash"])

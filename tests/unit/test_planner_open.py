@@ -61,6 +61,35 @@ def test_prefixes_stand_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> N
     assert not same & {"venv-core", "deepspeed", "venv"}
 
 
+def test_a_toolkit_for_builds_only_is_no_part_of_the_image(tmp_path: Path) -> None:
+    text = STACK.replace('cuda: "13.2"', 'cuda: {version: "13.2", flavor: runtime}')
+    plan, request = opened(tmp_path, text)
+    whole, _ = opened(tmp_path, STACK)
+    assert not plan.unit("devel-cuda").in_image and plan.unit("cuda").in_image
+    assert plan.unit("devel-cuda").steps[0].title == "Python packages that hold cuda"
+    for name in ("ucx", "deepspeed"):  # whatever is compiled has the toolkit, and the image's part of it above
+        lowers = plan.unit(name).lowers
+        assert lowers.index("devel-cuda") < lowers.index("cuda")
+    assert "devel-cuda" not in plan.unit("venv").lowers + plan.unit("venv-core").lowers
+    asked = " ".join(request.units["venv"].python)
+    assert "cudart" in asked and "nvcc" not in asked
+    assert "nvcc" in " ".join(request.units["build-cuda"].python)
+    assert "CUDA_HOME" in whole.config.env and "CUDA_HOME" not in plan.config.env
+    assert "/opt/cuda/bin" in whole.config.env["PATH"] and "/opt/cuda/bin" not in plan.config.env["PATH"]
+    assert "devel-cuda" not in [unit.name for unit in whole.units]
+
+
+def test_debians_open_mpi_comes_without_debians_ucx_where_ucx_is_compiled(tmp_path: Path) -> None:
+    stack = STACK + "  openmpi: {}\n"
+    plan, request = opened(tmp_path, stack)
+    assert request.units["debian"].replaces == ("libucx0=1.20.1",)
+    first, second = plan.unit("debian").steps
+    assert "dpkg --install /tmp/libucx0.deb" in first.command and "openmpi-bin" in second.command
+    plan, request = opened(tmp_path, stack.replace('ucx: "1.20.1"', "ucx: {provider: debian}"))
+    assert request.units["debian"].replaces == ()
+    assert "dpkg-deb" not in plan.unit("debian").steps[0].command
+
+
 def test_a_torch_from_source_stands_below_what_is_compiled_against_it(tmp_path: Path) -> None:
     text = STACK.replace("debian:13", "ubuntu:24.04").replace('cuda: "13.2"', 'cuda: {version: "13.0", provider: apt}')
     text = text.replace('nccl: "2.30.7"', 'nccl: {version: "2.30.7", provider: source}')

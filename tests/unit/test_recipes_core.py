@@ -33,7 +33,12 @@ from envbuild.spec import load
 pytestmark = pytest.mark.unit
 
 PROVIDERS: Mapping[str, tuple[dict[str, Any], ...]] = {
-    "cuda": ({"version": "13.2"}, {"version": "12.4", "provider": "apt"}, {"version": "13.0", "provider": "base"}),
+    "cuda": (
+        {"version": "13.2"},
+        {"version": "13.2", "flavor": "runtime"},
+        {"version": "12.4", "provider": "apt"},
+        {"version": "13.0", "provider": "base"},
+    ),
     "cudnn": ({}, {"provider": "apt", "cuda": "12", "version": "9.1.0.70"}, {"provider": "base"}),
     "nccl": ({}, {"provider": "source", "version": "2.30.7"}, {"provider": "base"}),
     "gdrcopy": ({},),
@@ -329,6 +334,12 @@ def test_the_base_provider_needs_an_image_as_base() -> None:
         assert mine.refusals(image(mine, base=NGC)) == ()
         assert mine.promised(image(mine, base=NGC))
         assert not recipe(name).promised(image(recipe(name), base=NGC))
+
+
+@pytest.mark.parametrize("provider", ["apt", "base"])
+def test_only_the_wheels_of_cuda_come_apart(provider: str) -> None:
+    with pytest.raises(SpecError, match=f"'flavor: runtime' is for provider: wheels, not for {provider}"):
+        recipe("cuda", version="13.2", provider=provider, flavor="runtime")
 
 
 def test_the_matrix_hears_where_cuda_comes_from() -> None:
