@@ -14,7 +14,7 @@ from envbuild.console import amount
 from envbuild.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
-from envbuild.oci.reference import DOCKER, parse
+from envbuild.oci.reference import parse
 from envbuild.site import HOMES, Site, mirror_line
 
 NAMED = 4  # files that a message lists
@@ -67,8 +67,8 @@ def supplier(site: Site, origin: str) -> str:
     kind = origin[: origin.find(":") + 1]
     if kind == "python:":
         return "mirror" if site.use_host or any(site.mirrors.get(kind, ())) else ""
-    if kind == "oci:" and not site.places(origin)[1]:  # docker.io is a name: where it is asked for, a mirror says
-        return "network" if site.use_host and not origin.startswith(f"oci:{DOCKER}/") else ""
+    if kind == "oci:" and not site.places(origin)[1]:
+        return "network" if site.use_host else ""
     places = site.places(origin)[1]
     if places and places == (HOMES.get(kind),) and kind not in site.mirrors:
         return "network"

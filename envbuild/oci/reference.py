@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from envbuild.errors import SpecError
 
-DOCKER = "docker.io"  # a name, not a host: where its images are asked for is the site's matter
+DOCKER = "docker.io"  # a name, not a host: see `host`
 COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 GRAMMAR = re.compile(
     r"(?P<registry>[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
@@ -40,6 +41,16 @@ class Reference:
     def wanted(self) -> str:
         """What a registry is asked for: the digest, else the tag."""
         return f"sha256:{self.digest}" if self.digest else self.tag
+
+
+def host(registry: str) -> str:
+    """The host that is asked for the images of a registry. For docker.io it is the one that Docker's SDK names, which
+    has the distribution API too (kaniko asks there)."""
+    if registry != DOCKER:
+        return registry
+    from docker.auth import INDEX_URL
+
+    return urlsplit(INDEX_URL).netloc
 
 
 def parse(text: str) -> Reference:

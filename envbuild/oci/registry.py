@@ -23,7 +23,7 @@ from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, joi
 from envbuild.oci.layout import DOCKER as DOCKER_TYPES
 from envbuild.oci.layout import OCI, REF_NAME
 from envbuild.oci.login import Login
-from envbuild.oci.reference import DOCKER, Reference, parse
+from envbuild.oci.reference import Reference, host, parse
 from envbuild.site import Site, mirror_line
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ class Repository:
         for mirror in mirrors:
             path = local_path(mirror)
             found += [self.address(join(mirror, rest))] if path is None else self.folders(path, rest)
-        if not mirrors and self.site.use_host and self.reference.registry != DOCKER:
-            host = self.reference.registry
+        if not mirrors and self.site.use_host:
+            name = host(self.reference.registry)
             # Docker, too, takes http on the machine itself.
-            schemes = ("https", "http") if host.rpartition(":")[0] in LOOPBACK or host in LOOPBACK else ("https",)
-            found = [Address(f"{scheme}://{host}", self.reference.repository) for scheme in schemes]
+            schemes = ("https", "http") if name.rpartition(":")[0] in LOOPBACK or name in LOOPBACK else ("https",)
+            found = [Address(f"{scheme}://{name}", self.reference.repository) for scheme in schemes]
         if not found:
             line = mirror_line(self.reference.origin)
             raise InputError(

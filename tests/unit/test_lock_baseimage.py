@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.auth import INDEX_URL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,8 @@ from envbuild.oci import manifest
 from envbuild.oci.apply import apply_layers
 from envbuild.oci.credentials import Credential, credential
 from envbuild.oci.login import Login, challenges
-from envbuild.oci.reference import parse
+from envbuild.oci.reference import host, parse
+from envbuild.oci.registry import Address, Repository
 from envbuild.site import Site
 from envbuild.store import Store
 
@@ -172,16 +174,33 @@ def test_whose_login_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     auths = {"https://index.reg.example/v1/": {"auth": "dTpw"}, "plain.example": {"username": "v", "password": "q"}}
     (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
-    for host, registry in (("index.reg.example", ""), ("api.reg.example", "reg.example")):
-        found = credential(host, registry)
+    for asked, registry in (("index.reg.example", ""), ("api.reg.example", "reg.example")):
+        found = credential(asked, registry)
         assert found and (found.user, found.password) == ("u", "p")
     assert (found := credential("plain.example")) and found.password == "q"
-    for host, registry in (
+    for asked, registry in (
         ("mirror.example", "reg.example"),
         ("evilreg.example", "reg.example"),
         ("reg.example:5000", ""),
     ):
-        assert credential(host, registry) is None
+        assert credential(asked, registry) is None
+
+
+def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {INDEX_URL: {"auth": "dTpw"}}}))
+    site = Site(tmp_path)
+    (place,) = Repository(parse("docker.io/debian:13"), site, Transport(site)).places
+    assert isinstance(place, Address) and place.repository == "library/debian"
+    name = place.url.removeprefix("https://")
+    assert name == host("docker.io") != "docker.io"
+    found = credential(name, "docker.io")
+    assert found and found.user == "u"
+    closed = Site(tmp_path, use_host=False)
+    with pytest.raises(InputError, match=r"no place is known for oci:docker\.io/library/debian"):
+        _ = Repository(parse("docker.io/debian:13"), closed, Transport(closed)).places
 
 
 def test_no_login_goes_over_plain_http(tmp_path: Path) -> None:

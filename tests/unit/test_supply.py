@@ -55,7 +55,7 @@ def test_who_supplies() -> None:
         ("github:openucx/ucx", "mirror", "mirror", "mirror"),
         ("github:NVIDIA/nccl", "network", "", "mirror"),
         ("oci:nvcr.io/nvidia/pytorch", "network", "", ""),
-        ("oci:docker.io/library/debian", "", "", "mirror"),
+        ("oci:docker.io/library/debian", "network", "", "mirror"),
         ("apt:nvidia-cuda/ubuntu2404", "", "", ""),
         ("pip:pytorch/cu130", "", "", ""),
         ("vendor:efa/installer.tar.gz", "", "", ""),
