@@ -60,7 +60,8 @@ def _keywords(block: type) -> tuple[frozenset[str], bool]:
     names: set[str] = set()
     wild = False
     for base in block.__mro__[:-1]:
-        source = inspect.getsource(base)
+        # Of its functions: of a whole class, Python up to 3.12 compiles the module anew, and tells what it finds there.
+        source = "".join(inspect.getsource(item) for item in vars(base).values() if inspect.isfunction(item))
         names.update(re.findall(r"kwargs\.(?:get|pop)\(\s*['\"](\w+)['\"]", source))
         names.update(name for name in inspect.signature(base).parameters if name not in ("self", "kwargs"))
         wild = wild or base.__name__ == "ConfigureMake"

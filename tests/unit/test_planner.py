@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -136,6 +137,14 @@ def test_a_misspelt_option_of_a_block_is_refused_with_the_right_one() -> None:
     with pytest.raises(SpecError) as error:
         bridge.apt_get(ospackage=["gcc"])
     assert error.value.hint == "did you mean 'ospackages'?"
+
+
+def test_keywords_are_found_without_compiling_hpccm_anew() -> None:
+    """Up to Python 3.12 that told whoever builds an image what the compiler thinks of hpccm's texts."""
+    bridge._keywords.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bridge.apt_get(ospackages=["gcc"], download=True)
 
 
 def test_blocks_do_not_change_what_they_are_given() -> None:

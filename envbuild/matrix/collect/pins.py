@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from envbuild.lock.index import IndexFile
 from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node, newest_first
 from envbuild.matrix.collect.releases import (
-    MACHINES,
     NEWEST_PYTHON,
     OLDEST_PYTHON,
     Build,
@@ -30,6 +29,7 @@ from envbuild.matrix.collect.releases import (
     specifiers,
 )
 from envbuild.matrix.collect.wheels import Metadata
+from envbuild.target import MACHINES
 
 COLLECTOR = "collector pins 1"
 PACKAGES = {  # of which component a requirement is

@@ -20,9 +20,9 @@ from envbuild.lock.index import Index, IndexFile, split_name
 from envbuild.matrix import version
 from envbuild.matrix.collect.derived import DerivedRow, Node, newest_first
 from envbuild.matrix.collect.wheels import Metadata
+from envbuild.target import MACHINES
 
 Cell = tuple[str, str]  # (arch, python)
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # the matrix's name → that of wheel tags and markers
 ANY = "any"  # a Python tag that fits every Python 3
 NEWEST_PYTHON = 15  # 3.15: up to where wheels for the stable ABI are looked at
 OLDEST_PYTHON = 6
