@@ -21,6 +21,8 @@ from envbuild import __version__
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.matrix.command import check as check_command
 from envbuild.matrix.command import matrix_app
+from envbuild.options import Json, Name, Names, complete_image, show, show_each
+from envbuild.storecommand import store_app
 
 app = typer.Typer(
     name="envbuild",
@@ -33,33 +35,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(store_app, name="store")
 app.add_typer(matrix_app, name="matrix")
 
 
-def complete_image(incomplete: str) -> list[str]:
-    """Shell completion of image names."""
-    from envbuild.project import Project
-
-    return [name for name in Project.find().images() if name.startswith(incomplete)]
-
-
-Name = Annotated[
-    str,
-    typer.Argument(metavar="NAME", help="A spec's name, or a path that ends in .yaml.", autocompletion=complete_image),
-]
-Names = Annotated[
-    list[str],
-    typer.Argument(metavar="NAME…", help="Specs' names, or paths that end in .yaml.", autocompletion=complete_image),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that can run here).")]
-
-
-def show(value: Any, as_json: bool, text: str) -> None:
-    """Print a result: JSON or text."""
-    typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)
 
 
 def version(value: bool) -> None:
@@ -158,15 +138,7 @@ def lock(
 
     if fresh and (upgrade or refresh):
         raise SpecError("--fresh takes the newest of everything", hint="leave out --upgrade and --refresh")
-    rows: list[dict[str, Any]] = []
-    try:
-        for row, text in lock_images(names, open_workspace(), frozenset(upgrade), refresh=refresh, fresh=fresh):
-            rows.append(row)
-            if not as_json:
-                typer.echo(text)
-    finally:
-        if as_json:
-            typer.echo(json.dumps(rows, indent=1, sort_keys=True))
+    show_each(lock_images(names, open_workspace(), frozenset(upgrade), refresh=refresh, fresh=fresh), as_json)
 
 
 @app.command()
@@ -178,12 +150,14 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Fetch every input of an image into the store, so that a later make needs no network; with --to, into a folder
-    that an air-gapped site builds from."""
+    that an air-gapped site builds from.
+
+    An image that lacks an input does not keep the others from it; what is missing of all images is told at the end.
+    """
     from envbuild.fetchcommand import fetch_images
     from envbuild.workspace import open_workspace
 
-    result = fetch_images(names, open_workspace(), to)
-    show(result.data, as_json, result.text)
+    show_each(fetch_images(names, open_workspace(), to), as_json)
 
 
 app.command("check")(check_command)
@@ -413,32 +387,6 @@ def diff(
     result = diff_images(a, b, open_workspace(), files=files)
     show(result.data, as_json, result.text)
     raise typer.Exit(0 if result.data["equal"] else 1)
-
-
-@store_app.command("du")
-def store_du(as_json: Json = False) -> None:
-    """Bytes in the store, by kind."""
-    from envbuild.listing import store_usage
-    from envbuild.workspace import open_workspace
-
-    result = store_usage(open_workspace())
-    show(result.data, as_json, result.text)
-
-
-@store_app.command("gc")
-def store_gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Remove every unit and input that no finished image holds, however new.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Remove what no image made from this store needs."""
-    from envbuild.listing import store_collect
-    from envbuild.workspace import open_workspace
-
-    result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)
-    show(result.data, as_json, result.text)
 
 
 class Interrupted(BaseException):

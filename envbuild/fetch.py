@@ -59,7 +59,7 @@ def fetch(
     try:
         fetch_inputs(lock.image, wanted, store, site, talk, jobs=jobs, pause=pause, where=where)
     except InputError as error:
-        tell_kept(lock.image, inputs(lock), store, talk, [error])
+        tell_kept(lock.image, inputs(lock), store, site, talk, [error])
         raise
 
 
@@ -101,7 +101,9 @@ def fetch_inputs(
     talk.say(f"fetched {len(known)} files, {amount(count.done)}")
 
 
-def tell_kept(image: str, entries: Iterable[Input], store: Store, talk: Talk, errors: Iterable[EnvbuildError]) -> None:
+def tell_kept(
+    image: str, entries: Iterable[Input], store: Store, site: Site, talk: Talk, errors: Iterable[EnvbuildError]
+) -> None:
     """Say how much of an image is in the store already, when something else of it cannot be had, and the lines of a
     site file that would supply all of that."""
     there = {entry.sha256 for entry in entries if store.has_blob(entry.sha256)}
@@ -109,10 +111,15 @@ def tell_kept(image: str, entries: Iterable[Input], store: Store, talk: Talk, er
         size = amount(sum(store.blob(sha256).stat().st_size for sha256 in there))
         several = "1 input" if len(there) == 1 else f"{len(there)} inputs"
         talk.say(f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing")
-    if lines := site_lines(errors):
-        talk.say(
-            "\n".join([f"{image}: these lines of site.yaml would supply the rest, with your places in them:", *lines])
-        )
+    tell_lines(image, errors, site, talk)
+
+
+def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, talk: Talk) -> None:
+    """Say the lines of a site file that would supply what is missing, where that is more than the hints say."""
+    if lines := site_lines(errors, site):
+        file = "site.yaml" if site.where else "a new site.yaml"
+        head = f"{image}: these lines of {file} would supply the rest, with your places in them:"
+        talk.say("\n".join([head, *lines]))
 
 
 def placed(wanted: Iterable[Input], site: Site, where: Mapping[str, str]) -> tuple[list[Input], list[Finding]]:

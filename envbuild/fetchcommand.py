@@ -1,12 +1,12 @@
 """``envbuild fetch``: the inputs of images into the store, or into a folder that an air-gapped site uses as its mirror.
 
-Returns data and a text and prints nothing.
+Gives data and texts and prints nothing.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,23 @@ from envbuild import make as steps
 from envbuild import project
 from envbuild.carry import carry, check_site
 from envbuild.console import amount
-from envbuild.errors import Finding, InputError
-from envbuild.fetch import fetch
+from envbuild.errors import EngineError, EnvbuildError
+from envbuild.fetch import fetch, tell_lines
 from envbuild.heard import Heard
-from envbuild.image import Result
+from envbuild.lock.lacking import together
+from envbuild.lock.lockfile import Lock
 from envbuild.resolve import Resolution, lock_request
+from envbuild.store import Store
 from envbuild.supply import inputs
 from envbuild.workspace import Workspace
 
 
-def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) -> Result:
-    """Fetch the inputs of images, locking those without a lock; with `to`, lay them out there.
+def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) -> Iterator[tuple[dict[str, Any], str]]:
+    """Fetch the inputs of images, locking those without a lock: (data, text) of each as soon as it has all of them;
+    with `to`, as soon as they are laid out there.
 
-    Raises InputError with every input, of all images, that cannot be had, or without which one cannot be locked: the
-    images that lack none are in the folder by then. Raises what `load`, `resolve`, `lock` and `carry` raise.
+    One that lacks inputs, or cannot be locked, keeps none of the others from it. Raises what `load` and `resolve` raise
+    before anything is fetched; at the end what `lock`, `fetch` and `carry` raise, with the findings of all images.
     """
     folder = to.absolute() if to else None
     if folder:
@@ -36,36 +39,47 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     heard = Heard(workspace.talk)
     workspace = replace(workspace, talk=heard)
     resolutions = [(name, steps.resolved(name, workspace)) for name in names]
-    rows: list[dict[str, Any]] = []
-    lines: list[str] = []
-    lacking: list[Finding] = []
+    failed: list[EnvbuildError] = []
     with workspace.store.lock("gc", shared=True):
         for name, resolution in resolutions:
             try:
                 lock = steps.locked(resolution, workspace)
                 where = lock_request(resolution).places()
                 fetch(lock, workspace.store, workspace.site, workspace.talk, manifest=folder is not None, where=where)
-            except InputError as error:
-                lacking += [finding for finding in error.findings if finding not in lacking]
+                if folder:
+                    row, held = carried(lock, workspace, folder)
+                    text = f"{held}\n  there:    {there(name, resolution, folder)}"
+                else:
+                    row, held = stored(lock, workspace.store)
+                    text = f"{held}\n  next:     envbuild make {name}   (needs no network)"
+            except EnvbuildError as error:
+                heard.taken()
+                failed.append(error)
+                if isinstance(error, EngineError):  # a store that is full is so for the others too
+                    break
                 continue
-            if folder:
-                done = carry(lock, workspace.store, folder, workspace.talk)
-                row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
-                rows.append({"image": lock.image, "to": str(folder), "warnings": heard.taken(), **row})
-                held = f"{done.files} files, {amount(done.size)} in {folder}"
-                new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
-                lines.append(f"{lock.image}: {held}, {new}\n  there:    {there(name, resolution, folder)}")
-            else:
-                digests = {entry.sha256 for entry in inputs(lock)}
-                size = sum(workspace.store.blob(digest).stat().st_size for digest in digests)
-                row = {"files": len(digests), "bytes": size}
-                store = str(workspace.store.root)
-                rows.append({"image": lock.image, "store": store, "warnings": heard.taken(), **row})
-                held = f"{len(digests)} files, {amount(size)}, all in the store {workspace.store.root}"
-                lines.append(f"{lock.image}: {held}\n  next:     envbuild make {name}   (needs no network)")
-    if lacking:
-        raise InputError.of(lacking)
-    return Result(rows, "\n".join(lines))
+            yield {"image": lock.image, **row, "warnings": heard.taken()}, text
+    if len(failed) > 1:
+        tell_lines("all of these images", failed, workspace.site, workspace.talk)
+    if failed:
+        raise together(failed)
+
+
+def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, Any], str]:
+    """Lay out the inputs of an image: what is there then, as data and as a line."""
+    done = carry(lock, workspace.store, folder, workspace.talk)
+    row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
+    new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
+    held = f"{lock.image}: {done.files} files, {amount(done.size)} in {folder}, {new}"
+    return {"to": str(folder), **row}, held
+
+
+def stored(lock: Lock, store: Store) -> tuple[dict[str, Any], str]:
+    """The inputs of an image in the store, as data and as a line."""
+    digests = {entry.sha256 for entry in inputs(lock)}
+    size = sum(store.blob(digest).stat().st_size for digest in digests)
+    held = f"{lock.image}: {len(digests)} files, {amount(size)}, all in the store {store.root}"
+    return {"store": str(store.root), "files": len(digests), "bytes": size}, held
 
 
 def there(name: str, resolution: Resolution, folder: Path) -> str:

@@ -6,7 +6,7 @@ Ubuntu's packages are Debian packages too; so are those of vendors' repositories
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from envbuild.bases import Distribution
 from envbuild.console import Talk
 from envbuild.errors import ConflictError, EnvbuildError, Finding, InputError
+from envbuild.fields import nearest
 from envbuild.lock.apt import Apt, AptFailed
 from envbuild.lock.archives import Opening
 from envbuild.lock.lacking import WrongInput, together
@@ -80,10 +81,14 @@ def resolve(
     packages = Packages(apt.lists())
     present = installed_names(installed or "")
     wanted = {name: [item for item in names if item not in present] for name, names in units.items()}
-    archives = [distribution.family.capitalize(), *(item.origin for item in repositories)]
-    unknown = _unknown_names(packages, wanted, archives)
+    unknown = _unknown_names(packages, wanted)
     if unknown and not findings:
-        raise WrongInput.of(finding for found in unknown.values() for finding in found)
+        archives = [distribution.family.capitalize(), *(item.origin for item in repositories)]
+        raise WrongInput.of(_no_package(packages, unknown, archives))
+    if unknown:
+        read = {source.archive for source in apt.sources}
+        closed = [item.origin for item in repositories if item.origin not in read]
+        findings += _misspelt(packages, unknown, closed)
     with store.workdir() as workdir:
         work = Work(apt, packages, workdir, dict(prefer or {}), talk, frozenset(unknown), partial=bool(findings))
         status_file = workdir / "status"
@@ -214,27 +219,41 @@ def _files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
     return tuple(sorted(files, key=lambda file: file.file))
 
 
-def _unknown_names(
-    packages: Packages, units: Mapping[str, Iterable[str]], archives: Sequence[str]
-) -> dict[str, list[Finding]]:
-    """Unit → one finding for each of its packages that none of `archives` has (the distribution's name, then the
-    repositories' origins)."""
-    from envbuild.fields import did_you_mean
-
-    where = f"the {archives[0]} archive has no package"
-    if len(archives) > 1:
-        where = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
-    findings: dict[str, list[Finding]] = {}
+def _unknown_names(packages: Packages, units: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Unit → the names that it asks for and that no archive has."""
+    found: dict[str, list[str]] = {}
     for unit, names in units.items():
         for name in names:
             plain = re.split(r"[:=/]", name)[0]
-            if plain in packages.stanzas or packages.provided(plain):
-                continue
-            hint = did_you_mean(plain, (known for known in packages.names() if known[:1] == plain[:1]), "")
-            hint = hint if hint.startswith("did you mean") else "search for its name: apt-cache search WORD"
-            told = Finding(f"{where} '{plain}' (asked for by {unit})", "", hint)
-            findings.setdefault(unit, []).append(told)
-    return findings
+            if plain not in packages.stanzas and not packages.provided(plain):
+                found.setdefault(unit, []).append(plain)
+    return found
+
+
+def _no_package(packages: Packages, unknown: Mapping[str, list[str]], archives: Sequence[str]) -> Iterator[Finding]:
+    """A finding for each name that none of `archives` has (the distribution's name, then the repositories' origins)."""
+    where = f"the {archives[0]} archive has no package"
+    if len(archives) > 1:
+        where = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
+    for unit, name in ((unit, name) for unit, names in unknown.items() for name in names):
+        near = nearest(name, _alike(packages, name))
+        hint = f"did you mean '{near}'?" if near else "search for its name: apt-cache search WORD"
+        yield Finding(f"{where} '{name}' (asked for by {unit})", "", hint)
+
+
+def _misspelt(packages: Packages, unknown: Mapping[str, list[str]], closed: Sequence[str]) -> Iterator[Finding]:
+    """A finding for each unknown name that is nearly a known one. Repositories that cannot be read, `closed`, may have
+    it: they give most of the names that are unknown then, so that only a letter or two may be otherwise."""
+    for unit, name in ((unit, name) for unit, names in unknown.items() for name in names):
+        if near := nearest(name, _alike(packages, name), 0.85):
+            message = f"'{name}' (asked for by {unit}) is perhaps misspelt: no archive that can be read has it"
+            others = " or ".join(closed) or "what cannot be read"
+            yield Finding(message, "", f"did you mean '{near}'? Else leave it: {others} may have it")
+
+
+def _alike(packages: Packages, name: str) -> list[str]:
+    """Known names that `name` may be meant for: not all of tens of thousands, but those with its first letter."""
+    return sorted(known for known in packages.names() if known[:1] == name[:1])
 
 
 def _conflict(unit: str, text: str) -> EnvbuildError:

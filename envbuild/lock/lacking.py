@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from envbuild.errors import EnvbuildError, InputError
+from envbuild.site import Site
 
 LINE = re.compile(r"mirrors: \{(\S+: \[[^]]+\])\}")  # as `envbuild.site.mirror_line` writes it
 
@@ -32,9 +33,11 @@ def only_the_site(errors: Iterable[EnvbuildError]) -> bool:
     return all(isinstance(error, InputError) and not isinstance(error, WrongInput) for error in errors)
 
 
-def site_lines(errors: Iterable[EnvbuildError]) -> list[str]:
-    """The lines of one ``site.yaml`` that the hints of all findings ask for, each once; none where it is a single one,
-    which the hint itself has."""
+def site_lines(errors: Iterable[EnvbuildError], site: Site) -> list[str]:
+    """The lines of one ``site.yaml`` that the hints of all findings ask for, each once, and those that a file which is
+    not there yet begins with; none where it is a single one of a file that is there, which the hint itself has."""
     hints = [finding.hint for error in errors for finding in error.findings]
     lines = list(dict.fromkeys(f"  {line[1]}" for hint in hints for line in LINE.finditer(hint)))
+    if lines and not site.where:
+        return ["schema: 1", "mirrors:", *lines]
     return ["mirrors:", *lines] if len(lines) > 1 else []

@@ -182,7 +182,7 @@ class Locking:
             fetch_inputs(self.request.image, list(wanted.values()), self.store, self.site, self.talk)
         except EnvbuildError as error:
             self.errors.append(error)
-        tell_kept(self.request.image, self.resolved, self.store, self.talk, self.errors)
+        tell_kept(self.request.image, self.resolved, self.store, self.site, self.talk, self.errors)
 
     def unit(self, name: str) -> UnitRequest:
         return self.request.units.get(name, UnitRequest())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from envbuild.errors import SpecError
+from envbuild.options import Json
+from envbuild.options import show as output
 
 matrix_app = typer.Typer(
     help="The version matrix: the facts that `check` and `make` answer from.",
@@ -20,22 +22,32 @@ matrix_app = typer.Typer(
 
 def complete_request(incomplete: str) -> list[str]:
     """Shell completion: images, then components, then their values."""
+    from envbuild.project import Project
+
+    images = [] if "=" in incomplete else Project.find().images()
+    return [image for image in images if image.startswith(incomplete)] + complete_word(incomplete)
+
+
+def complete_word(incomplete: str) -> list[str]:
+    """Shell completion: components, then their values."""
     from envbuild.matrix.compiled import load_matrix
     from envbuild.project import Project
 
-    project = Project.find()
-    matrix = load_matrix(project.facts())
     name, equals, start = incomplete.partition("=")
     if not equals:
-        known = [component.name for component in matrix.components if not component.hidden]
-        return [image for image in project.images() if image.startswith(name)] + [
-            f"{item}=" for item in known if item.startswith(name)
-        ]
+        return [f"{item}=" for item in complete_component(name)]
+    matrix = load_matrix(Project.find().facts())
     number = matrix.number.get(name)
     return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+def complete_component(incomplete: str) -> list[str]:
+    """Shell completion: components."""
+    from envbuild.matrix.compiled import load_matrix
+    from envbuild.project import Project
+
+    components = load_matrix(Project.find().facts()).components
+    return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
 
 
 def check(
@@ -95,10 +107,20 @@ def check(
 @matrix_app.command("show")
 def show(
     component: Annotated[
-        str, typer.Argument(metavar="COMPONENT", help="torch, cuda, driver, nccl, neuron-sdk, …")
+        str,
+        typer.Argument(
+            metavar="COMPONENT",
+            help="torch, cuda, driver, nccl, neuron-sdk, …",
+            autocompletion=complete_component,
+        ),
     ] = "",
     given: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMPONENT=VERSION…]", help="Only with these: arch=arm64, gpu=H100.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMPONENT=VERSION…]",
+            help="Only with these: arch=arm64, gpu=H100.",
+            autocompletion=complete_word,
+        ),
     ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="As Markdown; without a component the page of docs/.")
@@ -118,19 +140,34 @@ def show(
 
 
 @matrix_app.command("lint")
-def lint(as_json: Json = False) -> None:
-    """Look for facts that contradict each other, sources that say nothing, questions without an answer."""
-    from dataclasses import asdict
+def lint(
+    months: Annotated[
+        int, typer.Option("--older-than", metavar="MONTHS", min=0, help="Warn of sources last looked at before that.")
+    ] = 12,
+    as_json: Json = False,
+) -> None:
+    """Look for facts that contradict each other, sources that say nothing, questions without an answer.
 
+    Exit code 2 when there are any. A fact whose source nobody has looked at for long is only warned of.
+    """
+    from dataclasses import asdict
+    from datetime import date
+
+    from envbuild.console import talk
+    from envbuild.matrix.lint import aged
     from envbuild.matrix.lint import lint as find
     from envbuild.matrix.load import load_facts
     from envbuild.project import Project
 
     facts = load_facts(Project.find().facts())
-    findings = find(facts)
+    findings, old = find(facts), aged(facts, months, date.today())
+    say = talk()
+    for item in old:
+        say.warn(str(item))
     rows = sum(len(fact.rows) for fact in facts.facts.values())
     head = f"{len(facts.facts)} facts with {rows} rows: {f'{len(findings)} findings' if findings else 'nothing found'}"
-    output([asdict(item) for item in findings], as_json, "\n".join([*map(str, findings), head]))
+    data = [asdict(item) | {"warning": item in old} for item in (*findings, *old)]
+    output(data, as_json, "\n".join([*map(str, findings), head]))
     raise typer.Exit(2 if findings else 0)
 
 
@@ -190,7 +227,3 @@ def refresh(
         report.text(),
     )
     raise typer.Exit(1 if dry_run and report.changed else 0)
-
-
-def output(value: Any, as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)

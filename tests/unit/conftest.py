@@ -1,10 +1,12 @@
-"""What the unit tests of specs share: a small project of their own, cut off from what ships with envbuild."""
+"""What unit tests share: a small project of their own, cut off from what ships with envbuild; a key that signs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from debianarchive import Signer, signer
 
 from envbuild import project
 from envbuild.project import Project
@@ -19,3 +21,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(project, "SHIPPED", shipped)
     monkeypatch.setattr(project, "PACKAGE", shipped)
     return Project(HERE / "project")
+
+
+@pytest.fixture(scope="module")
+def key() -> Iterator[Signer]:
+    with signer() as made:
+        yield made

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,19 @@ def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert '"name": "cpu-ucx"' in done.stdout
+
+
+def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    from envbuild.errors import InputError
+    from envbuild.options import show_each
+
+    def results() -> Iterator[tuple[dict[str, str], str]]:
+        yield {"image": "one"}, "one: done"
+        raise InputError("two lacks something")
+
+    for as_json in (False, True):
+        with pytest.raises(InputError):
+            show_each(results(), as_json)
+    text, _, data = capsys.readouterr().out.partition("\n")
+    assert text == "one: done"
+    assert json.loads(data) == [{"image": "one"}]

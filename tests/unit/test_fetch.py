@@ -255,10 +255,10 @@ def test_what_is_there_and_the_lines_that_would_supply_the_rest(server: Answers,
         SourceFile(f"{name}.tar", f"github:openucx/{name}@{'1' * 40}", digest, git=True)
         for name, digest in digests.items()
     ]
-    talk = Quiet()
+    talk, at = Quiet(), replace(site(store, server.url), where="site.yaml")
     where = {"ucx.tar": "images/demo.yaml:7:3"}
     with pytest.raises(InputError) as caught:
-        fetch(lock(deb(DATA), *sources), store, site(store, server.url), talk, pause=0.001, where=where)
+        fetch(lock(deb(DATA), *sources), store, at, talk, pause=0.001, where=where)
     assert [finding.where for finding in caught.value.findings] == ["", "images/demo.yaml:7:3"]
     assert talk.lines == [
         f"demo: 1 input, 1.0 MB, in the store {store.root}; the next run fetches only what is missing",
@@ -341,7 +341,7 @@ def test_only_the_named_files(server: Answers, store: Store) -> None:
 FULL = """
 import sys, resource, signal
 from pathlib import Path
-sys.path.insert(0, sys.argv[3])
+sys.path[:0] = sys.argv[3:]
 from test_fetch import DATA, deb, lock, run, site
 from dataclasses import replace
 from envbuild.errors import EngineError
@@ -365,13 +365,9 @@ def test_full_disk(tmp_path: Path) -> None:
     mirror = tmp_path / "mirror" / PATH
     mirror.parent.mkdir(parents=True)
     mirror.write_bytes(bytes(10_000_000))
-    script = 'mount -t tmpfs -o size=1m t "$1" && mkdir -p "$1/blobs/sha256" && exec "$2" -c "$3" "$1" "$4" "$5"'
-    done = subprocess.run(
-        [*mount, "sh", "-c", script, "sh", store, sys.executable, FULL, tmp_path / "mirror", Path(__file__).parent],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = 'mount -t tmpfs -o size=1m t "$1" && mkdir -p "$1/blobs/sha256" && exec "$2" -c "$3" "$1" "$4" "$5" "$6"'
+    arguments = [store, sys.executable, FULL, tmp_path / "mirror", *Path(__file__).parents[:2]]
+    done = subprocess.run([*mount, "sh", "-c", script, "sh", *arguments], capture_output=True, text=True, check=False)
     assert done.stdout.startswith(f"{EngineError.exit_code} the store {store} is full: {os.strerror(errno.ENOSPC)}"), (
         done
     )

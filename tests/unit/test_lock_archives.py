@@ -34,12 +34,6 @@ UNTOUCHED = "0" * 40
 
 
 @pytest.fixture(scope="module")
-def key() -> Iterator[Signer]:
-    with signer() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def vendor() -> Iterator[Signer]:
     with signer() as made:
         yield made

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from debianarchive import RELEASED, Signer, publish, signer, stanza
+from debianarchive import RELEASED, Signer, publish, stanza
 
 from envbuild.bases import distribution
 from envbuild.console import Quiet
@@ -49,12 +48,6 @@ MAIN = (
     stanza("libucx0", "1.18-2", Depends="libllvm17"),
     stanza("libllvm17"),
 )
-
-
-@pytest.fixture(scope="module")
-def key() -> Iterator[Signer]:
-    with signer() as made:
-        yield made
 
 
 @pytest.fixture

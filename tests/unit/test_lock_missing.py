@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from debianarchive import Signer, publish, signer, stanza
+from debianarchive import Signer, stanza
 from gitmaker import Repo
-from lockserver import sdist, serve, sha256, simple_index, wheel
+from lockserver import sdist, serve, sha256, wheel
+from locksite import MARKS, make_site
+from locksite import repo as repo  # a fixture
 
 from envbuild.console import Quiet
 from envbuild.errors import ConflictError, EnvbuildError, InputError
@@ -19,48 +20,19 @@ from envbuild.lock import unlocked
 from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.uv import uv_version
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 from envbuild.site import Site
 from envbuild.store import Store
 
-pytestmark = [
-    pytest.mark.unit,
-    *(
-        pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")
-        for program in ("apt-get", "gpg", "git")
-    ),
-]
+pytestmark = MARKS
 OWN = ("apt 1.0", "ca-certificates 1.0", "dash 1.0", "openssl 3.0-1")  # as test packages have their content
 NOWHERE = Archive("driver", "vendor:acme/driver.run", "driver.run", sha256(b"driver"))
-
-
-@pytest.fixture(scope="module")
-def key() -> Iterator[Signer]:
-    with signer() as made:
-        yield made
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    return Repo.make(tmp_path / "git/demo/widget", {"setup.py": b"x"})
 
 
 class Desk:
     """A site that has everything, from which a test takes something away."""
 
     def __init__(self, tmp_path: Path, key: Signer, repo: Repo) -> None:
-        main = (
-            stanza("dash", essential=True),
-            stanza("apt"),
-            stanza("ca-certificates"),
-            stanza("openssl", "3.0-1"),
-            stanza("gcc"),
-        )
-        for suite, stanzas in (("trixie", main), ("trixie-updates", ())):
-            publish(tmp_path / "debian", suite, stanzas, key)
-        publish(tmp_path / "cuda", "/", [stanza("cuda-nvcc", "12.4", folder=".")], key)
-        (tmp_path / "cuda/key.pub").write_bytes(key.armored)
         plain = tmp_path / "wheels"
         ordinary = [
             wheel(plain, "demo", "1.0", requires=("numpy",)),
@@ -69,25 +41,12 @@ class Desk:
             wheel(plain, "needy", "1.0", requires=("torch",)),
             wheel(plain, "torch", "2.15.0"),
             wheel(plain, "fast", "3.1"),
-            wheel(plain, "uv", uv_version(), "py3-none-manylinux_2_28_x86_64"),
         ]
-        vendor = [wheel(tmp_path / "own", "torch", "2.9.0+cu128", requires=("numpy",))]
+        torch = wheel(tmp_path / "own", "torch", "2.9.0+cu128", requires=("numpy",))
         (tmp_path / "vendor").mkdir()
         (tmp_path / "vendor/driver.run").write_bytes(b"driver")
         self.folder, self.talk = tmp_path, Quiet()
-        self.site = Site(
-            tmp_path / "store",
-            mirrors={
-                "debian:": (str(tmp_path / "debian"),),
-                "apt:cuda": (str(tmp_path / "cuda"),),
-                "python:": (simple_index(tmp_path / "simple", ordinary),),
-                "pip:torch": (simple_index(tmp_path / "own-index", vendor),),
-                "github:": (str(tmp_path / "git"),),
-                "vendor:": (str(tmp_path / "vendor"),),
-            },
-            use_host=False,
-            debian_keyring=key.keyring,
-        )
+        self.site = make_site(tmp_path, key, [stanza("gcc")], ordinary, torch, vendor=tmp_path / "vendor")
         self.store = Store.open(self.site.store)
         units = {
             "base": UnitRequest(debian=("ca-certificates",)),
@@ -182,6 +141,20 @@ def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> N
         assert all(desk.has(*OWN, "gcc 1.0", desk.wheel("demo")))
         assert desk.has("cuda-nvcc 12.4") == [False]
     assert "cuda-nvcc_12.4_amd64.deb" in desk.lock(desk.site, asked).debian
+
+
+def test_a_name_that_is_nearly_known_is_told_while_a_repository_is_missing(desk: Desk, key: Signer) -> None:
+    """It may be that repository's, so that everything else goes on; what is like no known name surely is."""
+    units = {**desk.request.units, "debian": UnitRequest(debian=("opnssl", "cuda-nvcc", "openssl"))}
+    repository = AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
+    asked = replace(desk.request, units=units, repositories=(repository,))
+    missing, perhaps = desk.lacks(desk.without("apt:cuda"), asked).findings
+    assert missing.message == "no place is known for the package repository apt:cuda"
+    assert perhaps.message == ("'opnssl' (asked for by debian) is perhaps misspelt: no archive that can be read has it")
+    assert perhaps.hint == "did you mean 'openssl'? Else leave it: apt:cuda may have it"
+    assert all(desk.has("apt 1.0", "gcc 1.0", desk.wheel("demo")))
+    (sure,) = desk.lacks(desk.site, asked).findings
+    assert sure.message == "neither the Debian archive nor apt:cuda has a package 'opnssl' (asked for by debian)"
 
 
 def test_a_repository_whose_list_is_gone_does_not_close_the_others(desk: Desk, key: Signer) -> None:

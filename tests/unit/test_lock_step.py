@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from debianarchive import RELEASED, Signer, publish, signer, stanza
+from debianarchive import RELEASED, Signer, publish, stanza
 from lockserver import wheel
 
 from envbuild.console import Quiet
@@ -43,12 +42,6 @@ REQUEST = LockRequest(
     },
     spec={"components": {"ssl": "openssl", "demo": "demo", "gone": "nowhere"}},
 )
-
-
-@pytest.fixture(scope="module")
-def key() -> Iterator[Signer]:
-    with signer() as made:
-        yield made
 
 
 @pytest.fixture

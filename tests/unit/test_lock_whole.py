@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from debianarchive import RELEASED, Signer, installed, publish, signer, stanza
+from debianarchive import RELEASED, Signer, installed, stanza
 from gitmaker import Repo
-from lockserver import simple_index, wheel
+from lockserver import wheel
+from locksite import MARKS, make_site
+from locksite import repo as repo  # a fixture
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 
@@ -25,71 +25,28 @@ from envbuild.lock.changes import changes
 from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import Lock, dump_lock, parse_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.uv import uv_version
 from envbuild.lock.versions import component_versions, shipped_python, tagged
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.site import Site
+from envbuild.site import Site, read_site
 from envbuild.store import Store
 
-pytestmark = [
-    pytest.mark.unit,
-    *(
-        pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")
-        for program in ("apt-get", "gpg", "git")
-    ),
-]
+pytestmark = MARKS
 BASE = "docker.io/some/base:1"
-
-
-@pytest.fixture(scope="module")
-def key() -> Iterator[Signer]:
-    with signer() as made:
-        yield made
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    return Repo.make(tmp_path / "git/demo/widget", {"setup.py": b"x"})
 
 
 @pytest.fixture
 def site(tmp_path: Path, key: Signer, repo: Repo) -> Site:
     """Debian 13, a vendor's repository, the package index, a vendor's, a forge, and a registry's images in a folder."""
-    main = (
-        stanza("dash", essential=True),
-        stanza("apt"),
-        stanza("ca-certificates"),
-        stanza("python3.13", "3.13.5-2"),
-        stanza("openssl", "3.0-1"),
-        stanza("gcc", Depends="libc6-dev"),
-        stanza("libc6-dev"),
-    )
-    for suite, stanzas in (("trixie", main), ("trixie-updates", ())):
-        publish(tmp_path / "debian", suite, stanzas, key)
-    publish(tmp_path / "cuda", "/", [stanza("cuda-nvcc", "12.4", folder=".")], key)
-    (tmp_path / "cuda/key.pub").write_bytes(key.armored)
+    debian = (stanza("python3.13", "3.13.5-2"), stanza("gcc", Depends="libc6-dev"), stanza("libc6-dev"))
     ordinary = [
         wheel(tmp_path / "wheels", "demo", "1.0", requires=("numpy", "widget")),
         wheel(tmp_path / "wheels", "numpy", "2.4"),
         wheel(tmp_path / "wheels", "torch", "2.15.0"),
-        wheel(tmp_path / "wheels", "uv", uv_version(), "py3-none-manylinux_2_28_x86_64"),
     ]
-    vendor = [wheel(tmp_path / "own", "torch", "2.9.0+cu128")]
     layout = Layout(tmp_path / "images/some/base")
     layout.add(layout.image(system(), env=["A=1"]), "1")
-    return Site(
-        tmp_path / "store",
-        mirrors={
-            "debian:": (str(tmp_path / "debian"),),
-            "apt:cuda": (str(tmp_path / "cuda"),),
-            "python:": (simple_index(tmp_path / "simple", ordinary),),
-            "pip:torch": (simple_index(tmp_path / "vendor", vendor),),
-            "github:": (str(tmp_path / "git"),),
-            "oci:docker.io/": (str(tmp_path / "images"),),
-        },
-        use_host=False,
-        debian_keyring=key.keyring,
-    )
+    made = make_site(tmp_path, key, debian, ordinary, wheel(tmp_path / "own", "torch", "2.9.0+cu128"))
+    return replace(made, mirrors={**made.mirrors, "oci:docker.io/": (str(tmp_path / "images"),)})
 
 
 def system(*more: str) -> list[bytes]:
@@ -230,6 +187,30 @@ def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, ke
         "no place is known for pip:torch, which gives torch",
     ]
     assert Store(site.store).has_blob(make(site, asked).sources[f"widget-{repo.head[:12]}.tar"].sha256)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_lines_that_are_told_are_a_site_file(
+    known: bool, site: Site, repo: Repo, key: Signer, tmp_path: Path
+) -> None:
+    """Docker's registry is a name, not a place: the lines to type are told whole, and lead to the image."""
+    mirrors = {name: places for name, places in site.mirrors.items() if name != "oci:docker.io/"}
+    bare = replace(site, mirrors=mirrors, where="site.yaml" if known else "")
+    talk, asked = Quiet(), request(repo, key)
+    with pytest.raises(InputError) as caught:
+        make_lock(asked, bare, Store.open(site.store), talk)
+    line = '"oci:docker.io/": [ADDRESS-OR-FOLDER]'
+    assert caught.value.exit_code == 10 and caught.value.hint.endswith(f"into site.yaml:  mirrors: {{{line}}}")
+    told = [text for text in talk.lines if "site.yaml" in text]
+    if known:  # the hint says it all
+        assert told == []
+        return
+    head, *lines = told[-1].splitlines()
+    assert head == "demo: these lines of a new site.yaml would supply the rest, with your places in them:"
+    assert lines == ["schema: 1", "mirrors:", f"  {line}"]
+    (tmp_path / "site.yaml").write_text("\n".join(lines).replace("ADDRESS-OR-FOLDER", "images"))
+    found = read_site(tmp_path / "site.yaml").mirrors
+    assert make(replace(bare, mirrors={**mirrors, **found}), asked).base_image
 
 
 def test_a_conflict_beside_something_missing(site: Site, repo: Repo, key: Signer) -> None:

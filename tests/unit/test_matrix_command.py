@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from test_cli import ROOT, envbuild, refused
+from typer.testing import CliRunner
 
+from envbuild.cli import app
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.table import page
 from envbuild.project import FACTS
@@ -172,3 +174,49 @@ def test_the_tables_in_docs_are_those_of_the_facts(request: pytest.FixtureReques
     if request.config.getoption("--update-golden"):
         path.write_text(text)
     assert path.read_text() == text, "the facts changed: make tables"
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("matrix show torch-u", ["torch-ucc"]),
+        ("matrix show torch driv", ["driver="]),
+        ("matrix show torch arch=ar", ["arch=arm64"]),
+        ("check gpu=H10", ["gpu=H100"]),
+        ("check h100-n", ["h100-nccl"]),
+    ],
+)
+def test_a_shell_is_offered_components(words: str, offered: list[str]) -> None:
+    asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
+    asked["COMP_CWORD"] = str(len(words.split()))
+    done = CliRunner().invoke(app, prog_name="envbuild", env=asked)
+    assert done.stdout.split() == offered
+
+
+def test_lint_warns_of_sources_that_nobody_looked_at_for_long(tmp_path: Path) -> None:
+    """Something to know, no mistake: the exit code is 0."""
+    for folder in ("images", "facts"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "images/any.yaml").write_text("")
+    (tmp_path / "facts" / "own.yaml").write_text(
+        """\
+schema: 1
+facts:
+- id: own.gcc
+  kind: limits
+  scope: build
+  strength: hard
+  because: gcc 99 is not tried
+  source: {type: issue, where: "our tracker, thread 7", seen: "2016-11-20"}
+  when: {torch: "2.8"}
+  then: {gcc: "<99"}
+"""
+    )
+    done = envbuild("matrix", "lint", "--older-than", "100", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "warning: facts/own.yaml:3:3: own.gcc was seen " in done.stderr
+    row = next(row for row in json.loads(done.stdout) if row["where"] == "facts/own.yaml:3:3")
+    assert row["warning"] is True and row["message"].endswith(" months ago, on 2016-11-20")
+    quiet = envbuild("matrix", "lint", "--older-than", "9999", cwd=tmp_path)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert quiet.stdout.endswith("nothing found\n")
