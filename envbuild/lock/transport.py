@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from envbuild.site import Site
 
 CONNECT, READ = 20, 120  # seconds without a connection, without a byte
+TRIES = 3
+Answer = TypeVar("Answer")
 
 
 class Absent(Exception):
@@ -89,18 +92,12 @@ class Transport:
                 raise Absent("no such file") from None
             except OSError as error:
                 raise Refused(os.strerror(error.errno or 0)) from None
-        last: Unreachable | None = None
-        for _ in range(3):
-            try:
-                with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
-                    return Page(answer.url, answer.content, answer.headers.get("Content-Type", ""))
-            except Refused:
-                raise
-            except Unreachable as error:
-                last = error
-            except OSError as error:  # requests' own errors, raised while the body is read
-                last = Unreachable(reason(error))
-        raise last or Unreachable("no answer")
+
+        def ask() -> Page:
+            with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
+                return Page(answer.url, answer.content, answer.headers.get("Content-Type", ""))
+
+        return tried(ask)
 
     @contextmanager
     def get(self, url: str, headers: dict[str, str] | None = None, method: str = "GET") -> Iterator[requests.Response]:
@@ -155,6 +152,23 @@ class Transport:
             raise Absent("no such file") from None
         except OSError as error:
             raise Refused(os.strerror(error.errno or 0)) from None
+
+
+def tried(ask: Callable[[], Answer], pause: float = 0) -> Answer:
+    """What `ask` gives, in one of three tries, with `pause` seconds before the second one, twice that before the third.
+    Raises Absent and Refused at once, Unreachable in the end; OSError, which reading a body raises, counts as such."""
+    last: Unreachable | None = None
+    for attempt in range(TRIES):
+        time.sleep(pause * attempt)
+        try:
+            return ask()
+        except Refused:
+            raise
+        except Unreachable as error:
+            last = error
+        except OSError as error:  # requests' own errors
+            last = Unreachable(reason(error))
+    raise last or Unreachable("no answer")
 
 
 def local_path(place: str) -> Path | None:

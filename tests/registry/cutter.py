@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from loopback import Handler, serving
 
 
 @dataclass
@@ -30,12 +30,7 @@ def cutting(host: str) -> Iterator[Cutter]:
     """A Cutter before the registry `host` (with its port)."""
     cutter = Cutter(host)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
+    class Answering(Handler):
         def do_GET(self) -> None:
             headers = {name: value for name, value in self.headers.items() if name.lower() in ("accept", "range")}
             blob = "/blobs/" in self.path
@@ -60,13 +55,5 @@ def cutting(host: str) -> Iterator[Cutter]:
                 self.close_connection = True
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    cutter.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Answering) as cutter.url:
         yield cutter
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -7,17 +7,16 @@ import base64
 import json
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from loopback import Handler, serving
 
 SERVICE, ISSUER = "test registry", "test issuer"
 
@@ -70,12 +69,7 @@ def tokens(folder: Path) -> Iterator[Tokens]:
     subprocess.run(command, check=True, capture_output=True)
     service = Tokens(folder)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
+    class Answering(Handler):
         def do_GET(self) -> None:
             self.give(urlsplit(self.path).query, "token", self.headers.get("Authorization", ""))
 
@@ -93,13 +87,5 @@ def tokens(folder: Path) -> Iterator[Tokens]:
             self.end_headers()
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Answering) as service.url:
         yield service
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

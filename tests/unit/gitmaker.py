@@ -6,13 +6,13 @@ import base64
 import os
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from loopback import Handler, serving
 
 QUIET = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
@@ -107,9 +107,8 @@ def serve_git(root: Path, key: Path | None = None, certificate: Path | None = No
     """The repositories below `root` on the loopback interface, through ``git http-backend``; over TLS with a key."""
     served = Served()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *arguments: object) -> None:
-            pass
+    class Answering(Handler):
+        protocol_version = "HTTP/1.0"  # what a refused request sends is not read
 
         def do_GET(self) -> None:
             served.asked.append(f"{self.command} {self.path}")
@@ -149,17 +148,9 @@ def serve_git(root: Path, key: Path | None = None, certificate: Path | None = No
             self.end_headers()
             self.wfile.write(content)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    tls = None
     if key:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(str(certificate), str(key))
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    served.url = f"{'https' if key else 'http'}://127.0.0.1:{server.server_address[1]}"
-    try:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(str(certificate), str(key))
+    with serving(Answering, tls) as served.url:
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

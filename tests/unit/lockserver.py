@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from loopback import Handler, serving
 
 
 @dataclass
@@ -33,12 +33,7 @@ def serve() -> Iterator[Answers]:
     """A server on the loopback interface."""
     answers = Answers()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
+    class Answering(Handler):
         def do_HEAD(self) -> None:
             self.do_GET()
 
@@ -78,16 +73,8 @@ def serve() -> Iterator[Answers]:
                 self.close_connection = True
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    answers.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Answering) as answers.url:
         yield answers
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def sha256(content: bytes) -> str:

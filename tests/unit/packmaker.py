@@ -5,6 +5,7 @@ from pathlib import Path
 from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
 from envbuild.squashfs import Pack, PackWriter, read_pack
 from envbuild.squashfs.index import DIR
+from envbuild.squashfs.merge import merge
 
 
 def file(path, content=b"", mode=0o644, **kw):
@@ -55,3 +56,14 @@ def paths(tree) -> list[bytes]:
             if child.kind == DIR:
                 stack.append((path + name + b"/", child))
     return sorted(found)
+
+
+def tree(folder_of_packs: Path, *more):
+    """A merged tree with a shell, and `more` above it."""
+    shell = [
+        folder(b"usr/bin"),
+        symlink(b"bin", b"usr/bin"),
+        symlink(b"usr/bin/sh", b"dash"),
+        file(b"usr/bin/dash", b"#", 0o755),
+    ]
+    return merge(packs(folder_of_packs, shell, list(more)))

@@ -4,15 +4,14 @@ a folder that is an index of them."""
 from __future__ import annotations
 
 import re
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from lockserver import simple_index
+from loopback import Handler, serving
 
 from envbuild.console import Quiet
 from envbuild.lock.index import Index, IndexFile
@@ -39,12 +38,7 @@ def serve_parts() -> Iterator[Parts]:
     """A server on the loopback interface that knows ``bytes=A-B`` and ``bytes=-N``."""
     parts = Parts()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
+    class Answering(Handler):
         def answer(
             self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None, cut: int = 0
         ) -> None:
@@ -80,16 +74,8 @@ def serve_parts() -> Iterator[Parts]:
             span = {"Content-Range": f"bytes {begin}-{begin + len(body) - 1}/{size}"}
             return self.answer(206, body, span, cut=1 if way == "short" else 0)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    parts.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Answering) as parts.url:
         yield parts
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def wheels() -> Wheels:

@@ -9,12 +9,21 @@ import tarfile
 from collections.abc import Iterator
 from typing import IO
 
-from envbuild.oci.member import Member
+from envbuild.oci.member import Kind, Member
 from envbuild.oci.source import SourceLayer
 from envbuild.oci.tarread import read_tar
 
 END = bytes(1024)
 KEEP = 1 << 24  # bytes of one file that are remembered
+TYPES = {
+    Kind.FILE: tarfile.REGTYPE,
+    Kind.DIR: tarfile.DIRTYPE,
+    Kind.SYMLINK: tarfile.SYMTYPE,
+    Kind.HARDLINK: tarfile.LNKTYPE,
+    Kind.FIFO: tarfile.FIFOTYPE,
+    Kind.CHAR: tarfile.CHRTYPE,
+    Kind.BLOCK: tarfile.BLKTYPE,
+}
 
 
 class Recorder:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tarkit import TYPES
 
 from envbuild.oci.layer import write_members
 from envbuild.oci.member import Kind, Member
@@ -55,16 +56,6 @@ def written(layer: list[tuple[Member, bytes]]) -> tuple[bytes, TarSink]:
         sink.end()
     sink.close()
     return file.getvalue(), sink
-
-
-TYPES = {
-    Kind.FILE: tarfile.REGTYPE,
-    Kind.DIR: tarfile.DIRTYPE,
-    Kind.SYMLINK: tarfile.SYMTYPE,
-    Kind.HARDLINK: tarfile.LNKTYPE,
-    Kind.FIFO: tarfile.FIFOTYPE,
-    Kind.CHAR: tarfile.CHRTYPE,
-}
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,9 +9,7 @@ import os
 import stat
 import sys
 import tarfile
-import threading
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 from docker.auth import INDEX_URL
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loopback import Handler, serving
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 
@@ -224,12 +223,7 @@ class Fake:
     def running(self) -> Iterator[str]:
         fake = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
+        class Answering(Handler):
             def do_GET(self) -> None:
                 login = self.headers.get("Authorization", "")
                 fake.seen.append((self.path, login))
@@ -242,15 +236,8 @@ class Fake:
                 self.end_headers()
                 self.wfile.write(body)
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        with serving(Answering) as url:
+            yield url.removeprefix("http://")
 
 
 def test_a_login_stays_with_its_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

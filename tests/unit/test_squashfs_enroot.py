@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from packmaker import file, folder, packs, symlink
+from packmaker import file, folder, packs, symlink, tree
 
 from envbuild.errors import SpecError, VerifyError
 from envbuild.plan.units import ImageConfig
@@ -12,13 +12,6 @@ from envbuild.squashfs.enroot import PATH_FILE, configure, quote, start_script
 from envbuild.squashfs.merge import merge
 
 pytestmark = pytest.mark.unit
-
-SHELL = [
-    folder(b"usr/bin"),
-    symlink(b"bin", b"usr/bin"),
-    symlink(b"usr/bin/sh", b"dash"),
-    file(b"usr/bin/dash", b"#", 0o755),
-]
 
 RC = """\
 # org.example.lock sha256:12
@@ -37,10 +30,6 @@ else
     exec 'python' '-c' 'print('\\''it works'\\'')'
 fi
 """
-
-
-def tree(tmp_path, *more):
-    return merge(packs(tmp_path, SHELL, list(more)))
 
 
 def texts(additions):

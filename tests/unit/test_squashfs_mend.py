@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from packmaker import file, folder, packs, symlink
+from packmaker import file, folder, packs, tree
 
 from envbuild.errors import InputError, VerifyError
 from envbuild.plan.units import ImageConfig
@@ -16,17 +16,7 @@ from envbuild.squashfs.merge import merge
 
 pytestmark = pytest.mark.unit
 
-SHELL = [
-    folder(b"usr/bin"),
-    symlink(b"bin", b"usr/bin"),
-    symlink(b"usr/bin/sh", b"dash"),
-    file(b"usr/bin/dash", b"#", 0o755),
-]
 PROFILE = file(b"etc/profile", b"PATH=/bin\n")
-
-
-def tree(tmp_path, *more):
-    return merge(packs(tmp_path, SHELL, list(more)))
 
 
 def texts(additions):

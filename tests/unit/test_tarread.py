@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 
 import tarkit as kit
-from tarkit import END, file, header, octal, padded, pax, read
+from tarkit import END, TYPES, file, header, octal, padded, pax, read
 
 from envbuild.errors import InputError
 from envbuild.oci.member import Kind, Member
@@ -586,17 +586,6 @@ def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) ->
     found = read(buffer.getvalue(), step)
     assert found.members == [item for item, _ in members]
     assert [found.content(number) for number in range(len(members))] == [content for _, content in members]
-
-
-TYPES = {
-    Kind.FILE: tarfile.REGTYPE,
-    Kind.DIR: tarfile.DIRTYPE,
-    Kind.SYMLINK: tarfile.SYMTYPE,
-    Kind.HARDLINK: tarfile.LNKTYPE,
-    Kind.FIFO: tarfile.FIFOTYPE,
-    Kind.CHAR: tarfile.CHRTYPE,
-    Kind.BLOCK: tarfile.BLKTYPE,
-}
 
 
 @settings(max_examples=200, deadline=None)

@@ -6,11 +6,10 @@ from __future__ import annotations
 import io
 import re
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from envbuild.lock.transport import Refused, Transport, Unreachable, reason
+from envbuild.lock.transport import Transport, Unreachable, tried
 
 if TYPE_CHECKING:
     import requests
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 TAIL = 1 << 16  # first read: the end record with any comment, and the central directory of most wheels
 WINDOW = 1 << 16  # the least that is read at a time
 MOST = 1 << 24  # the most that is read at once: a central directory of 16 MiB has 100 000 members
-TRIES, PAUSE = 3, 0.5  # seconds before the second one, twice that before the third
+PAUSE = 0.5  # seconds before the second try
 RANGES = "the place does not give parts of files (HTTP ranges), which the collectors need"
 
 
@@ -108,19 +107,12 @@ class RemoteFile(io.RawIOBase):
 
     def _ask(self, wanted: str, most: int) -> tuple[int, bytes]:
         """(Offset, bytes) of one range. Raises Damaged, Absent, Unreachable."""
-        last: Unreachable | None = None
-        for attempt in range(TRIES):
-            time.sleep(PAUSE * attempt)
-            try:
-                with self.transport.get(self.url, {"Range": wanted}) as answer:
-                    return self._answer(answer, most)
-            except Refused:
-                raise
-            except Unreachable as error:
-                last = error
-            except OSError as error:  # requests' own errors, raised while the body is read
-                last = Unreachable(reason(error))
-        raise last or Unreachable("no answer")
+
+        def ask() -> tuple[int, bytes]:
+            with self.transport.get(self.url, {"Range": wanted}) as answer:
+                return self._answer(answer, most)
+
+        return tried(ask, PAUSE)
 
     def _answer(self, answer: requests.Response, most: int) -> tuple[int, bytes]:
         found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.headers.get("Content-Range", ""))
