@@ -52,8 +52,8 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
         name = f"{image.name}-image" if image.name in workspace.project.images() else image.name
         image = replace(image, name=name)
         name = f"{name}-{image.identity[7:19]}{suffix(options)}.sqsh"
-        record = store.root / "images" / f"{record_name(image, options)}.json"
-        if out is None and (done := remembered(record)):
+        record = None if out else store.root / "images" / f"{record_name(image, options)}.json"
+        if record and (done := remembered(record)):
             if options.sha256 and not done.artifact.sha256:
                 done = replace(done, artifact=replace(done.artifact, sha256=digest_of(done.artifact.path)))
                 remember(record, done)
@@ -71,7 +71,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
             layers,
             round(time.monotonic() - began, 1),
         )
-        if out is None:
+        if record:
             link_to(path, image.name)
             remember(record, done)
     return done

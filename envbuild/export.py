@@ -90,7 +90,9 @@ def artifact_of(
     """Write an image from packs (bottom first); for `evidence` see `envbuild.squashfs.export`, `sha256`: `hashed`."""
     from envbuild.squashfs.export import export_squashfs
 
-    written = export_squashfs(packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs)
+    written = export_squashfs(
+        packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs, reread=sha256
+    )
     return hashed(written, sha256)
 
 

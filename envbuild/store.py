@@ -4,6 +4,7 @@
     units/<key>.json            UnitRecord: what a unit gave
     layers/<diff id hex>/       tree/ (canonical, usable as an overlay lower directory), layer.json (LayerRecord)
     packs/<diff id hex>.<format>  one layer compressed for squashfs (envbuild.squashfs.pack)
+    packs/<its name>.equal      what such a pack holds of others (envbuild.squashfs.compared)
     images/<hex>.json           what `make` made of one lock, for the second run that does nothing
     artifacts/                  finished images (squashfs files, OCI layouts)
     logs/<unit>-<key 12>.log

@@ -7,12 +7,11 @@ old. A cache that cannot be read or written is none: nothing here raises."""
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from hashlib import blake2b
 from itertools import pairwise
@@ -23,6 +22,7 @@ from envbuild.matrix.atoms import Atom
 from envbuild.matrix.masks import Line, Matrix
 from envbuild.matrix.model import Component, Fact, Question, Source
 from envbuild.matrix.rivals import Box
+from envbuild.quickly import uncollected
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -73,20 +73,10 @@ def read(path: Path) -> Matrix | None:
         head, _, body = path.read_bytes().partition(b"\n")
         if head != checksum(body):
             return None
-        return _quickly(lambda: _matrix(json.loads(body)))
+        with uncollected():
+            return _matrix(json.loads(body))
     except (OSError, ValueError, TypeError, LookupError):
         return None
-
-
-def _quickly(make: Callable[[], T]) -> T:
-    """Without the garbage collector, which would look through all that is being made time and again."""
-    if not gc.isenabled():
-        return make()
-    gc.disable()
-    try:
-        return make()
-    finally:
-        gc.enable()
 
 
 def write(path: Path, matrix: Matrix) -> None:

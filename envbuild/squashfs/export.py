@@ -15,6 +15,7 @@ from typing import Any
 from envbuild.errors import PublishError
 from envbuild.oci.member import Kind, Member
 from envbuild.plan.units import ImageConfig
+from envbuild.quickly import uncollected
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.enroot import configure
 from envbuild.squashfs.limits import LAST, unheld
@@ -49,11 +50,12 @@ class Manner:
 class PackImage:
     """An image in the making from packs that are kept: the counterpart of `envbuild.squashfs.direct.DirectImage`.
 
-    `packs` are opened, bottom first. Used as a context manager; the packs of added members are gone at its end."""
+    `packs` are opened, bottom first. Used as a context manager; the packs of added members are gone at its end.
+    `reread`: the image is read again at once."""
 
-    def __init__(self, paths: Sequence[Path], out: Path, *, jobs: int = 0) -> None:
+    def __init__(self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False) -> None:
         self.packs = [read_pack(path) for path in paths]
-        self.out, self.jobs, self.stack = out, jobs, contextlib.ExitStack()
+        self.out, self.jobs, self.reread, self.stack = out, jobs, reread, contextlib.ExitStack()
 
     def add(self, extra: Sequence[Extra]) -> Pack:
         """A layer of members that are there already; to be applied to the tree by the caller."""
@@ -62,7 +64,16 @@ class PackImage:
 
     def finish(self, tree: Tree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> Written:
         """Write the image of `tree`, which `packs` were merged to."""
-        return write_tree(self.packs, tree, self.out, epoch=epoch, all_root=all_root, keep_dev=keep_dev, jobs=self.jobs)
+        return write_tree(
+            self.packs,
+            tree,
+            self.out,
+            epoch=epoch,
+            all_root=all_root,
+            keep_dev=keep_dev,
+            jobs=self.jobs,
+            reread=self.reread,
+        )
 
     def __enter__(self) -> PackImage:
         return self
@@ -81,9 +92,11 @@ def export_squashfs(
     manner: Manner = Manner(),
     evidence: Mapping[str, Any] | None = None,
     jobs: int = 0,
+    reread: bool = False,
 ) -> Written:
-    """Write the enroot image `out` from pack files (bottom first); see `complete`. `jobs`: threads (0: all cores)."""
-    with PackImage(packs, out, jobs=jobs) as image:
+    """Write the enroot image `out` from pack files (bottom first); see `complete`. `jobs`: threads (0: all cores);
+    `reread`: the file is read again at once, so it should stay in memory."""
+    with PackImage(packs, out, jobs=jobs, reread=reread) as image:
         return complete(image, config, epoch=epoch, extra=extra, manner=manner, evidence=evidence)
 
 
@@ -105,8 +118,8 @@ def complete(
     InputError for layers that make no sense, PublishError when the file cannot be written.
     """
     epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
-    tree = merge(image.packs)
-    with writing(image.out):
+    with uncollected(), writing(image.out):
+        tree = merge(image.packs)
         if extra:
             tree.apply(image.add(extra))
         needed = (mend if manner.foreign else configure)(config, tree, epoch)

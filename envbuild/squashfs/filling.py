@@ -51,9 +51,10 @@ def fill(
     keep_dev: bool = False,
     jobs: int = 0,
     spool: int = 0,
+    reread: bool = False,
 ) -> Filled:
     """Write the image of `tree` into the open `file`. `spool`: 0, or `file` holds the packs' data, which ends there.
-    `jobs` threads (0: as many as this process may use).
+    `jobs` threads (0: as many as this process may use). `reread`: the file is read again at once.
     """
     jobs = jobs or len(os.sched_getaffinity(0))
     messages = list(make_plain(tree, keep_dev)) if all_root else []
@@ -61,11 +62,13 @@ def fill(
     options = struct.pack("<H", len(codec.options) | sq.STORED) + codec.options if codec.options else b""
     start = sq.SUPERBLOCK.size + len(options)
     planned = plan(packs, found.live, start, jobs)
+    if not spool:
+        os.ftruncate(file, planned.copied_end)
     with ThreadPoolExecutor(2, thread_name_prefix="copy") as pool:
         if spool:
             data = pool.submit(squeeze, file, packs, planned, codec, start, spool, jobs)
         else:
-            copied = pool.submit(copying.copy, packs, planned.ranges, file)
+            copied = pool.submit(copying.copy, packs, planned.ranges, file, reread=reread)
             data = pool.submit(write_new, packs, planned, codec, file, planned.copied_end, jobs)
         tables = Tables(packs, planned, codec.tables.compressor(), epoch=epoch, all_root=all_root)
         tables.write(found)

@@ -32,13 +32,15 @@ DATA = PAGE  # position of the first byte of data
 @dataclass(frozen=True, slots=True)
 class Pack:
     """A pack on disk: its file, its index, the position where its data ends (bytes), and where in the file its
-    position 0 is (packs that are written into an image that is being made have no file of their own).
+    position 0 is (packs that are written into an image that is being made have no file of their own). `digest` of its
+    index, which covers the checksums of its data; empty: the pack is not kept.
     """
 
     path: Path
     index: Index
     end: int
     base: int = 0
+    digest: bytes = b""
 
 
 def head() -> bytes:
@@ -85,7 +87,7 @@ def read_pack(path: Path) -> Pack:
         raise EnvbuildError(f"the pack cannot be read: {error.strerror}", where=str(path)) from error
     except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
         raise EnvbuildError(f"the pack is damaged: {error}", hint=hint, where=str(path)) from error
-    return Pack(path, index, position)
+    return Pack(path, index, position, digest=digest)
 
 
 def check_pack(path: Path) -> None:

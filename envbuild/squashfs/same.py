@@ -1,8 +1,8 @@
 """What packs of an image hold twice: stored once, where the lowest pack has it.
 
 Checksums in the indexes name candidates, the bytes decide; so an image's content rests on no hash. Files are compared
-as they are stored, tails unpacked. A fragment block of which only a part is found elsewhere stays as it is: packing it
-anew for every image would cost more than it saves.
+as they are stored, once for two packs (`envbuild.squashfs.compared`), tails unpacked. A fragment block of which only a
+part is found elsewhere stays as it is: packing it anew for every image would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 
+from envbuild.squashfs.compared import Compared
 from envbuild.squashfs.index import LENGTH, RAW
 from envbuild.squashfs.living import Live, Slot
 from envbuild.squashfs.packfile import Pack, damaged
 
-PIECE = 1 << 20
+PIECE = 1 << 18  # bytes compared at a time: two of them stay in a processor's cache
 KEPT = 32  # unpacked fragment blocks
 
 Extent = tuple[int, int]  # (pack, start)
@@ -45,6 +46,19 @@ class Sources:
         if len(data) != length:
             raise damaged(pack)
         return data
+
+    def equal(self, one: Extent, other: Extent, length: int) -> bool:
+        """Whether two packs hold the same bytes there. Raises EnvbuildError when one is cut short."""
+        buffers = bytearray(min(PIECE, length)), bytearray(min(PIECE, length))
+        for done in range(0, length, PIECE):
+            for buffer, (number, at) in zip(buffers, (one, other), strict=True):
+                del buffer[length - done :]
+                pack = self.packs[number]
+                if os.preadv(self.open(number), [buffer], pack.base + at + done) != len(buffer):
+                    raise damaged(pack)
+            if buffers[0] != buffers[1]:
+                return False
+        return True
 
     def read_fragment(self, number: int, fragment: int) -> bytes:
         """The content of a fragment block (`fragment` keeps the last ones). Raises EnvbuildError when it is damaged."""
@@ -77,6 +91,8 @@ def equal_extents(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Ma
         return {}
     seen: dict[tuple[int, int], tuple[int, int, int]] = {}
     asked: list[tuple[Extent, Extent, int]] = []
+    compared = Compared(packs)
+    result: dict[int, dict[int, Extent]] = {}
     for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
         index = pack.index
         stored, crcs = index.columns["stored"], index.columns["crcs"]
@@ -84,24 +100,19 @@ def equal_extents(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Ma
             row = live.extents[at]
             other, there, first = seen.setdefault((stored[row], crcs[row]), (number, at, row))
             if other != number and packs[other].index.words(first) == index.words(row):
-                asked.append(((number, at), (other, there), stored[row]))
+                if compared.equal(number, at, other, there):
+                    result.setdefault(number, {})[at] = other, there
+                else:
+                    asked.append(((number, at), (other, there), stored[row]))
     if not asked:
-        return {}
+        return result
     with sources(packs) as files, ThreadPoolExecutor(jobs) as pool:
-
-        def is_equal(question: tuple[Extent, Extent, int]) -> bool:
-            (number, at), (other, there), length = question
-            return all(
-                files.read(number, at + done, min(PIECE, length - done))
-                == files.read(other, there + done, min(PIECE, length - done))
-                for done in range(0, length, PIECE)
-            )
-
-        result: dict[int, dict[int, Extent]] = {}
-        for (own, earlier, _), same in zip(asked, pool.map(is_equal, asked), strict=True):
+        for (own, earlier, _), same in zip(asked, pool.map(lambda item: files.equal(*item), asked), strict=True):
             if same:
                 result.setdefault(own[0], {})[own[1]] = earlier
-        return result
+                compared.add(*own, *earlier)
+    compared.save()
+    return result
 
 
 def equal_tails(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Mapping[Slot, Slot]:

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError
@@ -68,14 +68,26 @@ def write_tree(
     all_root: bool = True,
     keep_dev: bool = False,
     jobs: int = 0,
+    reread: bool = False,
 ) -> Written:
     """As `write_image`, for a tree that `packs` were merged to (it is changed: numbered, and made plain when
     `all_root`, but for what is below /dev with `keep_dev`). `jobs`: threads that compare and compress what must be done
-    anew (0: as many as this process may use).
+    anew (0: as many as this process may use). `reread`: the file is read again at once, so it should stay in memory.
     """
     codec, block = parameters(packs)
     with image_file(out) as (file, temporary):
-        filled = fill(file, packs, tree, codec, block, epoch=epoch, all_root=all_root, keep_dev=keep_dev, jobs=jobs)
+        filled = fill(
+            file,
+            packs,
+            tree,
+            codec,
+            block,
+            epoch=epoch,
+            all_root=all_root,
+            keep_dev=keep_dev,
+            jobs=jobs,
+            reread=reread,
+        )
         place(temporary, out)
     return written(out, filled)
 
@@ -146,7 +158,7 @@ def adding(packs: Sequence[Pack], extra: Sequence[Extra], out: Path) -> Iterator
     try:
         with PackWriter(path, codec=codec.name, level=codec.level, block=block, jobs=1) as writer:
             give(writer, extra)
-        yield (read_pack(path),)
+        yield (replace(read_pack(path), digest=b""),)
     finally:
         path.unlink(missing_ok=True)
 
