@@ -7,14 +7,16 @@ what the image says are the sinks closed. Formats: OCI image spec, layer.md (med
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from envbuild.oci.damage import damaged, pushed_broken
 from envbuild.oci.decompress import sound, unpacking
 from envbuild.oci.member import Member, Sink
-from envbuild.oci.pieces import Readable
+from envbuild.oci.pieces import PIECE, Readable
 from envbuild.oci.source import SourceLayer
 from envbuild.oci.tarread import LayerError, read_tar
 
@@ -36,19 +38,40 @@ def take_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
 
     `limit`: the most bytes that its tar may have; `ratio`: how many times the size of its blob it may be when it is
     larger than 1 GiB (0: any). Raises InputError for a blob that is damaged, is not the one that the image names, or
-    is not a sound tar, what the sinks refuse, and what reading from its place raises. The sinks are then not closed:
-    whoever made them discards what they hold.
+    is not a sound tar (which of them: `envbuild.oci.damage`), what the sinks refuse, and what reading from its place
+    raises. The sinks are then not closed: whoever made them discards what they hold.
     """
     with sound(layer.name), layer.open() as stream:
         blob = _Blob(stream, layer)
         fan = _Fan(sinks)
         with unpacking(blob) as content:
             tar = _Tar(content, blob, layer, limit, ratio)
-            size = read_tar(tar, fan)
-        blob.check()
-        tar.check()
+            try:
+                size = read_tar(tar, fan)
+                fault = ""
+            except TooLarge:
+                raise
+            except LayerError as error:
+                fault = error.message
+                tar.drain()
+        judge(layer, blob, tar, fault)
     fan.close()
     return Taken(size, fan.members)
+
+
+class TooLarge(LayerError):
+    """There is more in a layer than there may be: it is not read to its end."""
+
+
+def judge(layer: SourceLayer, blob: _Blob, tar: _Tar, fault: str) -> None:
+    """Raise InputError for a layer that is not the one that its image names, or that has a `fault` all the same."""
+    if why := blob.differs():
+        raise damaged(layer, why)
+    why = tar.differs()
+    if blob.hash is None and (why or not tar.whole):  # the tar's digest is all there is to tell damage by
+        raise damaged(layer, why or f"it cannot be unpacked: {fault}")
+    if fault or why:
+        raise pushed_broken(layer, fault or why)
 
 
 class _Blob:
@@ -68,12 +91,17 @@ class _Blob:
             self.hash.update(chunk)
         return chunk
 
-    def check(self) -> None:
-        """Raise LayerError when the blob, read to its end, is another one than the image names."""
+    def differs(self) -> str:
+        """Read the blob to its end; returns in what it is another one than the image names (empty: in nothing)."""
+        try:
+            while self.read(PIECE):
+                pass
+        except LayerError as error:
+            return error.message
+        why = "" if self.hash is None else difference("its blob", self.hash, self.layer.digest)
         if self.known and self.size != self.known:
-            raise LayerError(f"it has {self.size} bytes, and its image says {self.known}")
-        if self.hash is not None:
-            compare("its blob", self.hash, self.layer.digest)
+            return f"it has {self.size} bytes, and its image says {self.known}" + (f"; {why}" if why else "")
+        return why
 
 
 class _Tar:
@@ -82,22 +110,36 @@ class _Tar:
     def __init__(self, content: Readable, blob: _Blob, layer: SourceLayer, limit: int, ratio: int) -> None:
         self.content, self.blob, self.layer, self.limit, self.ratio = content, blob, layer, limit, ratio
         self.hash = algorithm(layer.diff_id)
-        self.size = 0
+        self.size, self.whole, self.cut = 0, False, False
 
     def read(self, size: int) -> bytes:
-        piece = self.content.read(size)
+        try:
+            piece = self.content.read(size)
+        except LayerError:
+            self.cut = True  # nothing comes after it, which is not the tar's end
+            raise
         self.size += len(piece)
         if self.size > self.limit:
-            raise LayerError(f"it unpacks to more than {self.limit} bytes, which is the limit")
+            raise TooLarge(f"it unpacks to more than {self.limit} bytes, which is the limit")
         packed = self.blob.known or self.blob.size
         if self.size > SUSPECT and self.ratio and self.size > self.ratio * packed:
-            raise LayerError(f"its {packed} bytes unpack to more than {self.ratio} times as many: it is a bomb")
+            raise TooLarge(f"its {packed} bytes unpack to more than {self.ratio} times as many: it is a bomb")
         self.hash.update(piece)
+        self.whole = not piece and not self.cut
         return piece
 
-    def check(self) -> None:
-        """Raise LayerError when the tar, read to its end, is another one than the image's configuration names."""
-        compare("its tar", self.hash, self.layer.diff_id)
+    def drain(self) -> None:
+        """Read what is left, as far as it can be unpacked, for its digest."""
+        if self.blob.hash is None:
+            with contextlib.suppress(LayerError):
+                while self.read(PIECE):
+                    pass
+
+    def differs(self) -> str:
+        """In what the tar, read to its end, is another one than the image's configuration names."""
+        # a blob that has the tar's digest is the tar
+        what = "its blob" if self.blob.hash is None and self.layer.digest else "its tar"
+        return difference(what, self.hash, self.layer.diff_id) if self.whole else ""
 
 
 class _Fan:
@@ -138,7 +180,6 @@ def algorithm(digest: str) -> Any:
     return hashlib.new(name)
 
 
-def compare(what: str, found: Any, digest: str) -> None:
+def difference(what: str, found: Any, digest: str) -> str:
     name, _, value = digest.partition(":")
-    if found.hexdigest() != value:
-        raise LayerError(f"{what} is {name}:{found.hexdigest()}, and its image says {digest}")
+    return "" if found.hexdigest() == value else f"{what} is {name}:{found.hexdigest()}, and its image says {digest}"

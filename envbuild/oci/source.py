@@ -22,7 +22,8 @@ class SourceLayer:
     names its layers otherwise: see `SourceImage.stream`). `digest`: ``sha256:`` of the blob as it is stored (empty: the
     place names none, then only `diff_id` is checked), `size` its bytes (0: not said). `name`: for messages, e.g.
     ``layer 3 of 12``. `open` gives the blob from its first byte, compressed or not; it may be called again after a
-    failure, and then asks another of the `places` that may have it first.
+    failure, and then asks another of the `places` that may have it first. `image`: what a person calls the image, as
+    its `reference` (empty: not said).
     """
 
     diff_id: str
@@ -31,6 +32,7 @@ class SourceLayer:
     name: str
     open: Callable[[], AbstractContextManager[IO[bytes]]]
     places: int = 1
+    image: str = ""
 
 
 Stream = Callable[[], AbstractContextManager[Iterator[SourceLayer]]]

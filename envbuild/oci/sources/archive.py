@@ -152,6 +152,7 @@ def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage
             archive.size(name),
             documents.layer_name(number, len(names)),
             partial(archive.open, name),
+            image=reference,
         )
         for number, (name, diff_id) in enumerate(zip(names, found.diff_ids, strict=True), 1)
     ]

@@ -10,6 +10,7 @@ import contextlib
 import io
 import tarfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from envbuild.errors import EngineError, InputError
@@ -64,7 +65,7 @@ def image_of(engine: DockerClient, name: str, platform: Platform) -> SourceImage
                 contextlib.closing(Chunks(save(engine, found.identity))) as content,
                 tarfile.open(fileobj=cast("IO[bytes]", content), mode="r|", bufsize=BUFFER) as tar,
             ):
-                yield sent(tar, found.diff_ids)
+                yield (replace(layer, image=reference) for layer in sent(tar, found.diff_ids))
         except (docker.errors.DockerException, requests.RequestException, tarfile.TarError) as error:
             raise EngineError(f"the Docker Engine broke off sending {name}: {error}", hint=HINT) from None
 

@@ -98,7 +98,9 @@ def of_manifest(
     fitting(found, image.layers, reference)
     count = len(image.layers)
     layers = tuple(
-        SourceLayer(diff_id, f"sha256:{part.digest}", part.size, layer_name(number, count), opener(part), places)
+        SourceLayer(
+            diff_id, f"sha256:{part.digest}", part.size, layer_name(number, count), opener(part), places, reference
+        )
         for number, (part, diff_id) in enumerate(zip(image.layers, found.diff_ids, strict=True), 1)
     )
     return SourceImage(

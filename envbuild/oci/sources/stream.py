@@ -17,6 +17,7 @@ from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.archive import Archive, broken
 
+AGAIN = "save it or copy it here again, e.g. docker save NAME | gzip > FILE"
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BUFFER = 1 << 20
 SMALL = 4 << 20  # bytes of a file that may be a document
@@ -49,7 +50,7 @@ def inflated(path: Path) -> Iterator[IO[bytes]]:
                 raw = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
             yield raw
     except damages as error:
-        raise InputError(f"{path} cannot be unpacked: {error}", hint="write it again; it is damaged") from None
+        raise InputError(f"{path} is damaged, it cannot be unpacked: {error}", hint=AGAIN) from None
 
 
 def scan_compressed(path: Path) -> Archive:
