@@ -10,14 +10,13 @@ from __future__ import annotations
 import errno
 import json
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from envbuild import __version__
+from envbuild import __version__, stopping
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.matrix.command import check as check_command
 from envbuild.matrix.command import matrix_app
@@ -37,6 +36,11 @@ app = typer.Typer(
 )
 app.add_typer(store_app, name="store")
 app.add_typer(matrix_app, name="matrix")
+
+
+def complete_output(incomplete: str) -> list[str]:
+    """Shell completion of --to."""
+    return [name for name in ("squashfs", "oci", "docker") if name.startswith(incomplete)]
 
 
 EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that can run here).")]
@@ -224,22 +228,33 @@ the same bytes, from whichever source, by however many jobs.
   docker save app:1 -o app.tar && envbuild export ./app.tar --to squashfs -o /fs/images/app.sqsh
   envbuild export docker-daemon:app:1 --to squashfs --compression lz4
   envbuild export cpu-ucx --to oci -o cpu-ucx.oci
+  envbuild export --list                      what runs on this store now, and what ended in the last day
+
+On a terminal an export shows how far it is, how fast, and how long it will take; --list shows that of everybody's
+exports, from any host that has the store. Ctrl-C or SIGTERM ends one with nothing left behind but finished packs: the
+same command goes on there.
 """
 
 
 @app.command(help=EXPORT)
 def export(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="SOURCE",
+            show_default=False,
             help="A spec's name, docker://…, oci:…, docker-archive:…, docker-daemon:…, or a path.",
             autocompletion=complete_image,
         ),
-    ],
+    ] = None,
     to: Annotated[
-        str, typer.Option("--to", help="squashfs; of the project's images also oci (a layout folder) or docker.")
-    ],
+        str,
+        typer.Option(
+            "--to",
+            help="Required: squashfs; of the project's images also oci (a layout folder) or docker.",
+            autocompletion=complete_output,
+        ),
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File or folder to write; default: in the store.")
     ] = None,
@@ -279,8 +294,26 @@ def export(
         bool, typer.Option("--sha256", help="Tell the sha256 of the file (reads all of it again).")
     ] = False,
     tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show the exports on this store: running, or ended in the last day.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
+    if list_:
+        from envbuild.exportlist import list_exports
+        from envbuild.workspace import store_folder
+
+        if name or to or output:
+            raise SpecError("export --list takes no SOURCE and exports nothing", hint="envbuild export --list")
+        found = list_exports(store_folder())
+        show(found.data, as_json, found.text)
+        return
+    if not name or not to:
+        lacking = "a SOURCE" if not name else "--to"
+        raise SpecError(
+            f"export needs {lacking}",
+            hint=f"envbuild export {name or 'docker://NAME:TAG'} --to squashfs; or: envbuild export --list",
+        )
     from envbuild.outputs import Export, export_image
     from envbuild.workspace import open_workspace
 
@@ -389,26 +422,16 @@ def diff(
     raise typer.Exit(0 if result.data["equal"] else 1)
 
 
-class Interrupted(BaseException):
-    """Ctrl-C. Not KeyboardInterrupt, which typer ends with a word of its own."""
-
-
-def interrupt(*_: object) -> None:
-    raise Interrupted
-
-
 def main() -> None:
-    """Entry point: a user's mistake is told without a traceback; the exit code says its kind."""
-    signal.signal(signal.SIGINT, interrupt)
+    """Entry point: a user's mistake is told without a traceback; the exit code says its kind, or that a signal ended
+    the command (128 + its number)."""
     try:
-        app()
+        with stopping.listening():
+            app()
     except EnvbuildError as error:
         for finding in error.findings:
             print(f"error: {finding}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except Interrupted:
-        print("interrupted; the next run goes on where this one stopped", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:

@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any, Protocol
 
+WIDE = 100  # columns of a terminal that has room for a whole bar
+
 
 class Talk(Protocol):
     """Where the steps tell what they do."""
@@ -100,19 +102,30 @@ class Plain:
 
 
 class Live:
-    """A live block on a terminal (rich): what is in flight, bytes with rate, elapsed time."""
+    """A live block on a terminal (rich): what is in flight, bytes with rate and time left, elapsed time."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+        from rich.table import Column
+        from rich.text import Text
 
+        class Bar(BarColumn):
+            """A bar for tasks whose end is known."""
+
+            def render(self, task: Task) -> Any:
+                return super().render(task) if task.total else Text("")
+
+        console = Console(stderr=True, highlight=False)
         self.progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),  # gives way to the others
+            Bar(bar_width=20 if console.width >= WIDE else 8),
             TextColumn("{task.fields[amount]}", style="dim"),
             TimeElapsedColumn(),
-            console=Console(stderr=True, highlight=False),
+            console=console,
             transient=True,
+            expand=True,
         )
         self.ids: dict[str, Any] = {}
         self.texts: dict[str, str] = {}
@@ -128,11 +141,12 @@ class Live:
         if not self.ids:
             self.progress.start()
         self.texts[task], self.began[task] = text, time.monotonic()
-        self.ids[task] = self.progress.add_task(text, amount="")
+        self.ids[task] = self.progress.add_task(text, total=None, amount="")
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
         if task in self.ids:
-            self.progress.update(self.ids[task], amount=passed(done, total, time.monotonic() - self.began[task]))
+            amount = passed(done, total, time.monotonic() - self.began[task])
+            self.progress.update(self.ids[task], amount=amount, completed=done, total=total or None)
 
     def note(self, task: str, text: str) -> None:
         if task in self.ids:

@@ -18,6 +18,7 @@ from envbuild.export import Artifact, digest_of, link_to, stamped
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
 from envbuild.packing import Layer, Options, Packing
+from envbuild.progress import tracked
 from envbuild.record import stamp
 from envbuild.squashfs.export import WRITER
 from envbuild.store import read_json, write_json
@@ -45,7 +46,11 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
     with every finding, and for an image that could not start."""
     began = time.monotonic()
     store = workspace.store
-    with store.lock("gc", shared=True), open_source(source, workspace, options.platform) as image:
+    with (
+        store.lock("gc", shared=True),
+        tracked(source, out, workspace) as progress,
+        open_source(source, workspace, options.platform) as image,
+    ):
         if not image.layers:
             raise InputError(f"{image.reference} has no layers", hint="choose another image")
         # an image of the project has that link for itself
@@ -59,8 +64,8 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
                 remember(record, done)
             link_to(done.artifact.path, image.name)
             return done
-        path = out or store.root / "artifacts" / name
-        packing = Packing(image, workspace, options)
+        path = progress.output = out or store.root / "artifacts" / name
+        packing = Packing(image, progress.workspace, options)
         artifact, layers = packing.straight(path) if not options.cache and not image.stream else packing.by_packs(path)
         artifact = told(artifact, image, workspace.talk)
         done = Converted(

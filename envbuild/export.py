@@ -57,8 +57,14 @@ def write(
     from envbuild.oci.config import config_json
     from envbuild.oci.layer import pack_layer
 
-    talk.start("squashfs", f"squashfs {out.name}")
-    packs = [pack_layer(store, layer, form, jobs) for layer in layers]
+    talk.start("packs", f"squashfs {out.name}")
+    packs, total = [], sum(layer.size for layer in layers)
+    for layer in layers:
+        packs.append(pack_layer(store, layer, form, jobs))
+        talk.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
+    talk.finish("packs")
+    talk.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
+    talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
     evidence = {
         "image": {
             "name": plan.image,

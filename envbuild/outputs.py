@@ -15,6 +15,7 @@ from envbuild.console import amount
 from envbuild.errors import Finding, PublishError, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
 from envbuild.lock.lockfile import lock_digest
+from envbuild.progress import PACKING, Progress, tracked
 from envbuild.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -111,8 +112,11 @@ def export_image(name: str, export: Export, workspace: Workspace) -> Result:
     if export.to == "squashfs":
         export.form()
     steps.make(name, workspace, steps.Options())
-    with workspace.store.lock("gc", shared=True):
-        return write_output(made_image(name, workspace), export, workspace)
+    with (
+        workspace.store.lock("gc", shared=True),
+        tracked(name, export.output, workspace, PACKING) as progress,
+    ):
+        return write_output(made_image(name, workspace), export, progress)
 
 
 def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
@@ -185,7 +189,7 @@ def make_folder(output: Path) -> None:
         ) from None
 
 
-def squashfs_output(image: Image, export: Export, workspace: Workspace) -> Result:
+def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
     """The squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
     from envbuild.export import Artifact, write
     from envbuild.oci.layer import PackFormat
@@ -204,16 +208,20 @@ def squashfs_output(image: Image, export: Export, workspace: Workspace) -> Resul
         manner = Manner(export.keep_owners, keep_dev=export.keep_dev)
         more = suffix(Options(form, manner=manner))
         out = output or path.with_name(f"{path.name.removesuffix('.sqsh')}{more}.sqsh")
-        store, talk = workspace.store, workspace.talk
+        store, progress.output = progress.workspace.store, out
         artifact = write(
-            image.plan, image.layers, image.lock, store, talk, out, form, manner, export.jobs, export.sha256
+            image.plan, image.layers, image.lock, store, progress, out, form, manner, export.jobs, export.sha256
         )
     else:
         if output is not None:
+            progress.output = output
+            progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
+            progress.advance("squashfs", 0, path.stat().st_size)
             with writing(output), image_file(output) as (_, temporary):
                 shutil.copyfile(path, temporary)
                 temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
                 path = temporary.replace(output)
+            progress.finish("squashfs")
         artifact = Artifact(path, image.made.sha256, path.stat().st_size, image.made.messages)
     layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
     data = {
@@ -227,15 +235,17 @@ def squashfs_output(image: Image, export: Export, workspace: Workspace) -> Resul
     return Result(data, told(artifact))
 
 
-def write_output(image: Image, export: Export, workspace: Workspace) -> Result:
+def write_output(image: Image, export: Export, progress: Progress) -> Result:
     """One output of a made image."""
-    short = lock_digest(image.lock)[7:19]
+    workspace, short = progress.workspace, lock_digest(image.lock)[7:19]
     if export.to == "squashfs":
-        return squashfs_output(image, export, workspace)
+        return squashfs_output(image, export, progress)
     if export.to == "oci":
         from envbuild.oci.layout import write_layout
 
         out = export.output or workspace.store.root / "artifacts" / f"{image.plan.image}-{short}.oci"
+        progress.output = out
+        progress.start("oci", f"OCI layout {out.name}")
         layout = write_layout(
             image.layers,
             image.plan.config,
@@ -245,6 +255,7 @@ def write_output(image: Image, export: Export, workspace: Workspace) -> Result:
             name=image.plan.image,
             compression=export.compression or "gzip",
         )
+        progress.finish("oci")
         data = {"path": str(out), "manifest": layout.manifest_digest, "config": layout.config_digest}
         return Result(
             data,

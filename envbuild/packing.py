@@ -84,6 +84,7 @@ class Packing:
             packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
             talk.start("squashfs", f"squashfs {path.name}")
             stack.callback(talk.finish, "squashfs")
+            talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
             manner, jobs = self.options.manner, self.options.jobs
             artifact = artifact_of(
                 packs,

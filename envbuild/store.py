@@ -7,6 +7,7 @@
     packs/<its name>.equal      what such a pack holds of others (envbuild.squashfs.compared)
     images/<hex>.json           what `make` made of one lock, for the second run that does nothing
     artifacts/                  finished images (squashfs files, OCI layouts)
+    exports/<host>-<pid>-<hex>.json  how far each export is, for a day (envbuild.progress)
     logs/<unit>-<key 12>.log
     locks/                      flock files, one a unit key
     tmp/                        each process has a folder of its own here, holding a lock as long as it lives
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild import stopping
 from envbuild.errors import EngineError, InputError
 
 
@@ -170,10 +172,9 @@ class Store:
                 path.mkdir()
                 file = stack.enter_context((path / "alive").open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield path
-            finally:
-                shutil.rmtree(path, ignore_errors=True)
+            stack.callback(shutil.rmtree, path, ignore_errors=True)
+            stack.enter_context(stopping.leftover(lambda: shutil.rmtree(path, ignore_errors=True)))
+            yield path
 
     def abandoned(self) -> Iterator[Path]:
         """Folders in tmp/ whose owner is gone."""
@@ -209,14 +210,15 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, lambda file: file.write((json.dumps(value, sort_keys=True, indent=1) + "\n").encode()))
 
 
-def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644) -> None:
-    """Write a file beside `path` and rename it into place."""
+def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:
+    """Write a file beside `path` and rename it into place. `durable`: it is to be there after a power cut, too."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:

@@ -22,6 +22,12 @@ class Workspace:
     talk: Talk
 
 
+def store_folder(folder: Path | None = None) -> Path:
+    """Where the store of `folder` is, for what only reads it: it may be missing, or not writable. Raises SpecError for
+    a wrong site file."""
+    return load_site(Project.find(folder).root).store
+
+
 def open_workspace(talk: Talk | None = None, folder: Path | None = None) -> Workspace:
     """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
     store that cannot be written."""

@@ -123,7 +123,7 @@ def lock_sources(
             transfer.stop.set()
             raise failed
         answers = [future.result() for future in futures]
-    except KeyboardInterrupt:
+    except BaseException:  # an interruption: the others need not go on
         transfer.stop.set()
         raise
     finally:

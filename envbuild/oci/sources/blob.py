@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import time
 from typing import IO, Any
 
 from urllib3.exceptions import HTTPError
 
+from envbuild import stopping
+from envbuild.errors import EngineError
 from envbuild.lock.transport import Absent, Refused, Unreachable, local_path, reason
 from envbuild.oci.manifest import Part
 from envbuild.oci.registry import Address, Folder, Repository
@@ -51,6 +52,8 @@ class Blob(io.RawIOBase):
         """Up to `size` bytes; none at the end."""
         size = CHUNK if size < 0 else size
         while self.places:
+            if stopping.number():
+                raise EngineError("stopped")
             try:
                 if self.source is None:
                     self.connect(self.places[0])
@@ -78,7 +81,7 @@ class Blob(io.RawIOBase):
         if self.failures >= ATTEMPTS:
             self.give_up(f"{why} ({ATTEMPTS} attempts)")
         else:
-            time.sleep(self.pause * 2 ** (self.failures - 1))
+            stopping.pause(self.pause * 2 ** (self.failures - 1))
 
     def give_up(self, why: str) -> None:
         """This place is of no use."""
@@ -101,6 +104,7 @@ class Blob(io.RawIOBase):
         start = self.position if answer.status_code == 206 else 0
         if start and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             raise Unreachable("it answered with another range than was asked for")
+        self.held.enter_context(stopping.at_stop(getattr(answer.raw, "shutdown", answer.close)))  # urllib3 2.3
         self.source = answer.raw
         missing = self.position - start  # a place that knows no ranges begins anew: what was read goes by
         while missing:

@@ -1,0 +1,140 @@
+"""Stopping: what SIGINT, SIGTERM and SIGHUP do to every command.
+
+The main thread gets `Interrupted`, and whatever is under way cleans up on its way out. A thread that waits for a
+server that says nothing, for a lock or for a pipe would hold that up: what can be woken is (`at_stop`), and when the
+main thread is not through after PATIENCE seconds, a thread of this module removes what would stay (`leftover`) and ends
+the process. A second Ctrl-C ends the patience.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+PATIENCE = 5.0  # seconds: less than the ten that `docker stop` waits before it kills
+SLICE = 0.1
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Call = Callable[[], object]
+
+_wakers: dict[object, Call] = {}
+_leftovers: dict[object, Call] = {}
+_leaving = threading.Lock()
+_number = 0  # of the first signal that came
+_taken: list[int] = []  # by the main thread: its cleaning up is not disturbed by a second one
+_inside = False
+
+
+class Interrupted(BaseException):
+    """The process was told to stop. Not KeyboardInterrupt, which typer ends with a word of its own."""
+
+
+def number() -> int:
+    """The signal that told the process to stop; 0: none did."""
+    return _number
+
+
+def pause(seconds: float) -> None:
+    """Sleep, but not once the process is to stop."""
+    end = time.monotonic() + seconds
+    while not _number and (left := end - time.monotonic()) > 0:
+        time.sleep(min(SLICE, left))
+
+
+@contextlib.contextmanager
+def at_stop(call: Call) -> Iterator[None]:
+    """`call` is made, from another thread, when the process is to stop while the context lasts: it ends a wait."""
+    with _entered(_wakers, call):
+        if _number:
+            with contextlib.suppress(Exception):
+                call()
+        yield
+
+
+@contextlib.contextmanager
+def leftover(call: Call) -> Iterator[None]:
+    """`call` removes what the context would have removed at its end, where the process cannot wait for that end."""
+    with _entered(_leftovers, call):
+        yield
+
+
+@contextlib.contextmanager
+def _entered(calls: dict[object, Call], call: Call) -> Iterator[None]:
+    key = object()
+    calls[key] = call
+    try:
+        yield
+    finally:
+        calls.pop(key, None)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[None]:
+    """Take the signals, from now on; a command runs inside, in the main thread. One that is ignored stays so (nohup),
+    but for Ctrl-C, which shells ignore for what they start in the background."""
+    global _inside
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    for wanted in SIGNALS:
+        if wanted == signal.SIGINT or signal.getsignal(wanted) != signal.SIG_IGN:
+            signal.signal(wanted, _interrupt)
+    # The pipe is written by the C handler: its reader hears of a signal even when the main thread does not come to it.
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(read,), name="stopping", daemon=True).start()
+    try:
+        _inside = True
+        yield
+    except BaseException:
+        if _number:  # what goes wrong while everything stops is no news
+            leave()
+        raise
+    finally:
+        _inside = False
+
+
+def _interrupt(came: int, _: object) -> None:
+    global _number
+    if _taken:
+        return
+    _taken.append(came)
+    _number = _number or came
+    if _inside:
+        raise Interrupted
+    leave()
+
+
+def _watch(read: int) -> None:
+    global _number
+    while (came := os.read(read, 1)[0]) not in SIGNALS:
+        pass
+    _number = _number or came
+    for call in list(_wakers.values()):
+        with contextlib.suppress(Exception):
+            call()
+    end = time.monotonic() + PATIENCE
+    while (left := end - time.monotonic()) > 0:
+        if select.select([read], [], [], left)[0] and os.read(read, 1)[0] == signal.SIGINT:
+            break
+    leave()
+
+
+def leave() -> NoReturn:
+    """End the process that was told to stop, with nothing left behind and the exit code of shells: 128 + signal.
+    Threads are not waited for."""
+    with _leaving:
+        for call in list(_leftovers.values()):
+            with contextlib.suppress(Exception):
+                call()
+        word = "interrupted" if _number == signal.SIGINT else f"stopped by {signal.Signals(_number).name}"
+        cursor = "\x1b[?25h" if os.isatty(2) else ""  # a live block hides it
+        with contextlib.suppress(OSError, ValueError):  # after SIGHUP the terminal may be gone
+            sys.stdout.flush()
+        with contextlib.suppress(OSError):
+            os.write(2, f"{cursor}{word}; the next run goes on where this one stopped\n".encode())
+        os._exit(128 + _number)

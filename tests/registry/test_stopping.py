@@ -1,0 +1,144 @@
+"""A command that is told to stop leaves nothing behind, whatever it waits for, and says so by its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from registrykit import Layout
+from stallkit import PATIENCE, listed, stalling, start, until
+
+pytestmark = pytest.mark.registry
+
+SIGNALS = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+
+
+def ended(process: subprocess.Popen[str], code: int) -> str:
+    """Wait for the end of a process that was told to stop; returns what it said."""
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, said
+    assert "Traceback" not in said and "Exception" not in said and "error" not in said
+    assert said.count("the next run goes on where this one stopped") == 1
+    return said
+
+
+def nothing_left(store: Path, out: Path) -> None:
+    assert [path for path in (store / "tmp").iterdir() if path.is_dir()] == []
+    assert not [path.name for path in out.parent.iterdir() if out.name in path.name]
+    assert not [path for path in (store / "exports").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("cache", ["--cache", "--no-cache"])
+@pytest.mark.parametrize("name", SIGNALS)
+def test_in_the_middle_of_a_layer(name: str, cache: str, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out/image.sqsh"
+    with stalling(tmp_path / "layout", 1_000_000) as registry:
+        process = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
+        until(registry.reached.is_set, process)
+        until(lambda: listed(store)[0]["bytes"] > 500_000, process)
+        row = listed(store)[0]
+        assert (row["state"], row["running"], row["pid"]) == ("reading layers", True, process.pid)
+        assert row["total"] > 3_000_000 and row["output"] == str(out) and row["source"] == registry.source
+        process.send_signal(signal.Signals[name])
+        said = ended(process, SIGNALS[name])
+        assert ("interrupted" if name == "SIGINT" else f"stopped by {name}") in said
+        nothing_left(store, out)
+        row = listed(store)[0]
+        assert (row["state"], row["running"], row["error"]) == ("interrupted", False, "")
+        registry.stall = 0
+        again = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
+        said, _ = again.communicate(timeout=PATIENCE)
+        assert again.returncode == 0 and ("1 layers packed, 2 packed before" in said) == (cache == "--cache")
+
+
+@pytest.mark.parametrize("cache", ["--cache", "--no-cache"])
+def test_while_a_registry_does_not_answer(cache: str, tmp_path: Path) -> None:
+    """Such a wait cannot be ended: what is left behind it is removed all the same."""
+    store, out = tmp_path / "store", tmp_path / "out/image.sqsh"
+    with stalling(tmp_path / "layout", -1) as registry:
+        process = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
+        until(registry.reached.is_set, process)
+        process.terminate()
+        ended(process, 143)
+    nothing_left(store, out)
+    assert [row["state"] for row in listed(store)] == ["interrupted"]
+
+
+def piped(tmp_path: Path) -> Layout:
+    """A layout whose second layer is a pipe."""
+    import exportkit
+
+    layout = Layout(tmp_path / "layout")
+    layout.add(exportkit.image(layout, exportkit.layers()), "1")
+    blob = max((layout.path / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+    blob.unlink()
+    os.mkfifo(blob)
+    return layout
+
+
+def test_a_source_that_gives_nothing_and_a_second_ctrl_c(tmp_path: Path) -> None:
+    layout, store, out = piped(tmp_path), tmp_path / "store", tmp_path / "out/image.sqsh"
+    process = start("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), store=store)
+    until(lambda: len(list(store.glob("packs/*"))) == 2, process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    ended(process, 130)
+    nothing_left(store, out)
+    assert [row["state"] for row in listed(store)] == ["interrupted"]
+
+
+def test_several_signals_at_once(tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out/image.sqsh"
+    with stalling(tmp_path / "layout", 1_000_000) as registry:
+        process = start("export", registry.source, "--to", "squashfs", "-o", str(out), store=store)
+        until(registry.reached.is_set, process)
+        for _ in range(3):
+            process.terminate()
+        ended(process, 143)
+    nothing_left(store, out)
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    """As under nohup."""
+    store, out = tmp_path / "store", tmp_path / "out/image.sqsh"
+    with stalling(tmp_path / "layout", 1_000_000) as registry:
+        process = start(
+            *("export", registry.source, "--to", "squashfs", "-o", str(out)),
+            store=store,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        )
+        until(registry.reached.is_set, process)
+        process.send_signal(signal.SIGHUP)
+        registry.go.set()
+        process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0 and out.is_file()
+
+
+def test_a_killed_export_is_listed_as_interrupted(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with stalling(tmp_path / "layout", 1_000_000) as registry:
+        process = start("export", registry.source, "--to", "squashfs", store=store)
+        until(registry.reached.is_set, process)
+        process.kill()
+        process.communicate()
+        assert [(row["state"], row["running"], row["eta"]) for row in listed(store)] == [("interrupted", False, None)]
+
+
+def test_other_commands(tmp_path: Path) -> None:
+    """One way for all: here one that waits for its lock."""
+    import fcntl
+
+    store = tmp_path / "store"
+    start("store", "du", store=store).communicate(timeout=PATIENCE)
+    with (store / "locks/tmp").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        process = start("store", "gc", "--all", store=store)
+        until(lambda: (store / "locks/gc").exists(), process)
+        time.sleep(0.3)
+        process.terminate()
+        ended(process, 143)
