@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is: no verdict of a test.
+settings.register_profile("envbuild", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("envbuild")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

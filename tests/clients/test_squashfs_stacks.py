@@ -120,7 +120,7 @@ def through_symlinks(stacked):
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(layers(), st.sampled_from([1, 3]))
 def test_random_stacks(stacked, jobs):
     if through_symlinks(stacked):

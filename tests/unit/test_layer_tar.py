@@ -58,7 +58,7 @@ def written(layer: list[tuple[Member, bytes]]) -> tuple[bytes, TarSink]:
     return file.getvalue(), sink
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(entries())
 def test_round_trip(layer: list[tuple[Member, bytes]]) -> None:
     data, sink = written(layer)

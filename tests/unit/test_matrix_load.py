@@ -298,7 +298,7 @@ TOPS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(tree=TOPS)
 def test_any_tree(tree: object, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever a file holds, the answer is facts or every mistake with its place."""

@@ -337,7 +337,7 @@ def facts_at_random(seed: int) -> Facts:
 
 
 @given(st.integers(0, 1 << 30))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_random_facts(seed: int) -> None:
     facts = facts_at_random(seed)
     matrix = compile_facts(facts)

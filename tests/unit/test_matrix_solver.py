@@ -39,7 +39,7 @@ def every(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int
 
 
 @given(problems())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_the_first_assignment_and_what_stands_against_one(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
     answer = prove(domains, clauses, order)
@@ -49,7 +49,7 @@ def test_the_first_assignment_and_what_stands_against_one(given: tuple[list[int]
 
 
 @given(problems(), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_what_one_question_taught_does_not_change_the_next(
     given: tuple[list[int], list[Clause], list[int]], data: st.DataObject
 ) -> None:
@@ -64,7 +64,7 @@ def test_what_one_question_taught_does_not_change_the_next(
 
 
 @given(problems())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
     kept = [clauses[number] for number in relevant(domains, clauses)]
@@ -72,7 +72,7 @@ def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause],
 
 
 @given(problems(), st.integers(0, 14))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_an_index_changes_no_answer(given: tuple[list[int], list[Clause], list[int]], count: int) -> None:
     domains, clauses, order = given
     index = Index.of(clauses[:count])

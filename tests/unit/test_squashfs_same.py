@@ -84,7 +84,7 @@ def test_direct_is_cached(tmp_path, form, jobs):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(

@@ -166,7 +166,7 @@ def test_lookup_follows_links_inside_the_image(tmp_path, path, found):
         assert tree.lookup(b"abs", follow=False).target == b"/usr/lib/x"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     path=st.sampled_from([b"holes", b"noise", b"text", b"zeros", b"etc/block", b"etc/block and one", b"etc/nothing"]),
     places=st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 9000)), min_size=1, max_size=5),
@@ -241,7 +241,7 @@ def survives(path: Path) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_told(tmp_path, plain, image, data):
     """Bytes changed anywhere (mostly in the metadata), cut off, or swapped."""
@@ -377,7 +377,7 @@ def test_a_block_that_lies_about_its_size(codec):
         tracemalloc.stop()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.binary(max_size=200), limit=st.integers(1, 9000))
 def test_lzo_of_anything(data, limit):
     """A block that anybody wrote: unpacked within the limit, or refused."""
@@ -422,7 +422,7 @@ def test_equal_stored_bytes_are_not_unpacked(tmp_path):
         assert comparison.same.unpacked < 40_000  # tails whose fragment block is another one; the blocks are not
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     old=st.dictionaries(st.sampled_from([b"a", b"a/b", b"a.b", b"c/d/e", b"c/d", b"f"]), st.integers(0, 3)),
     new=st.dictionaries(st.sampled_from([b"a", b"a/b", b"a.b", b"c/d/e", b"c/d", b"f"]), st.integers(0, 3)),

@@ -573,7 +573,7 @@ MEMBERS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(MEMBERS, max_size=6), st.sampled_from(STEPS))
 def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) -> None:
     buffer = io.BytesIO()
@@ -588,7 +588,7 @@ def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) ->
     assert [found.content(number) for number in range(len(members))] == [content for _, content in members]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(MEMBERS, max_size=6),
     st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
