@@ -199,6 +199,8 @@ def main() -> None:
     parser.add_argument("--levels", default="3,9,15", help="higher levels to show")
     arguments = parser.parse_args()
     levels = arguments.levels.split(",") if arguments.levels else []
+    if arguments.work:
+        Path(arguments.work).mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="envbuild-bench-", dir=arguments.work))
     machine()
     # as an installation does: no row pays for it

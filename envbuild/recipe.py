@@ -88,7 +88,8 @@ class Sources:
     A build unit gets Debian packages, Python requirements of the build (PEP 508), sdists from the package index
     (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives, and commits. `gives` are the packages
     whose wheels the unit makes from archives and commits (``apex==0.1``), so that the venv does not look for them on an
-    index. `repositories` and `indexes` are open to the whole image.
+    index. `repositories` and `indexes` are open to the whole image. `devel` are Python requirements that
+    `Recipe.devel` gets, in versions that fit those of the image.
     """
 
     debian: tuple[str, ...] = ()
@@ -99,6 +100,7 @@ class Sources:
     gives: tuple[str, ...] = ()
     repositories: tuple[AptRepository, ...] = ()
     indexes: tuple[PythonIndex, ...] = ()
+    devel: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,11 @@ class RecipeEnv:
     def on_image(self) -> bool:
         """Whether the base is somebody's image, not a distribution made from packages."""
         return is_image(self.base)
+
+    @property
+    def has_nvcc(self) -> bool:
+        """Whether jobs find CUDA's compiler in the finished image."""
+        return getattr(self.recipes.get("cuda"), "flavor", "") == "devel"
 
     @property
     def setuptools(self) -> str:
@@ -232,8 +239,8 @@ class Recipe:
 
     def devel(self, env: RecipeEnv) -> list[Any]:
         """What only builds need of it: primitives of a unit below that of `build`, at the same prefix, which is no part
-        of the image. The Python packages of `sources` lie in the folder ``python`` of the prefix when it starts; none
-        is kept there."""
+        of the image. The Python packages of ``Sources.devel`` lie in the folder ``python`` of the prefix when it
+        starts; none is kept there."""
         return []
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -150,6 +150,7 @@ def lock_request(resolution: Resolution) -> LockRequest:
             archives=sources.archives,
             git=sources.git,
             gives=tuple(sorted(set(sources.gives))),
+            devel=tuple(sorted(set(sources.devel))),
         )
     return LockRequest(
         image=spec.name,

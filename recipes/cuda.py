@@ -119,7 +119,7 @@ class Cuda(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         if self.provider == "wheels":
             devel = () if self.flavor == "devel" else (self.wheels(*COMPILER, *HEADERS),)
-            return Sources(debian=("gcc",), python=devel)  # gcc: for the stand-ins of the driver's libraries
+            return Sources(debian=("gcc",), devel=devel)  # gcc: for the stand-ins of the driver's libraries
         if self.provider == "base":
             return Sources()
         folder, key, file = REPOSITORIES[env.distribution.name]

@@ -91,6 +91,9 @@ class Deeperspeed(Recipe):
         found = []
         if env.has("deepspeed"):
             found.append("both are the Python package deepspeed; remove one of the two")
+        if not env.has_nvcc:
+            why = "jobs compile its other ops with nvcc, and the cuda of this image keeps that to the builds"
+            found.append(f"{why}; write cuda: {{flavor: devel}}")
         # The matrix has no releases of the fork.
         release = re.match(r"(\d+)\.(\d+)", env.recipes["torch"].version)
         torch = (int(release[1]), int(release[2])) if release else (0, 0)

@@ -78,6 +78,12 @@ class Deepspeed(Recipe):
             op: WITHOUT[op] for op in self.ops if op in WITHOUT
         }
 
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        if env.has_nvcc:
+            return ()
+        why = "jobs compile the ops that are left out with nvcc, and the cuda of this image keeps that to the builds"
+        return (f"{why}; write cuda: {{flavor: devel}}",)
+
     @property
     def chosen(self) -> tuple[str, ...]:
         """The ops asked for, and those that DeepSpeed compiles along with them."""

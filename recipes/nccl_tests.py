@@ -33,8 +33,8 @@ class NcclTests(Recipe):
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     arch_specific: ClassVar[bool] = True
     on_toolkit: ClassVar[bool] = True  # /opt/cuda and /opt/nccl may be links into it
-    after: ClassVar[tuple[str, ...]] = ("cuda", "nccl", "openmpi")
-    requires: ClassVar[tuple[str, ...]] = ("cuda", "nccl")
+    after: ClassVar[tuple[str, ...]] = ("cuda", "nccl", "msccl", "openmpi")
+    requires: ClassVar[tuple[str, ...]] = ("cuda",)
     memory_gb: ClassVar[float] = 0.6
     cpu_minutes: ClassVar[float] = 1.9
 
@@ -47,7 +47,10 @@ class NcclTests(Recipe):
         return pinned("nccl-tests", "github:NVIDIA/nccl-tests", self.version, self.commit, RELEASES)
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        return unknown("nccl-tests", self.version, self.commit, RELEASES)
+        found = unknown("nccl-tests", self.version, self.commit, RELEASES)
+        if not env.has("nccl") and not env.has("msccl"):
+            found += ("it measures NCCL, and this image has none; add nccl to the layers",)
+        return found
 
     def sources(self, env: RecipeEnv) -> Sources:
         mpi = env.recipes.get("openmpi")
@@ -61,13 +64,14 @@ class NcclTests(Recipe):
         mpi = env.recipes.get("openmpi")
         # Debian splits Open MPI: headers and libraries are not below one bin/.. folder
         with_mpi = f"MPI=1 MPI_HOME={mpi.home(env)} " if mpi else ""
+        library = env.recipes["msccl" if env.has("msccl") else "nccl"].prefix
         return [
             *source(self.source()),
             bridge.comment("nccl-tests: compiled"),
             bridge.shell(
                 commands=[
                     f"cd {folder(self.source())}",
-                    f'make -j "$ENVBUILD_JOBS" {with_mpi}CUDA_HOME=/opt/cuda NCCL_HOME=/opt/nccl '
+                    f'make -j "$ENVBUILD_JOBS" {with_mpi}CUDA_HOME=/opt/cuda NCCL_HOME={library} '
                     f"NVCC_GENCODE={env.target.gencode}",
                     f"mkdir -p {self.prefix}/bin",
                     f"cp build/*_perf {self.prefix}/bin/",

@@ -21,7 +21,8 @@ def draft(request: LockRequest) -> Lock:
     """The open lock of an image. Pure: the same request gives the same lock on every machine."""
     units = {name: _unit(name, unit) for name, unit in request.units.items()}
     tool = _python("uv")
-    files = [tool, *(_python(text) for unit in request.units.values() for text in (*unit.python, *unit.sdists))]
+    asked = [text for unit in request.units.values() for text in (*unit.python, *unit.devel, *unit.sdists)]
+    files = [tool, *map(_python, asked)]
     sources = [_source(item.file, item.origin) for unit in request.units.values() for item in unit.archives]
     sources += [
         _source(item.file, f"{item.origin}@{item.commit}") for unit in request.units.values() for item in unit.git
@@ -50,7 +51,7 @@ def _unit(name: str, unit: UnitRequest) -> UnitLock:
         debian=(PACKAGES,) if unit.debian else (),
         requested=_sorted(unit.debian),
         essential=(PACKAGES,) if name == "base" else (),
-        python=_sorted(unit.python),
+        python=_sorted((*unit.python, *unit.devel)),
         sdists=_sorted(unit.sdists),
         sources=_sorted([*(item.file for item in unit.archives), *(item.file for item in unit.git)]),
         replaced=tuple(str(StandIn.of(text)) for text in unit.replaces),

@@ -86,7 +86,7 @@ class PythonWork:
         """Resolve and choose. Raises SpecError, ConflictError, InputError, after everything that can be resolved and
         chosen without what is missing was."""
         for unit, request in units.items():
-            check_requirements(unit, (*request.python, *request.sdists))
+            check_requirements(unit, (*request.python, *request.devel, *request.sdists))
         self.sdists, self.errors = {}, list(self.before)
         assumed: dict[str, str] = {}
         for unit, request in units.items():
@@ -109,13 +109,15 @@ class PythonWork:
         pins: dict[str, dict[str, Pin]] = {}
         blind = False  # what is shipped is not known
         if runtime:
-            known = self.attempt("venv", runtime, prefer=self.previous.get("venv"), omit=omit)
+            beside = [text for request in units.values() for text in request.devel]
+            prefer = self.beside(runtime, beside, omit) if beside else self.previous.get("venv")
+            known = self.attempt("venv", runtime, prefer=prefer, omit=omit)
             blind, pins["venv"] = known is None, known or {}
         shipped = {name: pin.version for name, pin in pins.get("venv", {}).items()}
         apart = {
-            unit: request.python
+            unit: (*request.python, *request.devel)
             for unit, request in units.items()
-            if request.python and unit != "venv" and unit not in parts
+            if (request.python or request.devel) and unit != "venv" and unit not in parts
         }
         given: dict[str, dict[str, str]] = {}
         for unit, requirements in apart.items():
@@ -143,6 +145,14 @@ class PythonWork:
             for unit in units
         }
         return PythonLock(locked, {file.file: file for file in self.found()})
+
+    def beside(self, runtime: Sequence[str], devel: Sequence[str], omit: Mapping[str, str]) -> dict[str, str]:
+        """The versions to prefer for the image: those in which its packages fit what its builds take of the same
+        product. Left to itself the image would get the newest CCCL, which NVSHMEM needs in any version, and nvcc comes
+        with its own."""
+        previous = self.previous.get("venv", {})
+        found = self.attempt("venv", [*runtime, *devel], prefer=previous, omit=omit, blind=True)
+        return {**previous, **{name: pin.version for name, pin in (found or {}).items()}}
 
     def apart(
         self,

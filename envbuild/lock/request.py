@@ -15,7 +15,8 @@ from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 class UnitRequest:
     """Inputs that one unit asks for: Debian package names, Python requirements, sdists to compile, archives, commits;
     `gives`: packages (``apex==0.1``) that it compiles from them. `replaces`: Debian packages (``libucx0=1.20.1``) that
-    something else in the image takes the place of."""
+    something else in the image takes the place of; `devel`: Python requirements of what only builds need, in versions
+    that fit the image's."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -24,6 +25,7 @@ class UnitRequest:
     git: tuple[Git, ...] = ()
     gives: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    devel: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

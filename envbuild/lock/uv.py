@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
 MOVED = 8  # packages that are tried one by one before a new version is taken for them
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 VIA = re.compile(r"^ +# via (.+)$", re.MULTILINE)
+UNFIT = "no wheels with a matching"  # what uv says of a version whose files are for others
 PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit, where they stand in a pyproject.toml
 
 
@@ -76,17 +78,18 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def site_arguments(site: Site) -> list[str]:
+def site_arguments(site: Site, *, turned: bool = False) -> list[str]:
     """uv's options for the site's indexes; all indexes are one pool, as for pip (uv's own default takes the first that
-    knows a name).
+    knows a name). `turned`: asked in the other order.
     """
     python = site.python()
+    indexes = python.indexes[::-1] if turned else python.indexes
     arguments = ["--no-config", "--index-strategy", "unsafe-best-match"]
-    if python.indexes:
-        arguments += ["--default-index", python.indexes[0]]
+    if indexes:
+        arguments += ["--default-index", indexes[0]]
     else:
         arguments.append("--no-index")
-    for index in python.indexes[1:]:
+    for index in indexes[1:]:
         arguments += ["--index", index]
     for links in python.links:
         arguments += ["--find-links", links]
@@ -207,15 +210,17 @@ class Resolver:
         omit: Mapping[str, str],
         *,
         pool: bool,
+        turned: bool = False,
     ) -> dict[str, Pin]:
-        """One run of uv; with `pool` the vendors' indexes are open to every package."""
+        """One run of uv; with `pool` the vendors' indexes are open to every package, `turned` asks the indexes in the
+        other order."""
         folder = self.workdir / what
         folder.mkdir(exist_ok=True)
         bounds, output = folder / "constraints.txt", folder / "requirements.txt"
         bounds.write_text("".join(f"{line}\n" for line in constraints))
         # uv takes the pins of an existing output file as preferences.
         output.write_text("".join(f"{name}=={version}\n" for name, version in sorted(prefer.items())))
-        command = [uv_binary(), "pip", "compile", "--quiet", *site_arguments(self.site)]
+        command = [uv_binary(), "pip", "compile", "--quiet", *site_arguments(self.site, turned=turned)]
         command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform]
         command += ["--generate-hashes", "--no-build", "--no-header", "--cache-dir", str(self.cache)]
         command += ["--constraints", bounds.name, "--output-file", output.name]
@@ -253,6 +258,10 @@ class Resolver:
             text=True,
             check=False,
         )
+        # uv 0.13 takes a preferred version from the first index that has it, maybe for other platforms only.
+        if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:
+            with suppress(EnvbuildError):
+                return self._run(what, requirements, constraints, prefer, omit, pool=pool, turned=True)
         if done.returncode:
             raise _failure(what, done.stderr.replace(f"{PROJECT.format(what)} depends on", "you require"))
         return parse_pins(output.read_text())

@@ -108,6 +108,36 @@ def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path
     assert versions(lock, "venv") == ["demo 2.0", "user 1.0"]
 
 
+def test_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
+    """uv alone says of a locked version that there is none."""
+    files = tmp_path / "files"
+    first = [wheel(files, "demo", "2.0", "cp313-cp313-manylinux_2_28_aarch64")]
+    second = [wheel(files, "demo", "2.0", f"cp313-cp313-{LINUX}"), wheel(files, "user", "1.0", requires=("demo==2.0",))]
+    places = [simple_index(tmp_path / name, own) for name, own in (("one", first), ("two", second))]
+    for number, order in enumerate((places, places[::-1])):
+        again = work(tmp_path / str(number), *order, previous={"venv": {"demo": "2.0"}})
+        found = again.lock({"venv": UnitRequest(python=("user", "demo==2.0"))})
+        assert found.units["venv"].python == (f"demo-2.0-cp313-cp313-{LINUX}.whl", "user-1.0-py3-none-any.whl")
+
+
+def test_the_image_gets_versions_that_its_toolkit_has_too(tmp_path: Path) -> None:
+    """The toolkit's compiler has its own CCCL; another package of the image takes any."""
+    folder = tmp_path / "wheels"
+    for number in ("13.2", "13.3"):
+        wheel(folder, "cccl", number)
+    wheel(folder, "toolkit", "13.2", requires=("cccl==13.2",))
+    wheel(folder, "nvshmem", "3.7", requires=("cccl",))
+    venv = UnitRequest(python=("nvshmem",))
+    alone = work(tmp_path / "one", str(folder)).lock({"venv": venv})
+    assert versions(alone, "venv") == ["cccl 13.3", "nvshmem 3.7"]
+    for number, previous in enumerate(({}, {"venv": {"cccl": "13.3"}})):
+        beside = work(tmp_path / f"two-{number}", str(folder), previous=previous).lock(
+            {"venv": venv, "build-cuda": UnitRequest(devel=("toolkit",))}
+        )
+        assert versions(beside, "venv") == ["cccl 13.2", "nvshmem 3.7"]
+        assert versions(beside, "build-cuda") == ["cccl 13.2", "toolkit 13.2"]
+
+
 def test_best_wheel_of_all_indexes(tmp_path: Path) -> None:
     tags = [
         "py3-none-any",

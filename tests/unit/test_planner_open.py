@@ -62,18 +62,18 @@ def test_prefixes_stand_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> N
 
 
 def test_a_toolkit_for_builds_only_is_no_part_of_the_image(tmp_path: Path) -> None:
-    text = STACK.replace('cuda: "13.2"', 'cuda: {version: "13.2", flavor: runtime}')
-    plan, request = opened(tmp_path, text)
-    whole, _ = opened(tmp_path, STACK)
+    stack = STACK.replace('deepspeed: "0.19.8"', "ucc: {}\n  torch-ucc: {}")
+    plan, request = opened(tmp_path, stack.replace('cuda: "13.2"', 'cuda: {version: "13.2", flavor: runtime}'))
+    whole, _ = opened(tmp_path, stack)
     assert not plan.unit("devel-cuda").in_image and plan.unit("cuda").in_image
     assert plan.unit("devel-cuda").steps[0].title == "Python packages that hold cuda"
-    for name in ("ucx", "deepspeed"):  # whatever is compiled has the toolkit, and the image's part of it above
+    for name in ("ucx", "torch-ucc"):  # whatever is compiled has the toolkit, and the image's part of it above
         lowers = plan.unit(name).lowers
         assert lowers.index("devel-cuda") < lowers.index("cuda")
     assert "devel-cuda" not in plan.unit("venv").lowers + plan.unit("venv-core").lowers
     asked = " ".join(request.units["venv"].python)
     assert "cudart" in asked and "nvcc" not in asked
-    assert "nvcc" in " ".join(request.units["build-cuda"].python)
+    assert "nvcc" in " ".join(request.units["build-cuda"].devel)
     assert "CUDA_HOME" in whole.config.env and "CUDA_HOME" not in plan.config.env
     assert "/opt/cuda/bin" in whole.config.env["PATH"] and "/opt/cuda/bin" not in plan.config.env["PATH"]
     assert "devel-cuda" not in [unit.name for unit in whole.units]

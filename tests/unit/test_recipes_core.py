@@ -336,6 +336,14 @@ def test_the_base_provider_needs_an_image_as_base() -> None:
         assert not recipe(name).promised(image(recipe(name), base=NGC))
 
 
+@pytest.mark.parametrize("name", ["deepspeed", "deeperspeed"])
+def test_ops_that_jobs_compile_need_the_compiler_in_the_image(name: str) -> None:
+    mine, torch = recipe(name), recipe("torch", version="1.13.1")
+    refused = mine.refusals(image(mine, torch, recipe("cuda", version="13.2", flavor="runtime")))
+    assert [text.partition("; ")[2] for text in refused] == ["write cuda: {flavor: devel}"]
+    assert mine.refusals(image(mine, torch, recipe("cuda", version="13.2"))) == ()
+
+
 @pytest.mark.parametrize("provider", ["apt", "base"])
 def test_only_the_wheels_of_cuda_come_apart(provider: str) -> None:
     with pytest.raises(SpecError, match=f"'flavor: runtime' is for provider: wheels, not for {provider}"):
