@@ -30,7 +30,7 @@ from envbuild.squashfs.pack import PackWriter
 from envbuild.store import Store
 from envbuild.workspace import Workspace
 
-TOGETHER = 4  # layers that are read at a time: a registry gives one connection a part of what it has
+TOGETHER = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
 TASK = "layers"
 
 
