@@ -148,7 +148,8 @@ class Hpcx(Recipe):
         if not name:
             why = f"no archive of HPC-X {self.version or 'at all'} is known for {where}"
             others = ", ".join(dict.fromkeys(match["version"] for match in self.fitting(env).values()))
-            found.append(f"{why}; give its file: and sha256:{f', or take one of {others}' if others else ''}")
+            others = f"one of {others}" if others else " or ".join(elsewhere(env.target.machine))
+            found.append(f"{why}; give its file: and sha256:, take {others}, or leave it out")
         elif match and match["machine"] != env.target.machine:
             found.append(f"{name} is for another CPU than {env.target.machine}; take the archive for {where}")
         elif match and match["os"] != env.distribution.name.replace(":", ""):
@@ -239,3 +240,9 @@ class Hpcx(Recipe):
             Check("hpcx: two ranks start", f"{start} hostname", r"(?s)\n.+"),
             Check("hpcx: no file has the folder it was built in", "! grep -rIl /build-result/ /opt/hpcx", r"\A\s*\Z"),
         ]
+
+
+def elsewhere(machine: str) -> list[str]:
+    """Where an archive for this CPU is known: ``ubuntu:24.04 with CUDA 13``."""
+    matches = [match for name in ARCHIVES if (match := NAME.fullmatch(name)) and match["machine"] == machine]
+    return sorted({f"{match['os'].replace('ubuntu', 'ubuntu:')} with CUDA {match['cuda']}" for match in matches})

@@ -34,13 +34,11 @@ class Ofed(Recipe):
     provider: Literal["doca", "mlnx-ofed"] = "doca"
     key: str = ""
 
-    def __post_init__(self) -> None:
-        if self.key and not self.version:
-            hint = f"write version: {EXAMPLES[self.provider]} beside it, or another"
-            raise ValueError(f"a key signs the repository of one version, and none is asked for; {hint}")
-
+    # a key signs the repository of one version, so none is picked for it
     @property
     def component(self) -> str:
+        if self.key and not self.version:
+            return ""
         return "doca" if self.provider == "doca" else "ofed"
 
     def faults(self) -> dict[str, str]:
@@ -52,14 +50,16 @@ class Ofed(Recipe):
         return found
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        found = []
         if env.distribution.name not in DISTRIBUTIONS:
             why = f"no repository of {self.provider} for {env.distribution.name} is known"
-            found.append(f"{why}, only for {', '.join(DISTRIBUTIONS)}; take layer rdma-core")
+            return (f"{why}, only for {', '.join(DISTRIBUTIONS)}; take layer rdma-core",)
         if not self.key:
             how = "gpg --show-keys on the key file that NVIDIA offers beside the repository prints it"
-            found.append(f"nobody says which key signs the repository; write key: FINGERPRINT ({how})")
-        return tuple(found)
+            return (f"nobody says which key signs the repository; write key: FINGERPRINT ({how})",)
+        if not self.version:
+            hint = f"write version: {EXAMPLES[self.provider]} beside it, or another"
+            return (f"a key signs the repository of one version, and none is asked for; {hint}",)
+        return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libibverbs", "librdmacm")
