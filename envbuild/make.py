@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from envbuild.copies import wheel_copies
 from envbuild.engines.base import BuildOptions, Engine
 from envbuild.errors import EngineError, LockError
 from envbuild.lock.lockfile import Lock, lock_digest, read_lock
@@ -151,6 +153,7 @@ def relock(
         upgrade=upgrade,
         refresh=refresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
+        clashes=partial(wheel_copies, resolution.env, resolution.spec.where),
     )
     lock = confirmed(resolution, lock, workspace)
     for line in changes(previous, lock) if previous else ():

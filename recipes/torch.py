@@ -103,6 +103,9 @@ class Torch(Recipe):
             return ("torch is compiled for a GPU with a CUDA toolkit; add the layer cuda",)
         return ()
 
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        return ("libtorch",)
+
     def promised(self, env: RecipeEnv) -> tuple[str, ...]:
         if self.provider != "base":
             return ()

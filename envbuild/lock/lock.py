@@ -51,14 +51,16 @@ def make_lock(
     upgrade: frozenset[str] = frozenset(),
     refresh: bool = False,
     waivers: Iterable[Mapping[str, str]] = (),
+    clashes: python.Clashes = lambda wheels: (),
 ) -> Lock:
     """Lock everything that `request` asks for.
 
     `previous` keeps its versions wherever they still fit and can still be had, but for the packages in `upgrade`
     (names, ``base`` for the image that the base is, ``*`` for all). A `previous` that answers this very request is
-    given back as it is, unless `refresh` asks to look again for what can no longer be had. Raises InputError with all
-    that cannot be had, after everything that can be had was fetched into the store (all of it where only the site has
-    to name more places: a mistake in the spec is told before large files are fetched); SpecError, ConflictError,
+    given back as it is, unless `refresh` asks to look again for what can no longer be had. `clashes` says what is wrong
+    with the Python packages of the image by their names, as soon as they are known. Raises InputError with all that
+    cannot be had, after everything that can be had was fetched into the store (all of it where only the site has to
+    name more places: a mistake in the spec is told before large files are fetched); SpecError, ConflictError,
     EngineError (the store).
     """
     given = tuple(dict(waiver) for waiver in waivers)
@@ -69,7 +71,7 @@ def make_lock(
             check_versions(request, previous)
             return previous
     kept = None if EVERYTHING in upgrade else previous
-    work = Locking(request, site, store, talk, kept, upgrade, refresh)
+    work = Locking(request, site, store, talk, kept, upgrade, refresh, clashes)
     lock = replace(work.lock(), waivers=given)
     unlocked.forget(store, lock.sources)
     check_upgrades(lock, upgrade, components)
@@ -89,6 +91,7 @@ class Locking:
     kept: Lock | None
     upgrade: frozenset[str]
     refresh: bool
+    clashes: python.Clashes
     errors: list[EnvbuildError] = field(default_factory=list)
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
@@ -275,6 +278,7 @@ class Locking:
                         if index.origin in unplaced
                     },
                     tell=self.talk.say,
+                    clashes=self.clashes,
                     before=[InputError.of(findings) for findings in unplaced.values()],
                 )
                 stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded

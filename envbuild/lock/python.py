@@ -20,13 +20,15 @@ from dataclasses import dataclass, field
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
 from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.pythonfiles import Choice
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.uv import Pin, Resolver
+
+Clashes = Callable[[Mapping[str, Sequence[str]]], Iterable[Finding]]
 
 PART = "venv-"  # of the units that form the lower layers of the venv
 # Programs of a build that leave no trace of their own version in what they make: their version may differ from the
@@ -65,8 +67,9 @@ class PythonLock:
 class PythonWork:
     """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible.
     `present`: name → version of the packages that a base image brings. `lacking`: name → why nobody can say now what it
-    needs (its vendor's index has no place here); a unit that needs one waits for it, and `tell` is told so. `before`:
-    errors that are known already, told with the others.
+    needs (its vendor's index has no place here); a unit that needs one waits for it, and `tell` is told so. `clashes`:
+    what is wrong with the packages of the venv (name → names of those that ask for it). `before`: errors that are known
+    already, told with the others.
 
     After an error, `found` gives the files that were chosen all the same.
     """
@@ -78,6 +81,7 @@ class PythonWork:
     present: Mapping[str, str] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
     tell: Callable[[str], None] = lambda text: None
+    clashes: Clashes = lambda wheels: ()
     before: Sequence[EnvbuildError] = ()
     sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
@@ -113,6 +117,9 @@ class PythonWork:
             prefer = self.beside(runtime, beside, omit) if beside else self.previous.get("venv")
             known = self.attempt("venv", runtime, prefer=prefer, omit=omit)
             blind, pins["venv"] = known is None, known or {}
+            # at once: an index without digests has files fetched to choose them
+            if findings := tuple(self.clashes({name: pin.users for name, pin in pins["venv"].items()})):
+                raise together([*self.errors, ConflictError.of(findings)])
         shipped = {name: pin.version for name, pin in pins.get("venv", {}).items()}
         apart = {
             unit: (*request.python, *request.devel)

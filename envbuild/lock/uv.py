@@ -38,13 +38,18 @@ PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit, where they 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One resolved package: `hashes` are the sha256 of all its files in the index; `via` who asks for it, where uv was
-    told to say so."""
+    """One resolved package: `hashes` are the sha256 of all its files in the index; `via` who asks for it, in uv's
+    words."""
 
     name: str
     version: str
     hashes: frozenset[str]
     via: str = ""
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The packages among those that ask for it."""
+        return tuple(name for name in self.via.split(", ") if re.fullmatch(r"[a-z0-9][a-z0-9-]*", name))
 
 
 def uv_binary() -> str:
@@ -223,12 +228,12 @@ class Resolver:
         command = [uv_binary(), "pip", "compile", "--quiet", *site_arguments(self.site, turned=turned)]
         command += ["--python", sys.executable, "--python-version", self.python, "--python-platform", self.platform]
         command += ["--generate-hashes", "--no-build", "--no-header", "--cache-dir", str(self.cache)]
+        command += ["--annotation-style", "line"]
         command += ["--constraints", bounds.name, "--output-file", output.name]
         if self.vendors:
             asked = folder / "pyproject.toml"
             asked.write_text(pyproject(what, requirements, self.vendors, omit))
             asked.chmod(0o600)  # an address may hold a password
-            command += ["--annotation-style", "line"]
             if "--no-index" in command:  # which would close the vendors' indexes too
                 (folder / "none").mkdir(exist_ok=True)
                 command[command.index("--no-index") : command.index("--no-index") + 1] = [
@@ -240,7 +245,6 @@ class Resolver:
         else:
             asked = folder / "requirements.in"
             asked.write_text("".join(f"{line}\n" for line in requirements))
-            command.append("--no-annotate")
         for name, version in omit.items():
             stand_in(folder, name, version)
             command += ["--no-emit-package", name]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from debianarchive import RELEASED, Signer, publish, stanza
 from lockserver import wheel
 
 from envbuild.console import Quiet
-from envbuild.errors import ConflictError, SpecError
+from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fetch import missing
 from envbuild.lock.changes import changes
 from envbuild.lock.lock import make_lock
@@ -112,6 +114,26 @@ def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signe
 def test_epoch_is_the_releases_own_date_whatever_the_clock_says(site: Site) -> None:
     assert make(site).epoch == RELEASED
     assert make(site, replace(REQUEST, image="other")).epoch == RELEASED
+
+
+def test_second_copies_are_told_before_anything_is_fetched(site: Site) -> None:
+    """With what asks for each package; what only builds get is not asked about."""
+    seen: list[Mapping[str, Sequence[str]]] = []
+
+    def clashes(wheels: Mapping[str, Sequence[str]]) -> list[Finding]:
+        seen.append(dict(wheels))
+        return [Finding(f"two of {name}", "x.yaml:1:1") for name in wheels if name == "other"]
+
+    units = {**REQUEST.units, "build-x": UnitRequest(python=("uv",))}
+    store = Store.open(site.store)
+    with pytest.raises(ConflictError) as caught:
+        make_lock(replace(REQUEST, units=units), site, store, Quiet(), clashes=clashes)
+    assert seen == [{"demo": (), "other": ("demo",)}]
+    assert caught.value.exit_code == 3
+    assert [(finding.message, finding.where) for finding in caught.value.findings] == [("two of other", "x.yaml:1:1")]
+    for name in ("demo", "other"):  # a folder names no digests, so a file that is chosen is fetched
+        content = (site.store.parent / f"wheels/{name}-1.0-py3-none-any.whl").read_bytes()
+        assert not store.has_blob(hashlib.sha256(content).hexdigest())
 
 
 def test_misspelt_upgrade(site: Site) -> None:
