@@ -20,7 +20,7 @@ from envbuild import __version__, stopping
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.matrix.command import check as check_command
 from envbuild.matrix.command import matrix_app
-from envbuild.options import Json, Name, Names, complete_image, show, show_each
+from envbuild.options import Json, Name, Names, complete_image, complete_recipe, show, show_each
 from envbuild.storecommand import store_app
 
 app = typer.Typer(
@@ -364,6 +364,22 @@ def list_(as_json: Json = False) -> None:
     show(result.data, as_json, result.text)
 
 
+@app.command()
+def recipes(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="A recipe: cuda, torch, …", autocompletion=complete_recipe)
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List the recipes, the layers that a spec may have; of one, say what it is and which options it takes."""
+    from envbuild.project import Project
+    from envbuild.recipelist import describe_recipe, list_recipes
+
+    project = Project.find()
+    result = describe_recipe(name, project) if name else list_recipes(project)
+    show(result.data, as_json, result.text)
+
+
 @app.command("show")
 def show_(
     name: Annotated[
@@ -377,7 +393,8 @@ def show_(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show an image: layers, versions, units and where each stands.
+    """Show an image: layers, versions, units and where each stands; of one without a lock what its spec asks for, which
+    versions are picked, and where the lock would take its inputs from.
 
     Of any squashfs file, whoever made it: where it came from, how it starts, what it holds. It is read as it lies:
     nothing is mounted or run.

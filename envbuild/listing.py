@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +19,7 @@ from envbuild.spec import load
 from envbuild.supply import requested, supplier
 from envbuild.workspace import Workspace
 
+PLAIN = r"[A-Za-z_][A-Za-z0-9_./+-]*"  # texts that a spec has without quotes
 NAMED = 4  # origins that a line of `list` names
 
 
@@ -49,11 +53,19 @@ def needs(resolution: Resolution, workspace: Workspace) -> dict[str, list[str]]:
     """What stands between an image and its lock: `needs` are the origins that neither a mirror of the site nor this
     machine's apt and pip supply, `needs_mirror` those of them whose name stands for no public place either.
     """
-    request = lock_request(resolution)
-    suppliers = {origin: supplier(workspace.site, origin) for origin in requested(request)}
+    return lacking(suppliers(resolution, workspace))
+
+
+def suppliers(resolution: Resolution, workspace: Workspace) -> dict[str, str]:
+    """Origin → who supplies it here (`envbuild.supply.supplier`), of all that the lock of an image asks for."""
+    return {origin: supplier(workspace.site, origin) for origin in requested(lock_request(resolution))}
+
+
+def lacking(found: Mapping[str, str]) -> dict[str, list[str]]:
+    """What `needs` gives, of origins whose suppliers are known."""
     return {
-        "needs": [origin for origin, by in suppliers.items() if by != "mirror"],
-        "needs_mirror": [origin for origin, by in suppliers.items() if not by],
+        "needs": [origin for origin, by in found.items() if by != "mirror"],
+        "needs_mirror": [origin for origin, by in found.items() if not by],
     }
 
 
@@ -65,8 +77,8 @@ def unlocked(rows: list[dict[str, Any]]) -> list[str]:
         if row["lock"] != "none":
             continue
         network = [origin for origin in row["needs"] if origin not in row["needs_mirror"]]
-        lacking = several(row["needs_mirror"])
-        parts = [f"needs mirrors of {lacking}" if lacking else f"envbuild lock {row['name']}"]
+        without = several(row["needs_mirror"])
+        parts = [f"needs mirrors of {without}" if without else f"envbuild lock {row['name']}"]
         if network:
             parts.append(f"takes {several(network)} from the network")
         lines.append(f"  {row['name']:{width}}  {'; '.join(parts)}")
@@ -95,14 +107,19 @@ def short_made(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def show_image(name: str, workspace: Workspace) -> Result:
-    """Units of an image with their keys and where they stand, and the versions that its lock holds; of a squashfs file
-    where it came from and what it holds (`envbuild.showfile`)."""
+    """Units of an image with their keys and where they stand, and the versions that its lock holds; without a lock what
+    its spec says (`envbuild.showspec`); of a squashfs file where it came from and what it holds
+    (`envbuild.showfile`)."""
     file = squashfs_file(name)
     if file:
         from envbuild.showfile import show_file
 
         return show_file(file)
     resolution = steps.resolved(name, workspace)
+    if not workspace.project.lock_path(resolution.spec.path).is_file():
+        from envbuild.showspec import show_spec
+
+        return show_spec(name, resolution, workspace)
     lock = steps.existing_lock(resolution, workspace)
     plan = steps.planned(resolution, lock)
     keys = plan.keys()
@@ -157,6 +174,19 @@ def show_image(name: str, workspace: Workspace) -> Result:
     versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
     made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
     return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
+
+
+def flow(value: Any) -> str:
+    """A value of an option as a spec would have it on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(flow, value))}]"
+    if isinstance(value, str) and not (re.fullmatch(PLAIN, value) and value not in ("true", "false", "null")):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def short(digest: str) -> str:

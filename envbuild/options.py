@@ -16,6 +16,13 @@ def complete_image(incomplete: str) -> list[str]:
     return [name for name in Project.find().images() if name.startswith(incomplete)]
 
 
+def complete_recipe(incomplete: str) -> list[str]:
+    """Shell completion of recipe names."""
+    from envbuild.project import Project
+
+    return [name for name in Project.find().recipes() if name.startswith(incomplete)]
+
+
 Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="A spec's name, or a path that ends in .yaml.", autocompletion=complete_image),

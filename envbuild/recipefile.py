@@ -176,15 +176,21 @@ def _own_types(part: type) -> dict[str, Any]:
     return get_annotations(part, eval_str=True)
 
 
-def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
-    """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
-
-    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name. `version` is
-    a key of recipes that have a version: those that name their `package`, or that define the field themselves.
-    """
+def keys_of(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
+    """The fields that a spec may write as keys. `version` is one of recipes that have a version: those that name their
+    `package`, or that define the field themselves."""
     fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
     if not recipe.package and fields.get("version") is Recipe.__dataclass_fields__["version"]:
         del fields["version"]
+    return fields
+
+
+def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
+    """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
+
+    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name.
+    """
+    fields = keys_of(recipe)
     before = len(reader.findings)
     if isinstance(node, Table):
         given = reader.table(node, fields, recipe.name, f"layer '{recipe.name}'")
@@ -213,11 +219,7 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
             else:
                 values[key] = reader.value(value, hints[key], label, guard(recipe, key))
         for key, field in fields.items():
-            if (
-                field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-                and key not in given
-            ):
+            if required(field) and key not in given:
                 reader.wrong(
                     node.where, f"layer '{recipe.name}' needs a value for '{key}'", f"write {recipe.name}: {{{key}: …}}"
                 )
@@ -235,6 +237,11 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
                 message, _, hint = str(reason).partition("; ")
                 reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {message}", hint)
         return None if faults else made
+
+
+def required(field: dataclasses.Field[Any]) -> bool:
+    """Whether an option has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def places(node: Node, text: str) -> tuple[str, ...]:

@@ -55,7 +55,9 @@ def test_help_teaches_and_names_the_exit_codes() -> None:
         assert word in done.stdout
 
 
-@pytest.mark.parametrize("command", ["make", "lock", "compile", "export", "verify", "run", "list", "show", "store"])
+@pytest.mark.parametrize(
+    "command", ["make", "lock", "compile", "export", "verify", "run", "list", "recipes", "show", "store"]
+)
 def test_every_command_has_help(command: str) -> None:
     done = envbuild(command, "--help")
     assert done.returncode == 0
@@ -121,12 +123,76 @@ def test_an_image_without_a_lock_can_be_read(project: Path, tmp_path: Path) -> N
     refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
 
 
-@pytest.mark.parametrize("command", ["show", "run", "verify"])
+@pytest.mark.parametrize("command", ["run", "verify"])
 def test_nothing_but_make_and_lock_makes_a_lock(command: str, project: Path, tmp_path: Path) -> None:
     (project / "images" / "cpu-ucx.lock").unlink()
     done = envbuild(command, "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
     assert not (project / "images" / "cpu-ucx.lock").exists()
+
+
+def test_an_image_without_a_lock_is_shown(project: Path, tmp_path: Path) -> None:
+    spec = project / "images" / "h100-nccl.yaml"
+    (project / "images" / "h100-nccl.lock").unlink()
+    (project / "images" / "mine.yaml").write_text(
+        "schema: 1\ndescription: ours\nextends: h100-nccl\n"
+        'layers: {cuda: {flavor: runtime}, python-packages: ["datasets>=4"], ucx: {provider: source}}\n'
+    )
+    assert spec.is_file()
+    store = str(tmp_path / "store")
+    done = envbuild("show", "mine", cwd=project, ENVBUILD_STORE=store)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["mine: ours", "  target h100-ib, base debian:13, python 3.13; no lock yet"]
+    (cuda,) = [line.split() for line in lines if line.startswith("cuda ")]
+    assert cuda[2:] == ["(picked)", "flavor:", "runtime"]
+    assert any(line.endswith('packages: ["datasets>=4"]') for line in lines)
+    assert "  debian:trixie/main" in lines and lines[-1] == "next: envbuild lock mine"
+    data = json.loads(envbuild("show", "mine", "--json", cwd=project, ENVBUILD_STORE=store).stdout)
+    layers = {row["layer"]: row for row in data["layers"]}
+    assert list(layers).index("cuda") < list(layers).index("ucx")  # in build order
+    assert (layers["cuda"]["version"], layers["cuda"]["version_by"]) == (cuda[1], "matrix")
+    assert layers["torch"]["version_by"] == "spec" and layers["cuda"]["options"] == {"flavor": "runtime"}
+    assert (data["lock"], data["made"], data["next"]) == ("", None, "envbuild lock mine")
+    listed = json.loads(envbuild("list", "--json", cwd=project, ENVBUILD_STORE=store).stdout)
+    (row,) = [row for row in listed if row["name"] == "mine"]
+    assert (data["needs"], data["needs_mirror"]) == (row["needs"], row["needs_mirror"])
+    assert [origin for origin, by in data["sources"].items() if by == "network"] == row["needs"] != []
+    assert not (project / "images" / "mine.lock").exists()
+
+
+def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
+    folder = project / "recipes"
+    folder.mkdir()
+    (folder / "hello.py").write_text(
+        "from dataclasses import dataclass, field\nfrom typing import ClassVar, Literal\n"
+        "from envbuild.recipe import Recipe\n\n\n"
+        '@dataclass(frozen=True, kw_only=True)\nclass Hello(Recipe):\n    """Says hello.\n\n    More of it."""\n\n'
+        '    requires: ClassVar[tuple[str, ...]] = ("torch",)\n'
+        '    word: str\n    mode: Literal["", "loud"] = ""\n    many: int = 3\n    names: tuple[str, ...] = ("a",)\n'
+        "    notes: dict[str, str] = field(default_factory=dict)\n"
+    )
+    (folder / "plain.py").write_text(
+        "from dataclasses import dataclass\nfrom envbuild.recipe import Recipe\n\n\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Plain(Recipe):\n    flag: bool = True\n"
+    )
+    (folder / "broken.py").write_text("import nothing_of_that_name\n")
+    rows = {row["name"]: row for row in json.loads(envbuild("recipes", "--json", cwd=project).stdout)}
+    assert rows["hello"]["about"] == "Says hello." and rows["cuda"]["about"] == "CUDA toolkit."
+    assert rows["plain"]["about"] == "" and "broken.py:1:1" in rows["broken"]["about"]
+    data = json.loads(envbuild("recipes", "hello", "--json", cwd=project).stdout)
+    options = {row["name"]: (row["type"], row["choices"], row["default"], row["required"]) for row in data["options"]}
+    assert options == {
+        "word": ("text", [], None, True),
+        "mode": ("choice", ["", "loud"], "", False),
+        "many": ("whole number", [], 3, False),
+        "names": ("list of texts", [], ["a"], False),
+        "notes": ("names with texts", [], {}, False),
+    }
+    assert (data["requires"], data["after"], data["shorthand"]) == (["torch"], [], "")
+    told = envbuild("recipes", "cuda", cwd=project).stdout
+    assert "flavor    one of devel, runtime     devel" in told and "a bare value, cuda: …, sets version" in told
+    refused(envbuild("recipes", "cudda", cwd=project), 2, "no recipe is called 'cudda'", "did you mean 'cuda'?")
 
 
 def test_one_damaged_lock_does_not_hide_the_other_images(project: Path, tmp_path: Path) -> None:
