@@ -9,6 +9,7 @@ from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
 from envbuild.matrix import explain
+from envbuild.matrix.beyond import beyond
 from envbuild.matrix.case import Case, decided
 from envbuild.matrix.explain import Core
 from envbuild.matrix.fixes import FREE, PLANS, Fix, Good, Rules, fixes, fixes_of
@@ -21,7 +22,8 @@ from envbuild.spec import Waiver
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """Facts and requests that cannot stand together. `minimal`: without any one of them the rest can be had. `fixes`
-    are the nearest changes that work, cheapest first; `also` are other reasons against the same asks."""
+    are the nearest changes that work, cheapest first; `also` are other reasons against the same asks. `beyond`: of an
+    image for which there is no such change, what would have to be otherwise."""
 
     text: str
     reasons: tuple[Reason, ...]
@@ -29,10 +31,11 @@ class Conflict:
     minimal: bool
     fixes: tuple[str, ...]
     also: tuple[str, ...] = ()
+    beyond: str = ""
 
     @property
     def hint(self) -> str:
-        return ", or ".join(self.fixes)
+        return ", or ".join(self.fixes) or self.beyond
 
 
 def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
@@ -41,13 +44,15 @@ def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
     with decided():
         found = explain.cores(case.matrix, case.wanted, case.waived)
     mends = remedies(case, found, good)
+    far = beyond(case, found, of_spec(case)) if case.image and not all(mends) else ""
     told: dict[tuple[Ask, ...], Conflict] = {}
     for core, some in zip(found, mends, strict=True):
         involved = needed(case, core)
         reasons = told_by(case, core, {ask.component: ask.constraint.text for ask in involved})
         text = because(reasons, involved, case.matrix)
         if (first := told.get(involved)) is None:
-            told[involved] = Conflict(text, reasons, involved, core.minimal, tuple(map(written, some)))
+            fixed = tuple(map(written, some))
+            told[involved] = Conflict(text, reasons, involved, core.minimal, fixed, beyond="" if fixed else far)
         else:
             told[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
     return tuple(told.values())

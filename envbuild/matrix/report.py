@@ -24,7 +24,7 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
             lines.append(f"hint: {conflict.fixes[0]}")
             lines += [f"  or: {fix}" for fix in conflict.fixes[1:]]
         else:
-            lines.append("hint: no change of one or two of these was found to work")
+            lines.append(f"hint: {conflict.beyond or 'no change of one or two of these was found to work'}")
         lines += [f"also: {text}" for text in conflict.also]
         if not conflict.minimal:
             lines.append("(found within the time limit; a smaller set may exist)")
@@ -56,7 +56,7 @@ def brief(answer: Answer) -> list[str]:
     nobody's way the facts that ask for attention."""
     lines = []
     for conflict in answer.conflicts:
-        hint = f"\nhint: {conflict.hint}" if conflict.fixes else ""
+        hint = f"\nhint: {conflict.hint}" if conflict.hint else ""
         lines.append(f"{placed(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))}{hint}")
     lines += [placed(answer, unknown.text, unknown.of) for unknown in answer.unknown]
     if lines and answer.nearest:
@@ -147,6 +147,7 @@ def plain(answer: Answer) -> dict[str, Any]:
                 "requests": [ask.text for ask in conflict.asks],
                 "minimal": conflict.minimal,
                 "nearest": list(conflict.fixes),
+                "beyond": conflict.beyond,
             }
             for conflict in answer.conflicts
         ],

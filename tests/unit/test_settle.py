@@ -77,6 +77,27 @@ def test_a_conflict_is_refused_with_place_reason_and_hint(tmp_path: Path) -> Non
     assert "{fact: torch.nccl, reason: …}" in finding.hint
 
 
+def test_where_no_small_change_helps_the_hint_says_what_stands_in_the_way(tmp_path: Path) -> None:
+    """CUDA 11.3 for an H100, with a torch and kernels of its time: a waiver is no way to have nvcc compile for it."""
+    text = "schema: 1\nextends: azure-ndv4-opt\ntarget: {}\n"
+    for target, cuda, other in (
+        ("h100-ib", "cuda>=11.8", "sm_89 or older"),
+        ("b200-ib", "cuda>=12.8", "sm_89 or older"),
+    ):
+        path = tmp_path / f"{target}.yaml"
+        path.write_text(text.format(target))
+        project = Project(tmp_path)
+        with pytest.raises(ConflictError) as error:
+            resolve_in(load(str(path), project), project)
+        finding = next(one for one in error.value.findings if "[cuda.targets]" in one.message)
+        before, _, waiver = finding.hint.partition("; where you know better")
+        assert "cuda==11.3 and torch==1.10.1+cu113 stand in the way of sm_" in before
+        assert f"take {cuda}" in before and f"a target of {other}" in before
+        assert "{fact: cuda.targets, reason: …}" in waiver
+        told = check_image(str(path))
+        assert told.answer.conflicts[0].fixes == () and f"hint: {before}" in told.text
+
+
 def test_all_conflicts_of_a_spec_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConflictError) as error:
         resolved(tmp_path, '{torch: "2.8.0", nccl: "2.20.5", cuda: "12.0"}')
