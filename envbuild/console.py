@@ -73,7 +73,9 @@ class Plain:
         self.tasks: dict[str, tuple[str, float, float]] = {}  # name → (text, start, last report)
 
     def line(self, text: str) -> None:
-        print(f"{time.monotonic() - self.began:7.1f}s  {text}", file=sys.stderr, flush=True)
+        # one call with the line end in it: of several threads that talk at once, none gets between a line and its end
+        sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {text}\n")
+        sys.stderr.flush()
 
     def say(self, text: str) -> None:
         self.line(text)

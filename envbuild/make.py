@@ -140,6 +140,7 @@ def relock(
     from envbuild.lock.changes import changes
     from envbuild.lock.lock import make_lock
     from envbuild.lock.lockfile import write_lock
+    from envbuild.pins import pins
 
     talk, name = workspace.talk, resolution.spec.name
     new_path = workspace.project.new_lock_path(resolution.spec.path)
@@ -154,6 +155,7 @@ def relock(
         refresh=refresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
         clashes=partial(wheel_copies, resolution.env, resolution.spec.where),
+        pins=pins(resolution),
     )
     lock = confirmed(resolution, lock, workspace)
     for line in changes(previous, lock) if previous else ():

@@ -52,4 +52,4 @@ def unknown(what: str, asked: str, commit: str, releases: Mapping[str, str]) -> 
 def needs_version(asked: str, commit: str) -> None:
     """Raises ValueError for a commit without a version: what goes with it is judged by version."""
     if commit and not asked:
-        raise ValueError("a commit alone does not say which version it is: write version: beside commit:")
+        raise ValueError("a commit alone does not say which version it is; write version: beside commit:")

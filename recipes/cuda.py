@@ -72,7 +72,8 @@ class Cuda(Recipe):
 
     def __post_init__(self) -> None:
         if self.flavor == "runtime" and self.provider != "wheels":
-            raise ValueError(f"'flavor: runtime' is for provider: wheels, not for {self.provider}")
+            hint = "take provider: wheels, or flavor: devel"
+            raise ValueError(f"'flavor: runtime' is for provider: wheels, not for {self.provider}; {hint}")
 
     @property
     def bins(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Deeperspeed(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.release):
-            raise ValueError("'commit' and 'release' go together: write the version that its version.txt has")
+            raise ValueError("'commit' and 'release' go together; write release: the version that its version.txt has")
 
     def faults(self) -> dict[str, str]:
         found = unknown_words(self.ops, OPS, "is no op that this recipe compiles")

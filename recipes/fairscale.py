@@ -42,7 +42,7 @@ class Fairscale(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.release):
-            raise ValueError("'commit' and 'release' go together: write the version that its version.py has")
+            raise ValueError("'commit' and 'release' go together; write release: the version that its version.py has")
 
     def faults(self) -> dict[str, str]:
         if self.commit:

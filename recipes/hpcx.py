@@ -105,7 +105,7 @@ class Hpcx(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.file) != bool(self.sha256):
-            raise ValueError("'file' and 'sha256' go together: an archive by name, and what it must hash to")
+            raise ValueError("'file' and 'sha256' go together; write the archive's name and what it must hash to")
 
     def faults(self) -> dict[str, str]:
         found = {}

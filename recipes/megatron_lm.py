@@ -57,7 +57,7 @@ class MegatronLm(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.gives):
-            raise ValueError("'commit' and 'gives' go together: write the wheel that it makes, as NAME==VERSION")
+            raise ValueError("'commit' and 'gives' go together; write gives: the wheel that it makes, as NAME==VERSION")
 
     def faults(self) -> dict[str, str]:
         if self.commit:

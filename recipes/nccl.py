@@ -70,7 +70,8 @@ class Nccl(Recipe):
     def __post_init__(self) -> None:
         needs_version(self.version, self.commit)
         if self.commit and self.provider != "source":
-            raise ValueError(f"a commit is for provider: source, not for {self.provider}")
+            hint = "write provider: source, or leave commit out"
+            raise ValueError(f"a commit is for provider: source, not for {self.provider}; {hint}")
 
     # what a base image brings is its own affair, unless the spec says which it is
     @property

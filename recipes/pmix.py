@@ -63,7 +63,7 @@ class Pmix(Recipe):
     def __post_init__(self) -> None:
         needs_version(self.version, self.commit)
         if self.version and self.provider == "debian":
-            raise ValueError("the distribution has one version of PMIx: leave version out, or write provider: source")
+            raise ValueError("the distribution has one version of PMIx; leave version out, or take provider: source")
 
     @property
     def builds(self) -> bool:

@@ -57,7 +57,9 @@ class RdmaCore(Recipe):
     def __post_init__(self) -> None:
         needs_version(self.version, self.commit)
         if self.version and self.provider == "debian":
-            raise ValueError("the distribution has one version of rdma-core: leave version out, or provider: source")
+            raise ValueError(
+                "the distribution has one version of rdma-core; leave version out, or take provider: source"
+            )
 
     @property
     def builds(self) -> bool:

@@ -51,15 +51,15 @@ class Torch(Recipe):
 
     def __post_init__(self) -> None:
         if (self.provider == "vendor") != bool(self.channel):
-            raise ValueError("'provider: vendor' and 'channel' go together: write channel: cu126")
+            raise ValueError("'provider: vendor' and 'channel' go together; write both, as channel: cu126, or neither")
         if (self.provider == "source") != bool(self.commit):
             raise ValueError(
-                "'provider: source' and 'commit' go together: write the 40 digits that upstream's tag names"
+                "'provider: source' and 'commit' go together; write commit: the 40 digits that upstream's tag names"
             )
         if self.provider == "source" and self.release.count(".") != 2:
-            raise ValueError("'provider: source' needs a whole version: write version: 2.15.0")
+            raise ValueError("'provider: source' needs a whole version; write version: 2.15.0")
         if self.provider in ("source", "base") and self.beside:
-            raise ValueError("'beside' takes packages of an index: provider index or vendor")
+            raise ValueError("'beside' takes packages of an index; leave it out, or write provider: index or vendor")
 
     def faults(self) -> dict[str, str]:
         found: dict[str, str] = {}

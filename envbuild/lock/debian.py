@@ -28,6 +28,7 @@ from envbuild.site import Site
 from envbuild.store import Store
 from envbuild.supply import Input
 
+LIKENESS = 0.85  # of a name that may be meant: most names of an archive share their beginning with many others
 URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})\s*")
 
 
@@ -60,6 +61,7 @@ def resolve(
     refresh: bool = False,
     resolved: list[Input] | None = None,
     replaces: Mapping[str, Iterable[str]] | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> DebianLock:
     """Resolve `units` (name → package names; ``base`` among them): the base from nothing, every other unit on top of
     it. With `installed`, dpkg's status file of an image that the base is taken from, the base has no packages of its
@@ -69,11 +71,11 @@ def resolve(
     it is, so that a vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to). `prefer` (package →
     version) is kept where the archives still have it. `replaces` (unit → ``libucx0=1.20.1``) are packages that need
     not come, because something else is in their place; apt takes the real one where that is too old for what depends
-    on it. Raises InputError (archives that cannot be read, WrongInput)
-    and ConflictError (packages that cannot be installed together), after all units that can be resolved without what is
-    missing were: `resolved` gets their files.
+    on it. `where` (unit → place in the spec) is for what cannot be had. Raises InputError (archives that cannot be
+    read, WrongInput) and ConflictError (packages that cannot be installed together), after all units that can be
+    resolved without what is missing were: `resolved` gets their files.
     """
-    repositories, resolved = tuple(repositories), [] if resolved is None else resolved
+    repositories, resolved, where = tuple(repositories), [] if resolved is None else resolved, where or {}
     opening = Opening(distribution, arch, site, store, transport or Transport(site), talk, refresh)
     apt, findings = opening.open(repositories)
     if apt is None:
@@ -84,13 +86,14 @@ def resolve(
     unknown = _unknown_names(packages, wanted)
     if unknown and not findings:
         archives = [distribution.family.capitalize(), *(item.origin for item in repositories)]
-        raise WrongInput.of(_no_package(packages, unknown, archives))
+        raise WrongInput.of(_no_package(packages, unknown, archives, where))
     if unknown:
         read = {source.archive for source in apt.sources}
         closed = [item.origin for item in repositories if item.origin not in read]
-        findings += _misspelt(packages, unknown, closed)
+        findings += _misspelt(packages, unknown, closed, where)
     with store.workdir() as workdir:
-        work = Work(apt, packages, workdir, dict(prefer or {}), talk, frozenset(unknown), partial=bool(findings))
+        waiting = frozenset(unknown)
+        work = Work(apt, packages, workdir, dict(prefer or {}), talk, where, waiting, partial=bool(findings))
         status_file = workdir / "status"
         base = work.attempt("base", lambda: work.base(wanted.get("base", ()))) if installed is None else []
         status_file.write_text(status(base) if installed is None else installed)
@@ -129,14 +132,15 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One resolution. `partial`: some package lists are missing, and units in `waiting` ask for what none of the others
-    has. `errors` is what units could not have."""
+    """One resolution. `where`: unit → place in the spec. `partial`: some package lists are missing, and units in
+    `waiting` ask for what none of the others has. `errors` is what units could not have."""
 
     apt: Apt
     packages: Packages
     workdir: Path
     prefer: dict[str, str]
     talk: Talk
+    where: Mapping[str, str]
     waiting: frozenset[str] = frozenset()
     partial: bool = False
     errors: list[EnvbuildError] = field(default_factory=list)
@@ -148,7 +152,7 @@ class Work:
                 return part()
         except ConflictError as error:
             if not self.partial or unit == "base":
-                self.errors.append(error)
+                self.errors.append(error.at(self.where.get(unit, "")))
                 return []
         self.talk.say(f"the Debian packages of '{unit}' wait for the package repositories that cannot be read")
         return []
@@ -230,25 +234,29 @@ def _unknown_names(packages: Packages, units: Mapping[str, Iterable[str]]) -> di
     return found
 
 
-def _no_package(packages: Packages, unknown: Mapping[str, list[str]], archives: Sequence[str]) -> Iterator[Finding]:
+def _no_package(
+    packages: Packages, unknown: Mapping[str, list[str]], archives: Sequence[str], where: Mapping[str, str]
+) -> Iterator[Finding]:
     """A finding for each name that none of `archives` has (the distribution's name, then the repositories' origins)."""
-    where = f"the {archives[0]} archive has no package"
+    what = f"the {archives[0]} archive has no package"
     if len(archives) > 1:
-        where = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
+        what = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
     for unit, name in ((unit, name) for unit, names in unknown.items() for name in names):
-        near = nearest(name, _alike(packages, name))
+        near = nearest(name, _alike(packages, name), LIKENESS)
         hint = f"did you mean '{near}'?" if near else "search for its name: apt-cache search WORD"
-        yield Finding(f"{where} '{name}' (asked for by {unit})", "", hint)
+        yield Finding(f"{what} '{name}' (asked for by {unit})", where.get(unit, ""), hint)
 
 
-def _misspelt(packages: Packages, unknown: Mapping[str, list[str]], closed: Sequence[str]) -> Iterator[Finding]:
+def _misspelt(
+    packages: Packages, unknown: Mapping[str, list[str]], closed: Sequence[str], where: Mapping[str, str]
+) -> Iterator[Finding]:
     """A finding for each unknown name that is nearly a known one. Repositories that cannot be read, `closed`, may have
     it: they give most of the names that are unknown then, so that only a letter or two may be otherwise."""
     for unit, name in ((unit, name) for unit, names in unknown.items() for name in names):
-        if near := nearest(name, _alike(packages, name), 0.85):
+        if near := nearest(name, _alike(packages, name), LIKENESS):
             message = f"'{name}' (asked for by {unit}) is perhaps misspelt: no archive that can be read has it"
             others = " or ".join(closed) or "what cannot be read"
-            yield Finding(message, "", f"did you mean '{near}'? Else leave it: {others} may have it")
+            yield Finding(message, where.get(unit, ""), f"did you mean '{near}'? Else leave it: {others} may have it")
 
 
 def _alike(packages: Packages, name: str) -> list[str]:

@@ -32,20 +32,21 @@ NAMED = 6  # names in a message
 
 
 def lock_git(
-    site: Site, transport: Transport, store: Store, talk: Talk, git: Git, known: Mapping[str, SourceFile]
+    site: Site, transport: Transport, store: Store, talk: Talk, git: Git, known: Mapping[str, SourceFile], pin: str = ""
 ) -> SourceFile:
     """The commit as a locked tarball, which is then in the store.
 
     An entry of `known` (file name → an earlier lock's entry) for the same commit with the same submodules is given back
-    without any work: a commit's hash verifies its content, and its tarball is always the same. Raises InputError (no
-    place has the commit or a submodule, the tag names another commit), SpecError, EngineError (the store).
+    without any work: a commit's hash verifies its content, and its tarball is always the same. `pin`: where the commit
+    is written down, for a tag that was moved. Raises InputError (no place has the commit or a submodule, the tag names
+    another commit), SpecError, EngineError (the store).
     """
     if not COMMIT.fullmatch(git.commit):
         raise SpecError(
             f"the source '{git.name}' ({git.origin}) names '{git.commit}', which is not a commit",
             hint="a commit has 40 hexadecimal digits:  git ls-remote ADDRESS TAG",
         )
-    work = Work(site, transport, store, talk, f"git {git.file}")
+    work = Work(site, transport, store, talk, f"git {git.file}", pin or "the commit in the recipe")
     origin = f"{git.origin}@{git.commit}"
     earlier = known.get(git.file)
     if earlier and earlier.git and earlier.origin == origin and work.agrees(git, earlier):
@@ -91,13 +92,14 @@ def obtain_git(site: Site, transport: Transport, store: Store, talk: Talk, sourc
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work on one source; `task` is its name in the talk."""
+    """Work on one source; `task` is its name in the talk, `pin` where its commit is written down."""
 
     site: Site
     transport: Transport
     store: Store
     talk: Talk
     task: str
+    pin: str = ""
 
     @property
     def commits(self) -> Commits:
@@ -182,7 +184,7 @@ class Work:
                 raise WrongInput(
                     f"the source '{git.name}' ({git.origin}) cannot be locked, because the tag {git.tag} names commit "
                     f"{found} at {place.place}, and the recipe says {git.commit}",
-                    hint="the tag was moved upstream: look at what changed, then change the commit in the recipe",
+                    hint=f"the tag was moved upstream: look at what changed, then change {self.pin}",
                 )
             if gone:
                 self.talk.warn(

@@ -52,16 +52,17 @@ def make_lock(
     refresh: bool = False,
     waivers: Iterable[Mapping[str, str]] = (),
     clashes: python.Clashes = lambda wheels: (),
+    pins: Mapping[str, str] | None = None,
 ) -> Lock:
     """Lock everything that `request` asks for.
 
     `previous` keeps its versions wherever they still fit and can still be had, but for the packages in `upgrade`
     (names, ``base`` for the image that the base is, ``*`` for all). A `previous` that answers this very request is
     given back as it is, unless `refresh` asks to look again for what can no longer be had. `clashes` says what is wrong
-    with the Python packages of the image by their names, as soon as they are known. Raises InputError with all that
-    cannot be had, after everything that can be had was fetched into the store (all of it where only the site has to
-    name more places: a mistake in the spec is told before large files are fetched); SpecError, ConflictError,
-    EngineError (the store).
+    with the Python packages of the image by their names, as soon as they are known; `pins`: source file → where its
+    commit is written down (`envbuild.pins`). Raises InputError with all that cannot be had, after everything that can
+    be had was fetched into the store (all of it where only the site has to name more places: a mistake in the spec is
+    told before large files are fetched); SpecError, ConflictError, EngineError (the store).
     """
     given = tuple(dict(waiver) for waiver in waivers)
     components = request.spec.get("components")
@@ -71,7 +72,7 @@ def make_lock(
             check_versions(request, previous)
             return previous
     kept = None if EVERYTHING in upgrade else previous
-    work = Locking(request, site, store, talk, kept, upgrade, refresh, clashes)
+    work = Locking(request, site, store, talk, kept, upgrade, refresh, clashes, pins or {})
     lock = replace(work.lock(), waivers=given)
     unlocked.forget(store, lock.sources)
     check_upgrades(lock, upgrade, components)
@@ -92,6 +93,7 @@ class Locking:
     upgrade: frozenset[str]
     refresh: bool
     clashes: python.Clashes
+    pins: Mapping[str, str] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
@@ -249,6 +251,7 @@ class Locking:
             refresh=self.refresh or bool(self.upgrade),
             resolved=self.resolved,
             replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
+            where={name: place for name in names if (place := self.request.place(name))},
         )
 
     def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:
@@ -309,6 +312,7 @@ class Locking:
             [source for unit in units for source in unit.git],
             {name: file for name, file in known.items() if name not in self.upgrade},
             where=self.request.places(),
+            pins=self.pins,
             resolved=self.resolved,
         )
 

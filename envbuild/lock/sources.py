@@ -95,10 +95,11 @@ def lock_sources(
     known: Mapping[str, SourceFile],
     *,
     where: Mapping[str, str] | None = None,
+    pins: Mapping[str, str] | None = None,
     resolved: list[Input] | None = None,
 ) -> dict[str, SourceFile]:
     """File name → entry, of all sources of an image; the same one may be named several times. `where` says at which
-    place of the spec a file is asked for.
+    place of the spec a file is asked for, `pins` where its commit is written down (`envbuild.pins`).
 
     Everything that can be had is obtained first (`resolved` gets it), then every failure is told: raises one InputError
     with all of them, SpecError for two sources of one file name, EngineError (the store).
@@ -108,7 +109,7 @@ def lock_sources(
     def one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
-                return lock_git(site, transport, store, talk, source, known)
+                return lock_git(site, transport, store, talk, source, known, (pins or {}).get(source.file, ""))
             return lock_source(site, transfer, source, known)
         except InputError as error:
             return error.at((where or {}).get(source.file, ""))

@@ -122,6 +122,19 @@ def test_unknown_packages_are_all_named(site: Site) -> None:
     ]
 
 
+def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(site: Site) -> None:
+    """openssl is no misspelt openmpi: what only begins alike is not proposed."""
+    units = {"base": (), "build-hello": ("opensmp",), "debian": ("openmpi-bni",)}
+    place = "images/x.yaml:6:3"
+    with pytest.raises(InputError) as caught:
+        store = Store.open(site.store)
+        debian.resolve(TRIXIE, "amd64", units, site, store, Quiet(), where={"build-hello": place})
+    told = {finding.message.split("'")[1]: finding for finding in caught.value.findings}
+    assert told["opensmp"].where == place
+    assert told["opensmp"].hint == "search for its name: apt-cache search WORD"
+    assert (told["openmpi-bni"].where, told["openmpi-bni"].hint) == ("", "did you mean 'openmpi-bin'?")
+
+
 @pytest.mark.parametrize(
     ("asked", "version", "chosen", "stands"),
     [

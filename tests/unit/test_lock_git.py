@@ -23,6 +23,8 @@ from envbuild.lock.gitfetch import Address
 from envbuild.lock.gitmodules import origin_of
 from envbuild.lock.gitplaces import repositories
 from envbuild.lock.lockfile import SourceFile
+from envbuild.lock.sources import lock_sources
+from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
 from envbuild.recipe import Git
 from envbuild.site import Site
@@ -352,6 +354,15 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
         text = f"the source 'demo' ({ORIGIN}) cannot be locked, because the tag v1 names commit {moved} at {place}"
         assert caught.value.message.startswith(text) and wanted.commit in caught.value.message
         assert caught.value.hint.startswith("the tag was moved upstream")
+        assert caught.value.hint.endswith("then change the commit in the recipe")
+        desk = Desk(tmp_path / f"t{number}", github=place)
+        transport = Transport(desk.site)
+        with pytest.raises(InputError) as caught:
+            lock_sources(
+                desk.site, transport, Transfer(transport, desk.store), desk.store, desk.talk, [], [wanted], {},
+                pins={wanted.file: "the commit in recipes/demo.py:3"},
+            )  # fmt: skip
+        assert caught.value.hint.endswith("look at what changed, then change the commit in recipes/demo.py:3")
 
 
 def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Served) -> None:
