@@ -64,9 +64,9 @@ def test_the_registry_itself_on_the_loopback(layout: Layout, registry: Server, l
         lock(f"{registry.host}/some/base:1", site=Site(store.root, use_host=False))
 
 
-def test_docker_s_registry_is_the_site_s_matter(lock: Lock) -> None:
+def test_a_closed_site_asks_docker_s_registry_nothing(lock: Lock, store: Store) -> None:
     with pytest.raises(InputError) as caught:
-        lock("docker.io/library/debian:13")
+        lock("docker.io/library/debian:13", site=Site(store.root, use_host=False))
     assert caught.value.message == "no place is known for oci:docker.io/library/debian"
     assert 'mirrors: {"oci:docker.io/": [ADDRESS-OR-FOLDER]}' in caught.value.hint
 
