@@ -13,6 +13,7 @@ import argparse
 import compileall
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,8 +54,9 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
     store, out = work / "store", work / "out" / "image.sqsh"
     out.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(store, ignore_errors=True)
-    # read once, so that the first way does not pay for the disk
-    plain = sum(len(blob.read_bytes()) for blob in layouts.blobs(layout)) / 1e6
+    plain = sum(blob.stat().st_size for blob in layouts.blobs(layout)) / 1e6
+    for blob in layouts.blobs(layout):
+        sha256(blob)  # read once, so that the first way does not pay for the disk
     head(f"{title}: cold, {plain:.0f} MB of gzip layers, zstd 1")
     fast = ("--level", "1")
     direct = export(layout, out, work / "store-direct", *fast, "--no-cache")
@@ -155,20 +157,21 @@ def reflink(layout: Path, work: Path) -> None:
         head(f"{layout.name}: the top layer of 30 MB changed, on XFS with reflinks, best of {TIMES}")
         cost = changed(layout, second, mount / "store", work / "again")
         size = mb(second)
-        os.sync()
-        before = os.statvfs(mount)
-        second.unlink()
-        os.sync()
-        after = os.statvfs(mount)
-        used = (after.f_bfree - before.f_bfree) * before.f_frsize / 1e6  # of its own; the rest are the store's blocks
-        row("envbuild export", rivals.with_disk(cost, used), size, cost)
-        # afterwards: XFS gives the blocks of removed files back when it has time
+        row("envbuild export", rivals.with_disk(cost, unshared(second)), size, cost)
         shared, plain = copied(out, "always"), copied(out, "never")
         row("cp of the output, all of it shared", shared, size, cost)
         row("cp of the output, nothing shared", rivals.with_disk(plain, size), size, cost)
     finally:
         subprocess.run(["umount", str(mount)], check=True)
         shutil.rmtree(work, ignore_errors=True)
+
+
+def unshared(path: Path) -> float:
+    """MB of a file's blocks that are no other file's too (filefrag(8)). Free space would not tell: XFS gives the blocks
+    of removed files back when it has time."""
+    told = subprocess.run(["filefrag", "-v", "-b4096", str(path)], check=True, capture_output=True, text=True).stdout
+    extents = re.findall(r"^ *\d+: +\d+\.\. *\d+: +\d+\.\. *\d+: +(\d+):(.*)$", told, re.MULTILINE)
+    return sum(int(length) for length, flags in extents if "shared" not in flags) * 4096 / 1e6
 
 
 def large(gigabytes: int, work: Path) -> None:
