@@ -17,6 +17,9 @@ from envbuild.squashfs.index import RAW, Index
 from envbuild.squashfs.packfile import DATA
 
 BATCH = 1 << 20  # bytes handed to a thread at once: smaller batches cost switching, larger ones memory
+# Batches in flight of one layer, each with its content and what is stored of it: bounds the memory on machines with
+# many cores. One stream that is unpacked keeps few of them busy.
+MOST_AHEAD = 24
 AT_ONCE = 512  # buffers of one write; Linux takes 1024
 
 Content = bytes | bytearray | memoryview
@@ -31,7 +34,7 @@ class Blocks:
         self.file, self.base, self.index = file, base, index
         self.position = DATA
         self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="pack")
-        self.ahead = jobs + 4  # batches in flight: bounds the memory
+        self.ahead = min(jobs + 4, MOST_AHEAD)
         self.pending: deque[Future[list[Done]]] = deque()
         self.batch: list[Item] = []
         self.batch_size = 0

@@ -72,7 +72,7 @@ LAYERS = [
 EXTRA = [file(b"etc/rc", b"exec sh"), file(b"etc/environment", b"A=1\n"), folder(b"work")]
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [1, 3, 40])
 @pytest.mark.parametrize("form", [{"block": 4096}, {}, {"codec": "none"}, {"codec": "lz4", "level": 9}])
 def test_direct_is_cached(tmp_path, form, jobs):
     level = {"level": 0} if form.get("codec") == "none" else {}
@@ -238,3 +238,12 @@ def test_times_that_squashfs_cannot_hold_are_told(tmp_path):
     assert cached(tmp_path, [layer]).messages == (
         "moved times before 1970 or after 2106 to the nearest that squashfs holds: 2 (new, old)",
     )
+
+
+def test_many_cores_do_not_hold_many_batches(tmp_path):
+    with PackWriter(tmp_path / "pack", jobs=200) as writer:
+        writer.begin(file(b"a", bytes(range(256)) * (64 << 12))[0])
+        for number in range(64):
+            writer.data(bytes([number]) * (1 << 20))
+            assert len(writer.blocks.pending) <= 24
+        writer.end()
