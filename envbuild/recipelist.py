@@ -18,6 +18,7 @@ from envbuild.listing import flow, table
 from envbuild.project import Project
 from envbuild.recipe import Recipe
 from envbuild.recipefile import blame, file_of, keys_of, load_recipe, required, types_of
+from envbuild.resolve import plain_value
 from envbuild.yamlfile import shown
 
 WORDS = {str: "text", int: "whole number", float: "number"}
@@ -111,15 +112,8 @@ def option(field: dataclasses.Field[Any], annotation: Any) -> dict[str, Any]:
         "type": kind,
         "choices": choices,
         "required": needed,
-        "default": None if needed else bare(value),
+        "default": None if needed else plain_value(value),
     }
-
-
-def bare(value: object) -> object:
-    """A default as plain data."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
 def typed(annotation: Any) -> tuple[str, list[str]]:

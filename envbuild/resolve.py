@@ -176,14 +176,15 @@ def lock_request(resolution: Resolution) -> LockRequest:
 def options(recipe: Recipe) -> dict[str, object]:
     """The options of a recipe that are not at their default, as plain data for JSON and YAML."""
     values = ((field, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
-    return {field.name: _plain(value) for field, value in values if value != field.default}
+    return {field.name: plain_value(value) for field, value in values if value != field.default}
 
 
-def _plain(value: object) -> object:
+def plain_value(value: object) -> object:
+    """The value of an option as plain data for JSON and YAML."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
