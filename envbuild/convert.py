@@ -19,9 +19,8 @@ from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
 from envbuild.packing import Layer, Options, Packing
 from envbuild.progress import tracked
-from envbuild.record import stamp
 from envbuild.squashfs.export import WRITER
-from envbuild.store import read_json, write_json
+from envbuild.store import read_json, stamp, write_json
 from envbuild.workspace import Workspace
 
 __all__ = ["Converted", "Options", "convert"]

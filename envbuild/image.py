@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from envbuild import make as steps
 from envbuild.errors import EnvbuildError, SpecError
-from envbuild.lock.lockfile import Lock
-from envbuild.plan.units import Plan
-from envbuild.record import Made, finished
-from envbuild.resolve import Resolution
-from envbuild.store import LayerRecord
-from envbuild.workspace import Workspace
+
+if TYPE_CHECKING:  # what reads a file needs none of them
+    from envbuild.lock.lockfile import Lock
+    from envbuild.plan.units import Plan
+    from envbuild.record import Made
+    from envbuild.resolve import Resolution
+    from envbuild.store import LayerRecord
+    from envbuild.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ class Image:
 
 def made_image(name: str, workspace: Workspace) -> Image:
     """The image `name` as it was made. Raises LockError or EnvbuildError with the command that makes it."""
+    from envbuild import make as steps
+    from envbuild.record import finished
+
     resolution = steps.resolved(name, workspace)
     lock = steps.existing_lock(resolution, workspace)
     made = finished(resolution, workspace)

@@ -10,11 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild import make as steps
 from envbuild.console import amount
 from envbuild.errors import Finding, PublishError, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
-from envbuild.lock.lockfile import lock_digest
 from envbuild.progress import PACKING, Progress, tracked
 from envbuild.workspace import Workspace
 
@@ -111,6 +109,8 @@ def export_image(name: str, export: Export, workspace: Workspace) -> Result:
             )
     if export.to == "squashfs":
         export.form()
+    from envbuild import make as steps
+
     steps.make(name, workspace, steps.Options())
     with (
         workspace.store.lock("gc", shared=True),
@@ -237,6 +237,8 @@ def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
 
 def write_output(image: Image, export: Export, progress: Progress) -> Result:
     """One output of a made image."""
+    from envbuild.lock.lockfile import lock_digest
+
     workspace, short = progress.workspace, lock_digest(image.lock)[7:19]
     if export.to == "squashfs":
         return squashfs_output(image, export, progress)

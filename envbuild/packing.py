@@ -27,6 +27,7 @@ from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.export import Manner, complete, writing
 from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.workers import Workers
 from envbuild.store import Store
 from envbuild.workspace import Workspace
 
@@ -69,9 +70,10 @@ class Packing:
     done: int = 0
     total: int = 0
     store: Store = field(init=False)
+    workers: Workers = field(init=False)  # of all layers together
 
     def __post_init__(self) -> None:
-        self.store = self.workspace.store
+        self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
 
     def by_packs(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
         """The file `path` from the packs of all layers, which stay in the store. A place that gives its layers in an
@@ -142,6 +144,7 @@ class Packing:
             try:
                 packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
             finally:
+                self.workers.close()
                 talk.finish(TASK)
         return tuple(
             Layer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)
@@ -216,7 +219,7 @@ class Packing:
 
     def writer(self, path: Path) -> PackWriter:
         form = self.options.form
-        return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=self.options.jobs)
+        return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=self.workers)
 
     def read(self, layer: SourceLayer, sink: Callable[[], PackWriter]) -> tuple[str, int]:
         """As `take`, from the first place whose content is right; each attempt gets a sink of its own."""

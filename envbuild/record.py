@@ -11,7 +11,7 @@ import envbuild
 from envbuild.plan.units import MODEL, Plan
 from envbuild.recipefile import file_of
 from envbuild.resolve import Resolution, lock_request
-from envbuild.store import read_json, write_json
+from envbuild.store import read_json, stamp, write_json
 from envbuild.workspace import Workspace
 
 
@@ -82,9 +82,3 @@ def remember(made: Made, plan: Plan, resolution: Resolution, workspace: Workspac
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
     holds = {"units": sorted(plan.keys().values()), "blobs": sorted(blobs)}
     write_json(path, {"made": asdict(made), "stat": stamp(Path(made.artifact)), "holds": holds})
-
-
-def stamp(path: Path) -> list[int]:
-    """Size and time of a file: enough to see that nobody touched it."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]

@@ -7,12 +7,10 @@ it is locked, and not by a build an hour later.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from envbuild.console import Quiet, Talk, amount
@@ -23,6 +21,7 @@ from envbuild.lock.lockfile import BaseImage
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Transport
 from envbuild.oci import manifest as m
+from envbuild.oci.config import seconds
 from envbuild.oci.reference import parse
 from envbuild.oci.registry import Repository
 from envbuild.site import Site
@@ -159,11 +158,3 @@ class _Work:
         findings = [finding for finding in found if finding]
         if findings:
             raise InputError.of(findings)
-
-
-def seconds(created: str) -> int:
-    """A time of RFC 3339 in seconds since 1970; 0 for none."""
-    try:
-        return max(0, int(datetime.fromisoformat(re.sub(r"\.\d+", "", created)).timestamp()))
-    except ValueError:
-        return 0

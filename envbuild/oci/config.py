@@ -6,6 +6,7 @@ The same document serves Docker, whose image format it descends from; the id of 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -45,3 +46,11 @@ def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) 
 def canonical(value: Any) -> bytes:
     """JSON with sorted keys and no spaces: one value, one digest."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def seconds(created: str) -> int:
+    """A time of RFC 3339 in seconds since 1970; 0 for none."""
+    try:
+        return max(0, int(datetime.fromisoformat(re.sub(r"\.\d+", "", created)).timestamp()))
+    except ValueError:
+        return 0

@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.index import RAW, Index
 from envbuild.squashfs.packfile import DATA
+from envbuild.squashfs.workers import Workers
 
 BATCH = 1 << 20  # bytes handed to a thread at once: smaller batches cost switching, larger ones memory
-# Batches in flight of one layer, each with its content and what is stored of it: bounds the memory on machines with
-# many cores. One stream that is unpacked keeps few of them busy.
-MOST_AHEAD = 24
+SLOW_BATCH = 1 << 18  # where that switching is nothing beside the work: four times the threads for the same memory
 AT_ONCE = 512  # buffers of one write; Linux takes 1024
 
 Content = bytes | bytearray | memoryview
@@ -30,11 +29,12 @@ Done = tuple[int, Content, int]  # (row or ~number; bytes to store; size word, o
 class Blocks:
     """Data of one pack, from position DATA on in the open `file` whose byte `base` is the pack's position 0."""
 
-    def __init__(self, file: int, base: int, index: Index, jobs: int) -> None:
+    def __init__(self, file: int, base: int, index: Index, workers: Workers) -> None:
         self.file, self.base, self.index = file, base, index
         self.position = DATA
-        self.pool = ThreadPoolExecutor(jobs, thread_name_prefix="pack")
-        self.ahead = min(jobs + 4, MOST_AHEAD)
+        self.workers, self.working = workers, True
+        self.most = SLOW_BATCH if index.codec.slow else BATCH
+        workers.join()
         self.pending: deque[Future[list[Done]]] = deque()
         self.batch: list[Item] = []
         self.batch_size = 0
@@ -82,24 +82,32 @@ class Blocks:
             self._take()
         self._end_file()
         self._flush()
-        self.pool.shutdown()
+        self._leave()
         return self.position
 
     def stop(self) -> None:
-        """Give up."""
-        self.pool.shutdown(cancel_futures=True)
+        """Give up. What a thread has begun already may still end; it writes nothing."""
+        for future in self.pending:
+            future.cancel()
+        self.pending.clear()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.working:
+            self.working = False
+            self.workers.leave()
 
     def _submit(self, owner: int, content: Content | int, size: int) -> None:
         self.batch.append((owner, content))
         self.batch_size += size
-        if self.batch_size >= BATCH:
+        if self.batch_size >= self.most:
             self._send()
 
     def _send(self) -> None:
         if self.batch:
-            self.pending.append(self.pool.submit(self._compress, self.batch))
+            self.pending.append(self.workers.submit(self._compress, self.batch))
             self.batch, self.batch_size = [], 0
-        while len(self.pending) > self.ahead:
+        while len(self.pending) > self.workers.ahead(self.most):
             self._take()
 
     def _compress(self, batch: list[Item]) -> list[Done]:

@@ -53,6 +53,11 @@ class Codec:
         return IDS["gzip" if self.name == "none" else self.name]
 
     @property
+    def slow(self) -> bool:
+        """Whether a core takes less than about 100 MB a second."""
+        return self.name == "gzip" or self.level > (5 if self.name == "zstd" else 0)
+
+    @property
     def library(self) -> str:
         """The library and its version, e.g. ``zstd-1.5.7``; ``none`` where nothing is compressed."""
         if self.name == "none":

@@ -25,6 +25,7 @@ from envbuild.squashfs.filling import fill
 from envbuild.squashfs.merge import Tree
 from envbuild.squashfs.pack import PackWriter, Region
 from envbuild.squashfs.packfile import DATA, PAGE, Pack
+from envbuild.squashfs.workers import Workers
 from envbuild.squashfs.writer import Extra, Written, give, image_file, place, written
 
 
@@ -41,9 +42,10 @@ class DirectImage:
         self.end = DATA  # where the next pack's data begins
         self.writer: PackWriter | None = None
         self.stack = contextlib.ExitStack()
+        self.workers = self.stack.enter_context(Workers(jobs))
         self.file, self.temporary = self.stack.enter_context(image_file(out))
 
-    def layer(self, jobs: int = 0) -> PackWriter:
+    def layer(self) -> PackWriter:
         """The sink of the next layer; one at a time: it must be closed before the next one is asked for. One that
         was discarded is written over.
         """
@@ -53,14 +55,14 @@ class DirectImage:
             codec=self.codec.name,
             level=self.codec.level,
             block=self.block,
-            jobs=jobs or self.jobs,
+            jobs=self.workers,
             into=Region(self.file, self.end - DATA, self._done),
         )
         return self.writer
 
     def add(self, extra: Sequence[Extra]) -> Pack:
         """A layer of members that are there already; to be applied to the tree by the caller."""
-        with self.layer(jobs=1) as writer:
+        with self.layer() as writer:
             give(writer, extra)
         return self.packs[-1]
 

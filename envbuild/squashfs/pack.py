@@ -25,6 +25,7 @@ from envbuild.squashfs.index import VERSION, Index, little_endian
 from envbuild.squashfs.members import check_member
 from envbuild.squashfs.packfile import Pack, check_pack, foot, head, read_pack
 from envbuild.squashfs.tails import Tails
+from envbuild.squashfs.workers import Workers
 
 __all__ = ["Pack", "PackWriter", "Region", "check_pack", "pack_name", "read_pack"]
 
@@ -52,8 +53,9 @@ class Region:
 class PackWriter:
     """A `Sink` that writes the pack `path` (renamed into place by `close`).
 
-    `block` in bytes (a power of two, 4096 to 1 MiB), `jobs` threads (0: as many as this process may use). With `into`
-    only the data is written, there, and `path` is that file's name. Used as a context manager it closes at the end, and
+    `block` in bytes (a power of two, 4096 to 1 MiB), `jobs` threads of its own (0: as many as this process may use) or
+    those that it shares with other layers. With `into` only the data is written, there, and `path` is that file's name.
+    Used as a context manager it closes at the end, and
     discards what it wrote when an exception passes. Raises SpecError for wrong parameters, EnvbuildError for members
     that squashfs or a layer cannot hold.
     """
@@ -65,7 +67,7 @@ class PackWriter:
         codec: str = "zstd",
         level: int = 3,
         block: int = 131072,
-        jobs: int = 0,
+        jobs: int | Workers = 0,
         into: Region | None = None,
     ) -> None:
         little_endian()
@@ -81,7 +83,9 @@ class PackWriter:
             self.file, base = into.file, into.base
         else:
             self.file, base = os.open(self.temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), 0
-        self.blocks = Blocks(self.file, base, self.index, jobs or len(os.sched_getaffinity(0)))
+        workers = jobs if isinstance(jobs, Workers) else Workers(jobs)
+        self.own = None if workers is jobs else workers
+        self.blocks = Blocks(self.file, base, self.index, workers)
         self.tails = Tails(self.index, self.blocks)
         self.parts: list[Content] = []  # of the current file, together less than a block
         self.held = 0  # their length
@@ -167,7 +171,7 @@ class PackWriter:
             end = self.blocks.finish()
             self.index.seal()
             if self.into:
-                self.open = False
+                self._close_file()
                 self.into.done(Pack(self.path, self.index, end, self.into.base))
                 return
             data = foot(self.index, end)
@@ -197,6 +201,8 @@ class PackWriter:
         self.close() if kind is None else self.discard()
 
     def _close_file(self) -> None:
+        if self.own:
+            self.own.close()
         if self.open and not self.into:
             with contextlib.suppress(OSError):
                 os.close(self.file)

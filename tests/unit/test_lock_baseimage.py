@@ -26,12 +26,13 @@ from registrykit import file, folder, hardlink, special, symlink, tar
 
 from envbuild.console import Quiet
 from envbuild.errors import ConflictError, InputError, SpecError
-from envbuild.lock.baseimage import lock_base, seconds
+from envbuild.lock.baseimage import lock_base
 from envbuild.lock.basetree import Tree, seen
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Refused, Transport
 from envbuild.oci import manifest
 from envbuild.oci.apply import apply_layers
+from envbuild.oci.config import seconds
 from envbuild.oci.credentials import Credential, credential
 from envbuild.oci.login import Login, challenges
 from envbuild.oci.reference import host, parse

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from envbuild.errors import InputError
-from envbuild.lock.baseimage import seconds
 from envbuild.oci import manifest as m
+from envbuild.oci.config import seconds
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources.platform import Platform, wrong_platform
 from envbuild.plan.units import ImageConfig
