@@ -14,24 +14,26 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, cast
 
 from envbuild.console import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
-from envbuild.export import Artifact, artifact_of, hashed
+from envbuild.export import Artifact, hashed
 from envbuild.oci.layer import PackFormat, pack_path
 from envbuild.oci.member import Sink
 from envbuild.oci.pieces import Readable
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.squashfs.direct import DirectImage
-from envbuild.squashfs.export import Manner, complete, writing
+from envbuild.squashfs.export import Manner, PackImage, complete, lowest, writing
 from envbuild.squashfs.pack import PackWriter
 from envbuild.squashfs.workers import Workers
 from envbuild.store import Store
 from envbuild.workspace import Workspace
 
 TOGETHER = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
+LITTLE = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
 TASK = "layers"
 
 
@@ -82,23 +84,27 @@ class Packing:
         with contextlib.ExitStack() as stack:
             if not self.options.cache:
                 self.store = Store.open(stack.enter_context(self.store.workdir()))
+            below = stack.enter_context(ThreadPoolExecutor(1)).submit(lowest, self.below())
             layers = self.run()
             packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
             talk.start("squashfs", f"squashfs {path.name}")
             stack.callback(talk.finish, "squashfs")
             talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
-            manner, jobs = self.options.manner, self.options.jobs
-            artifact = artifact_of(
-                packs,
-                image.config,
-                path,
-                epoch=image.created,
-                manner=manner,
-                evidence=evidence(image),
-                jobs=jobs,
-                sha256=self.options.sha256,
-            )
-        return artifact, layers
+            options = self.options
+            begun = below.result()
+            with writing(path), PackImage(packs, path, jobs=options.jobs, reread=options.sha256, begun=begun) as made:
+                written = complete(
+                    made, image.config, epoch=image.created, manner=options.manner, evidence=evidence(image)
+                )
+        return hashed(written, options.sha256), layers
+
+    def below(self) -> list[Path]:
+        """Packs of the lowest layers, when they are there and what is to be packed is little: they are merged
+        meanwhile. Beside large layers their tree would only be memory."""
+        image, form = self.image, self.options.form
+        packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
+        missing = [layer.size or LITTLE for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
+        return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < LITTLE else []
 
     def straight(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
         """The file `path` with its layers written into it one after another; nothing else is kept."""

@@ -36,6 +36,8 @@ class DirectImage:
     for wrong parameters.
     """
 
+    begun = None  # no tree is made before all layers are there
+
     def __init__(self, out: Path, *, codec: str = "zstd", level: int = 3, block: int = 131072, jobs: int = 0) -> None:
         self.out, self.codec, self.block, self.jobs = out, Codec(codec, level), block, jobs
         self.packs: list[Pack] = []

@@ -33,6 +33,7 @@ PLACE = {
     errno.EROFS: "that file system is read-only: name a file elsewhere: -o FILE",
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
+Lowest = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
 WRITER = 1  # of what an image's bytes are; raise it when the same packs give others
 
 
@@ -47,14 +48,24 @@ class Manner:
     keep_dev: bool = False
 
 
+def lowest(paths: Sequence[Path]) -> Lowest:
+    """Packs read and merged before the layers above them have packs."""
+    with uncollected():
+        packs = [read_pack(path) for path in paths]
+        return packs, merge(packs)
+
+
 class PackImage:
     """An image in the making from packs that are kept: the counterpart of `envbuild.squashfs.direct.DirectImage`.
 
     `packs` are opened, bottom first. Used as a context manager; the packs of added members are gone at its end.
-    `reread`: the image is read again at once."""
+    `reread`: the image is read again at once. `begun`: what `lowest` gave for the first of `paths`."""
 
-    def __init__(self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False) -> None:
-        self.packs = [read_pack(path) for path in paths]
+    def __init__(
+        self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False, begun: Lowest | None = None
+    ) -> None:
+        packs, self.begun = begun or ((), None)
+        self.packs = [*packs, *(read_pack(path) for path in paths[len(packs) :])]
         self.out, self.jobs, self.reread, self.stack = out, jobs, reread, contextlib.ExitStack()
 
     def add(self, extra: Sequence[Extra]) -> Pack:
@@ -119,7 +130,7 @@ def complete(
     """
     epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
     with uncollected(), writing(image.out):
-        tree = merge(image.packs)
+        tree = merge(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))
         needed = (mend if manner.foreign else configure)(config, tree, epoch)

@@ -52,6 +52,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.root = Node(DIR, None, 0)
+        self.layers = 0  # that were applied
         self.parents: dict[bytes, Node] = {}  # directories found before: most entries share theirs with the last one
 
     def apply(self, pack: Pack) -> None:
@@ -87,6 +88,7 @@ class Tree:
             else:  # nearly every member
                 parent.children[name] = Node(kind, pack, row, modes[row])
         self._link(pack, links)
+        self.layers += 1
 
     def lookup(self, path: bytes, follow: bool = True) -> Node | None:
         """The node at `path` (bytes, absolute or relative to the root), symlinks followed inside the tree; None when
@@ -212,10 +214,11 @@ def is_whiteout(path: bytes) -> bool:
     return path.rpartition(b"/")[2].startswith(WHITEOUT) or any(part.startswith(AUFS) for part in path.split(b"/"))
 
 
-def merge(packs: Sequence[Pack]) -> Tree:
-    """The tree of `packs`, bottom first. Raises what `Tree.apply` does, and says of which layer."""
-    tree = Tree()
-    for number, pack in enumerate(packs, 1):
+def merge(packs: Sequence[Pack], begun: Tree | None = None) -> Tree:
+    """The tree of `packs`, bottom first; `begun` is that of the lowest of them, which becomes it. Raises what
+    `Tree.apply` does, and says of which layer."""
+    tree = begun or Tree()
+    for number, pack in enumerate(packs[tree.layers :], tree.layers + 1):
         try:
             tree.apply(pack)
         except EnvbuildError as error:

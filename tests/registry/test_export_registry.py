@@ -14,9 +14,11 @@ from cutter import cutting
 from exportkit import made, workspace
 from registrykit import PASSWORD, USER, Layout, Server, sha256
 
-from envbuild.errors import ConflictError, InputError
+from envbuild import packing
+from envbuild.errors import ConflictError, EnvbuildError, InputError
 from envbuild.oci.layer import PackFormat, pack_path
 from envbuild.oci.sources import blob, open_source
+from envbuild.squashfs.export import lowest
 
 pytestmark = pytest.mark.registry
 
@@ -117,6 +119,44 @@ def test_cold_cached_and_jobs(layout: Layout, registry: Server, tmp_path: Path) 
         thrown = made("docker://some/app:1", straight, tmp_path / kept.path.name, form=form, cache=False).artifact
         assert kept.sha256 == thrown.sha256 != cold.artifact.sha256
     assert len(list((at.store.root / "artifacts").glob("app-1-*.sqsh"))) == len(forms)
+
+
+@pytest.mark.parametrize("little", [0, packing.LITTLE], ids=["merged after", "merged meanwhile"])
+@pytest.mark.parametrize("there", ["001", "010", "011", "100", "101", "110"])
+def test_some_layers_are_packed(
+    there: str, little: int, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever they are, and whether the lowest are merged before the others are packed: the same file."""
+    monkeypatch.setattr(packing, "LITTLE", little)
+    layout.add(kit.image(layout, kit.layers()), "app:1")
+    at = workspace(tmp_path / "store")
+    cold = made(f"oci:{layout.path}:app:1", at, tmp_path / "cold.sqsh")
+    for layer, kept in zip(cold.layers, there, strict=True):
+        if kept == "0":
+            pack_path(at.store, layer.diff_id, PackFormat()).unlink()
+    early = [pack_path(at.store, layer.diff_id, PackFormat()) for layer in cold.layers[: f"{there}0".index("0")]]
+    seen: list[list[Path]] = []
+    monkeypatch.setattr(packing, "lowest", lambda paths: (seen.append(paths), lowest(paths))[1])
+    warm = made(f"oci:{layout.path}:app:1", at, tmp_path / "warm.sqsh")
+    assert [layer.cached for layer in warm.layers] == [kept == "1" for kept in there]
+    assert warm.artifact.sha256 == cold.artifact.sha256
+    assert seen == [early if little else []]
+
+
+def test_a_low_pack_is_damaged(layout: Layout, tmp_path: Path) -> None:
+    """What is wrong with it is told when the layer above it is packed, and what to do."""
+    layout.add(kit.image(layout, kit.layers()), "app:1")
+    at = workspace(tmp_path / "store")
+    low, _, top = (
+        pack_path(at.store, layer.diff_id, PackFormat())
+        for layer in made(f"oci:{layout.path}:app:1", at, tmp_path / "cold.sqsh").layers
+    )
+    top.unlink()
+    low.write_bytes(low.read_bytes()[:-1])
+    with pytest.raises(EnvbuildError, match="damaged") as caught:
+        made(f"oci:{layout.path}:app:1", at, tmp_path / "warm.sqsh")
+    assert caught.value.hint.endswith(f"rm '{low}'")
+    assert top.is_file()
 
 
 def test_connections_break(layout: Layout, registry: Server, tmp_path: Path) -> None:
