@@ -65,6 +65,8 @@ quickstart: setup tools
 test-tools: setup tools
 	@rm -f .missing
 	$(call need,unsquashfs,squashfs-tools,reads images back and compares)
+	$(call need,mkfs.xfs,xfsprogs,a file system that shares blocks)
+	$(call need,mkfs.btrfs,btrfs-progs,another one)
 	$(call need,squashfuse,squashfuse,mounts images without root)
 	$(call need,fusermount3,fuse3,unmounts them)
 	$(call need,newuidmap,uidmap,builds as an unprivileged user)

@@ -90,13 +90,15 @@ def test_what_is_not_compressed_says_what_mksquashfs_says(tmp_path):
 
 
 @LOOP
-@pytest.mark.skipif(not shutil.which("mkfs.xfs"), reason="mkfs.xfs is not installed (Debian: xfsprogs)")
-def test_blocks_of_packs_are_shared_on_xfs(tmp_path):
+@pytest.mark.parametrize("kind,package", [("xfs", "xfsprogs"), ("btrfs", "btrfs-progs")])
+def test_blocks_of_packs_are_shared(tmp_path, kind, package):
     """The image of kept packs takes almost no room of its own, and has the bytes that it has elsewhere."""
-    disk, place = tmp_path / "disk", tmp_path / "xfs"
+    if not shutil.which(f"mkfs.{kind}"):
+        pytest.skip(f"mkfs.{kind} is not installed (Debian: {package})")
+    disk, place = tmp_path / "disk", tmp_path / "place"
     with disk.open("wb") as stream:
         stream.truncate(400 << 20)
-    subprocess.run(["mkfs.xfs", "-q", disk], check=True)
+    subprocess.run([f"mkfs.{kind}", "-q", disk], check=True)
     place.mkdir()
     noise = random.Random(8)
     layers = [
@@ -106,7 +108,7 @@ def test_blocks_of_packs_are_shared_on_xfs(tmp_path):
     ]
     mounting = subprocess.run(["mount", "-o", "loop", disk, place], capture_output=True, text=True)
     if mounting.returncode:
-        pytest.skip(f"XFS cannot be mounted here: {mounting.stderr.strip()}")
+        pytest.skip(f"{kind} cannot be mounted here: {mounting.stderr.strip()}")
     try:
         packs = make_packs(place, layers)
         os.sync()
