@@ -1,8 +1,9 @@
 """Merge layers into one tree by the rules of the OCI image spec (layer.md, "Applying Changesets").
 
-Per layer, lowest first: its whiteouts, which concern lower layers only; then its members; then its hard links. A
-directory on a directory keeps the children and takes the new metadata, any other pairing replaces, of several entries
-for a path the last one counts.
+Per layer, lowest first: its whiteouts, which concern lower layers only; then its members in their order. A directory on
+a directory keeps the children and takes the new metadata, any other pairing replaces. A hard link is another name of
+what its target is when its turn comes: what replaces the target later in the layer does not change it. Only a link
+whose target is not there yet waits for the end of the layer (extractors refuse such a layer).
 
 Where a parent of a path is a symlink in what lies below, it is followed inside the tree, as umoci, containerd and an
 extraction in a chroot do: with ``lib -> usr/lib`` below, an entry ``lib/x`` becomes ``usr/lib/x``. (Docker's overlay2
@@ -67,19 +68,23 @@ class Tree:
                 whiteouts.append(path)
         hidden = frozenset(whiteouts)
         if whiteouts:
-            explicit = {path for path, kind in zip(paths, kinds, strict=True) if kind == DIR}
+            explicit = {path for path, kind in zip(paths, kinds, strict=True) if kind == DIR} - hidden
             for path in whiteouts:
-                self._remove(path, explicit - hidden)
-        last = dict(zip(paths, range(len(paths)), strict=True))
-        doubles = len(last) != len(paths)
-        links: dict[bytes, int] = {}
+                self._remove(path, explicit)
+        waiting: dict[bytes, int] = {}
         parents = self.parents
         for row, path in enumerate(paths):
-            if (doubles and last[path] != row) or (hidden and path in hidden):
+            if hidden and path in hidden:
                 continue
             kind = kinds[row]
-            if kind == HARDLINK:  # its target may come later in the layer
-                links[path] = row
+            if waiting:
+                waiting.pop(path, None)  # of several entries for a path the last one counts
+            if kind == HARDLINK:
+                node = self.lookup(index.links[row], follow=False)
+                if node is None or node.kind == DIR:
+                    waiting[path] = row
+                else:
+                    self._name(path, node)
                 continue
             above, _, name = path.rpartition(b"/")
             parent = parents.get(above)
@@ -87,7 +92,7 @@ class Tree:
                 self._add(pack, row)
             else:  # nearly every member
                 parent.children[name] = Node(kind, pack, row, modes[row])
-        self._link(pack, links)
+        self._link(pack, waiting)
         self.layers += 1
 
     def lookup(self, path: bytes, follow: bool = True) -> Node | None:
@@ -189,24 +194,26 @@ class Tree:
             if parent is not None:
                 self._put(parent, hidden, None)
 
-    def _link(self, pack: Pack, links: dict[bytes, int]) -> None:
-        """Resolve the hard links of a layer: to a node of this layer or else to the visible one below; links to links
-        work.
-        """
-        for path in links:
-            target, seen = pack.index.links[links[path]], {path}
-            while target in links and target not in seen:
+    def _link(self, pack: Pack, waiting: dict[bytes, int]) -> None:
+        """Resolve the hard links of a layer whose targets came after them; links to links work."""
+        for path, row in waiting.items():
+            target, seen = pack.index.links[row], {path}
+            while target in waiting and target not in seen:
                 seen.add(target)
-                target = pack.index.links[links[target]]
+                target = pack.index.links[waiting[target]]
             node = self.lookup(target, follow=False)
             if node is None or node.kind == DIR or target in seen:
                 what = "a directory" if node is not None and node.kind == DIR else "nothing"
                 raise InputError(
                     f"the hard link {os.fsdecode(path)!r} of a layer names {what}: {os.fsdecode(target)!r}", HINT
                 )
-            parent, name = self._parent(path)
-            if parent.children.get(name) is not node:
-                self._put(parent, name, node)
+            self._name(path, node)
+
+    def _name(self, path: bytes, node: Node) -> None:
+        """Give a file one more name."""
+        parent, name = self._parent(path)
+        if parent.children.get(name) is not node:
+            self._put(parent, name, node)
 
 
 def is_whiteout(path: bytes) -> bool:

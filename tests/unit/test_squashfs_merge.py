@@ -1,10 +1,13 @@
 """The rules of layers, on packs' indexes alone."""
 
+import time
+
 import pytest
 from packmaker import file, folder, gone, hard, opaque, packs, paths, symlink
 
 from envbuild.errors import EnvbuildError
 from envbuild.oci.member import Kind, Member
+from envbuild.squashfs.index import FILE
 from envbuild.squashfs.merge import merge
 
 pytestmark = pytest.mark.unit
@@ -55,6 +58,55 @@ def test_last_entry_of_a_path_counts(tmp_path):
     )
     assert paths(tree) == [b"a/", b"a/b", b"c", b"d"]
     assert tree.root.children[b"d"] is not tree.root.children[b"c"]
+
+
+def sizes(tree):
+    """Size of every file at the top, and which names are of one file."""
+    found, groups = {}, {}
+    for name, node in tree.root.children.items():
+        if node.kind == FILE:
+            found[name] = node.pack.index.columns["sizes"][node.row]
+            groups.setdefault(id(node), []).append(name)
+    return found, sorted(sorted(names) for names in groups.values() if len(names) > 1)
+
+
+@pytest.mark.parametrize(
+    "layers,expected,groups",
+    [
+        ([[file(b"a", b"1"), hard(b"b", b"a"), file(b"a", b"22")]], {b"a": 2, b"b": 1}, []),
+        ([[file(b"a", b"1")], [hard(b"b", b"a"), file(b"a", b"22")]], {b"a": 2, b"b": 1}, []),
+        ([[file(b"a", b"1")], [file(b"a", b"22"), hard(b"b", b"a")]], {b"a": 2, b"b": 2}, [[b"a", b"b"]]),
+        ([[file(b"a", b"1"), hard(b"b", b"a"), file(b"b", b"22")]], {b"a": 1, b"b": 2}, []),
+        ([[file(b"a", b"1"), hard(b"b", b"a"), gone(b"a")]], {b"a": 1, b"b": 1}, [[b"a", b"b"]]),
+        ([[hard(b"b", b"a"), file(b"a", b"1")]], {b"a": 1, b"b": 1}, [[b"a", b"b"]]),
+        ([[hard(b"b", b"a"), file(b"b", b"22"), file(b"a", b"1")]], {b"a": 1, b"b": 2}, []),
+    ],
+)
+def test_a_hard_link_is_what_its_target_was_when_its_turn_came(tmp_path, layers, expected, groups):
+    assert sizes(merged(tmp_path, *layers)) == (expected, groups)
+
+
+def test_a_hard_link_is_replaced_by_another_spelling_of_its_path(tmp_path):
+    base = [folder(b"usr"), symlink(b"lib", b"usr")]
+    tree = merged(tmp_path, base, [file(b"a", b"1"), hard(b"lib/x", b"a"), file(b"usr/x", b"22"), hard(b"y", b"lib/x")])
+    assert sizes(tree)[0] == {b"a": 1, b"y": 2}
+
+
+def test_a_folder_that_was_replaced_meanwhile_is_empty(tmp_path):
+    tree = merged(tmp_path, [folder(b"d"), file(b"d/x"), file(b"d"), folder(b"d")])
+    assert paths(tree) == [b"d/"]
+
+
+def test_many_whiteouts_and_folders_take_no_time(tmp_path):
+    count = 8000
+    base = packs(tmp_path, [file(b"a%05d" % number) for number in range(count)])
+    (tmp_path / "top").mkdir()
+    layer = [*(gone(b"a%05d" % number) for number in range(count)), *(folder(b"d%05d" % n) for n in range(count))]
+    top = packs(tmp_path / "top", layer)
+    began = time.process_time()
+    tree = merge([*base, *top])
+    assert time.process_time() - began < 2
+    assert len(tree.root.children) == count
 
 
 def test_whiteouts_come_first_wherever_they_stand(tmp_path):
