@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,6 +24,7 @@ from envbuild.oci.layer import PackFormat, pack_path
 from envbuild.oci.member import Sink
 from envbuild.oci.pieces import Readable
 from envbuild.oci.source import SourceImage, SourceLayer
+from envbuild.sharing import give, used
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.export import Manner, PackImage, complete, lowest, writing
 from envbuild.squashfs.pack import PackWriter
@@ -135,7 +135,7 @@ class Packing:
         for diff_id, layer in layers.items():
             path = pack_path(store, diff_id, form)
             if path.is_file():
-                os.utime(path)  # wanted lately: it stays
+                used(path)
             else:
                 wanted[diff_id] = layer
         self.total = sum(layer.size for layer in wanted.values())
@@ -191,7 +191,7 @@ class Packing:
                 return 0
             with store.workdir() as work:
                 _, read = self.read(layer, lambda: self.writer(work / "pack"))
-                (work / "pack").replace(path)
+                give(work / "pack", path)
             return read
 
     def in_turn(self, wanted: dict[str, SourceLayer]) -> dict[str, int]:
@@ -213,7 +213,7 @@ class Packing:
                     with store.workdir() as work:
                         diff_id, read = self.take(layer, self.writer(work / "pack"))
                         if diff_id in wanted and diff_id not in packed:
-                            (work / "pack").replace(pack_path(store, diff_id, form))
+                            give(work / "pack", pack_path(store, diff_id, form))
                             packed[diff_id] = read
                 self.note(count)
         missing = [layer.name for diff_id, layer in wanted.items() if diff_id not in packed]

@@ -289,19 +289,23 @@ def store_folder(configured: str | None) -> Path:
     """``$ENVBUILD_STORE``, else what the site says, else the user's cache folder."""
     if chosen := os.environ.get("ENVBUILD_STORE") or configured:
         return Path(chosen).expanduser().absolute()
-    return _home("XDG_CACHE_HOME", ".cache") / "envbuild"
+    cache = _home("XDG_CACHE_HOME", ".cache")
+    if cache is None:
+        raise InputError("this user has no home folder", "export ENVBUILD_STORE=/a/folder/on/a/local/disk")
+    return cache / "envbuild"
 
 
-def config_folder() -> Path:
-    """The user's configuration folder of envbuild."""
-    return _home("XDG_CONFIG_HOME", ".config") / "envbuild"
+def config_folder() -> Path | None:
+    """The user's configuration folder of envbuild; None for a user without a home, as in many a container."""
+    config = _home("XDG_CONFIG_HOME", ".config")
+    return config / "envbuild" if config else None
 
 
-def _home(variable: str, default: str) -> Path:
+def _home(variable: str, default: str) -> Path | None:
     value = os.environ.get(variable, "")
     if value.startswith("/"):  # the XDG base directory specification: relative paths are to be ignored
         return Path(value)
     try:
         return Path.home() / default
-    except RuntimeError as error:
-        raise InputError("this user has no home folder", "export ENVBUILD_STORE=/a/folder/on/a/local/disk") from error
+    except RuntimeError:
+        return None

@@ -14,6 +14,8 @@
 
 Everything is written under tmp/ and renamed into place; a killed process leaves only folders in tmp/ whose lock nobody
 holds, and the next run removes those.
+
+A store whose folder a group may write is that group's: what is made in it is as open as the folder, whatever the umask.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from typing import IO, Any
 
 from envbuild import stopping
 from envbuild.errors import EngineError, InputError
+from envbuild.sharing import folder_in, lock_file
+
+FOLDERS = ("blobs", "blobs/sha256", "units", "layers", "packs", "images", "artifacts", "logs", "locks", "tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,9 @@ class Store:
         """Create the folders of the store. Raises EngineError when the place cannot be written."""
         store = cls(root)
         try:
-            for name in ("blobs/sha256", "units", "layers", "packs", "images", "artifacts", "logs", "locks", "tmp"):
-                (root / name).mkdir(parents=True, exist_ok=True)
+            root.mkdir(parents=True, exist_ok=True)
+            for name in FOLDERS:
+                folder_in(root / name)
             probe = root / "tmp" / f".probe-{secrets.token_hex(4)}"
             probe.touch()
             probe.unlink()
@@ -154,7 +160,7 @@ class Store:
         """Hold the lock `name` of this store, alone or `shared` with others that share it. `waiting` is called once
         when somebody else holds it; what it raises ends the waiting."""
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        with (self.root / "locks" / name).open("w") as file:
+        with lock_file(self.root / "locks" / name) as file:
             try:
                 fcntl.flock(file, kind | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -169,7 +175,7 @@ class Store:
         path = self.root / "tmp" / f"{os.getpid()}-{secrets.token_hex(4)}"
         with contextlib.ExitStack() as stack:
             with self.lock("tmp"):  # nobody may take the folder for abandoned before its lock is held
-                path.mkdir()
+                folder_in(path)
                 file = stack.enter_context((path / "alive").open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
             stack.callback(shutil.rmtree, path, ignore_errors=True)
@@ -190,7 +196,7 @@ def held(path: Path) -> bool:
     try:
         with path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # what another user hides may live
         return True
     except OSError:
         pass

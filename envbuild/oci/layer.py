@@ -20,6 +20,7 @@ from envbuild.oci.clean import clean
 from envbuild.oci.member import Member, Sink
 from envbuild.oci.scan import emit, scan, scan_canonical, settle
 from envbuild.oci.tarsink import TarSink
+from envbuild.sharing import give
 from envbuild.store import LayerRecord, Store, write_json
 
 CHUNK = 1 << 20
@@ -89,7 +90,7 @@ def make_layer(
     settle(found)
     record = LayerRecord(tar.diff_id, tar.size, tar.files, unit)
     for path, form in zip(temporary, packs, strict=True):
-        path.replace(pack_path(store, record.diff_id, form))
+        give(path, pack_path(store, record.diff_id, form))
     (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(found.implied)))
     write_json(folder / "layer.json", asdict(record))
     place(folder, store.layer_path(record.diff_id))
@@ -180,7 +181,7 @@ def pack_stored(store: Store, diff_id: str, form: PackFormat, jobs: int) -> None
                 f"the layer {diff_id} is damaged",
                 hint=f"remove {store.layer_path(diff_id)} and run envbuild make again",
             )
-        temporary.replace(pack_path(store, diff_id, form))
+        give(temporary, pack_path(store, diff_id, form))
 
 
 def _pack_writer(path: Path, form: PackFormat, jobs: int):  # type: ignore[no-untyped-def]  # the type is imported late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +66,72 @@ def test_root_and_user(layout: Layout, scratch: Path, other_user: tuple[str, str
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] == want.artifact.sha256
     assert Path(out).stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_users_of_one_group_share_a_store(
+    umask: int, layout: Layout, scratch: Path, other_user: tuple[str, str]
+) -> None:
+    """Whoever packs a layer packs it for all: the folder of the store says who they are, and not their umask."""
+    _, python = other_user
+    store, group = scratch / f"group-store-{umask:o}", 50_000
+    store.mkdir()
+    os.chown(store, -1, group)
+    store.chmod(0o2775)
+
+    def export(user: int, *options: str) -> dict[str, Any]:
+        out = scratch / f"out-{user}"
+        out.mkdir(exist_ok=True)
+        os.chown(out, user, group)
+        words = ["export", f"oci:{layout.path}", "--to", "squashfs", "--sha256", "--json", *options]
+        done = subprocess.run(
+            [python, "-m", "envbuild", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}:{PACKAGES}", "ENVBUILD_STORE": str(store)},
+            user=user,
+            group=group,
+            extra_groups=[],
+            umask=umask,
+            cwd=out,
+        )
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    first = export(50_001, "-o", "image.sqsh")
+    assert not any(layer["cached"] for layer in first["layers"])
+    packs = [path for path in (store / "packs").iterdir() if path.suffix == ".v2"]
+    for path in packs:
+        os.utime(path, (0, 0))
+    second = export(50_002, "-o", "image.sqsh")
+    assert all(layer["cached"] for layer in second["layers"]) and second["sha256"] == first["sha256"]
+    assert all(path.stat().st_mtime > 0 for path in packs)  # wanted lately: `store gc` leaves them
+    assert export(50_002)["sha256"] == export(50_001)["sha256"] == first["sha256"]
+    assert export(50_001)["up_to_date"]
+    assert not any(layer["cached"] for layer in export(50_002, "--compression", "lz4")["layers"])
+    assert export(50_001, "--compression", "lz4")["up_to_date"]
+
+
+def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other_user: tuple[str, str]) -> None:
+    _, python = other_user
+    folder = scratch / "hidden"
+    folder.mkdir(mode=0o700)
+    (folder / "alive").touch()
+    program = "import sys; from pathlib import Path; from envbuild.store import held; print(held(Path(sys.argv[1])))"
+    said = subprocess.run(
+        [python, "-c", program, str(folder / "alive")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": f"{ROOT}:{PACKAGES}"},
+        user=50_001,
+        group=50_001,
+        extra_groups=[],
+        cwd="/",
+    ).stdout
+    assert said == "True\n"
 
 
 def start(store: Path, layout: Layout, out: Path) -> subprocess.Popen[str]:

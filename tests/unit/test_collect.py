@@ -237,3 +237,17 @@ def test_usage_names_the_caches(store: Store) -> None:
     (store.root / "uv").mkdir()
     (store.root / "uv" / "x").write_bytes(b"x" * 10_000)
     assert collecting.usage(store)["uv"] >= 10_000
+
+
+def test_a_store_in_a_folder_of_everybody_is_not_everybodys(tmp_path: Path) -> None:
+    """Only a group shares a store; in /tmp nobody else may put a pack into it."""
+    for mode, expected in ((0o1777, 0o755), (0o777, 0o755), (0o2775, 0o2775), (0o755, 0o755)):
+        root = tmp_path / f"{mode:o}"
+        root.mkdir()
+        root.chmod(mode)
+        before = os.umask(0o022)
+        try:
+            Store.open(root)
+        finally:
+            os.umask(before)
+        assert {path.stat().st_mode & 0o7777 for path in root.iterdir()} == {expected}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.errors import SpecError
+from envbuild.errors import InputError, SpecError
 from envbuild.lock import host
 from envbuild.site import KINDS, Site, engines, load_site, read_site, store_folder
 
@@ -172,6 +172,23 @@ def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
     monkeypatch.setenv("HOME", "/home/me")
     assert store_folder(None) == Path("/home/me/.cache/envbuild")
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in many a container: only where nobody says where the store is, a home is needed."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path))
+    assert load_site(None).store == tmp_path
+    monkeypatch.delenv("ENVBUILD_STORE")
+    with pytest.raises(InputError, match="no home") as caught:
+        load_site(None)
+    assert "ENVBUILD_STORE" in caught.value.hint
 
 
 def test_longest_prefix_wins() -> None:
