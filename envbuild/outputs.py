@@ -166,14 +166,39 @@ def told(artifact: Artifact) -> str:
 
 
 def outfile(output: Path | None, workspace: Workspace, name: str) -> Path | None:
-    """The file that -o names; its folder is made. Raises SpecError for a folder, PublishError where none can be
-    made."""
+    """The file that -o names; its folder is made. Raises SpecError for what is no file, or the image itself,
+    PublishError where no folder can be made."""
     if output is None:
         return None
     if output.is_dir():
         raise SpecError(f"-o {output} is a folder", hint=f"name a file in it: -o {output}/image.sqsh")
+    check_file(output)
+    if is_source(output, name):
+        raise SpecError(f"-o {output} is the image that is to be exported", hint="name another file: -o FILE.sqsh")
     make_folder(output)
     return output
+
+
+def check_file(output: Path) -> None:
+    """Raises SpecError where a finished file would take the place of something else: a pipe, /dev/null, a terminal."""
+    if str(output) == "-":
+        why = "-o - would be stdout, which a squashfs file cannot be written to"
+    elif (output.exists() and not output.is_file()) or output.absolute().parent == Path("/dev"):
+        why = f"-o {output} is no file, and a squashfs file cannot be written into it"
+    else:
+        return
+    raise SpecError(why, hint="name a file, e.g. -o image.sqsh; then read that")
+
+
+def is_source(output: Path, name: str) -> bool:
+    """Whether `output` is the archive that is exported, or in the layout that is."""
+    from envbuild.oci.sources import place_of, split_path
+
+    place = place_of(name)
+    if place is None or place.kind not in ("archive", "layout"):
+        return False
+    source, own = split_path(place.rest)[0].resolve(), output.resolve()
+    return own == source or (source.is_dir() and source / "blobs" in own.parents) or own == source / "index.json"
 
 
 def make_folder(output: Path) -> None:
@@ -200,6 +225,7 @@ def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
     path, output = Path(image.made.artifact), export.output
     if output is not None:
         output = output / path.name if output.is_dir() else output
+        check_file(output)
         make_folder(output)
     packed = form != PackFormat() or export.keep_owners or export.keep_dev
     if packed:

@@ -20,8 +20,9 @@ from exportkit import made, workspace
 from registrykit import Layout, serve, skopeo
 from test_oci_clients import dockerd, run  # noqa: F401  # a fixture
 
-from envbuild.errors import EngineError, InputError
+from envbuild.errors import EngineError, InputError, SpecError
 from envbuild.oci.sources import daemon
+from envbuild.outputs import outfile
 
 pytestmark = pytest.mark.clients
 
@@ -209,3 +210,41 @@ def test_the_command_refuses(words: list[str], code: int, told: str, layout: Lay
     assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
     other = envbuild("export", str(layout.path), "--to", "oci", store=tmp_path / "store")
     assert other.returncode == 2 and "--to oci is for images of the project" in other.stderr
+
+
+@pytest.mark.parametrize("name", ["pipe", "link-to-null", "-", "LAYOUT/index.json", "BLOB"])
+def test_what_must_not_be_replaced_stays(name: str, layout: Layout, tmp_path: Path) -> None:
+    """A finished file is renamed into place: over a pipe or a device it would take it away from everybody."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link-to-null").symlink_to("/dev/null")
+    blob = next((layout.path / "blobs/sha256").iterdir())
+    out = {"BLOB": str(blob), "-": "-"}.get(name, name.replace("LAYOUT", str(layout.path)))
+    path = tmp_path / out
+    before = path.lstat() if out != "-" else None
+    command = [sys.executable, "-m", "envbuild", "export", str(layout.path), "--to", "squashfs", "-o", out]
+    paths = {"ENVBUILD_STORE": str(tmp_path / "store"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **paths}, cwd=tmp_path
+    )
+    assert done.returncode == 2 and "hint: name a" in done.stderr, done.stderr
+    if before is None:
+        assert not (tmp_path / "-").exists()
+    else:
+        assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
+
+
+@pytest.mark.parametrize("name", ["null", "stdout", "new"])
+def test_devices_are_no_files(name: str, tmp_path: Path) -> None:
+    """Not with the command: root's would put the file in their place, if this were wrong."""
+    with pytest.raises(SpecError, match="is no file"):
+        outfile(Path("/dev") / name, workspace(tmp_path / "store"), "docker://app:1")
+
+
+def test_a_link_is_replaced_and_what_it_points_at_stays(layout: Layout, tmp_path: Path) -> None:
+    (tmp_path / "old.sqsh").write_bytes(b"old")
+    (tmp_path / "image.sqsh").symlink_to("old.sqsh")
+    done = envbuild(
+        "export", str(layout.path), "--to", "squashfs", "-o", str(tmp_path / "image.sqsh"), store=tmp_path / "store"
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "image.sqsh").is_symlink() and (tmp_path / "old.sqsh").read_bytes() == b"old"
