@@ -360,7 +360,7 @@ def list_(as_json: Json = False) -> None:
     from envbuild.listing import list_images
     from envbuild.workspace import open_workspace
 
-    result = list_images(open_workspace())
+    result = list_images(open_workspace(writes=False))
     show(result.data, as_json, result.text)
 
 
@@ -407,7 +407,7 @@ def show_(
 
         cat_file(name, cat, sys.stdout.buffer)
         return
-    result = show_image(name, open_workspace())
+    result = show_image(name, open_workspace(writes=False))
     show(result.data, as_json, result.text)
 
 
@@ -434,7 +434,7 @@ def diff(
     from envbuild.diff import diff_images
     from envbuild.workspace import open_workspace
 
-    result = diff_images(a, b, open_workspace(), files=files)
+    result = diff_images(a, b, open_workspace(writes=False), files=files)
     show(result.data, as_json, result.text)
     raise typer.Exit(0 if result.data["equal"] else 1)
 

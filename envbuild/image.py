@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,13 @@ class Result:
 def squashfs_file(name: str) -> Path | None:
     """The file that NAME is when it is a path of one (it holds a slash or ends in .sqsh), else None: a spec's name.
 
-    Raises SpecError for a path where no squashfs file is.
+    Raises SpecError for a path where no squashfs file is, and for an image of a registry or an archive.
     """
+    if ":" in name and is_elsewhere(name):
+        raise SpecError(
+            f"{name[:200]} is no squashfs file yet",
+            hint=f"envbuild export {shlex.quote(name[:200])} --to squashfs -o image.sqsh; then name image.sqsh",
+        )
     if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
         return None
     path = Path(name).expanduser().absolute()
@@ -41,6 +47,13 @@ def squashfs_file(name: str) -> Path | None:
     if magic != b"hsqs":
         raise SpecError(f"{name} is not a squashfs file", hint="a spec's path ends in .yaml, an image's in .sqsh")
     return path
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether NAME is an image of a registry, an archive or another place."""
+    from envbuild.oci.sources import PREFIXES
+
+    return name.startswith(tuple(PREFIXES))
 
 
 def inside(path: Path, *names: str) -> dict[str, str]:

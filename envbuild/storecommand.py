@@ -17,7 +17,7 @@ def store_du(as_json: Json = False) -> None:
     from envbuild.listing import store_usage
     from envbuild.workspace import open_workspace
 
-    result = store_usage(open_workspace())
+    result = store_usage(open_workspace(writes=False))
     show(result.data, as_json, result.text)
 
 

@@ -28,9 +28,10 @@ def store_folder(folder: Path | None = None) -> Path:
     return load_site(Project.find(folder).root).store
 
 
-def open_workspace(talk: Talk | None = None, folder: Path | None = None) -> Workspace:
+def open_workspace(talk: Talk | None = None, folder: Path | None = None, *, writes: bool = True) -> Workspace:
     """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
-    store that cannot be written."""
+    store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
     project = Project.find(folder)
     site = load_site(project.root)
-    return Workspace(project, site, Store.open(site.store), talk or console.talk())
+    store = Store.open(site.store) if writes else Store(site.store)
+    return Workspace(project, site, store, talk or console.talk())

@@ -75,7 +75,8 @@ def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> 
 
 def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused(envbuild("list", ENVBUILD_STORE=str(tmp_path / "file")), 5, "cannot be written", "set ENVBUILD_STORE")
+    done = envbuild("compile", "cpu-ucx", ENVBUILD_STORE=str(tmp_path / "file"))
+    refused(done, 5, "cannot be written", "set ENVBUILD_STORE")
 
 
 def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:

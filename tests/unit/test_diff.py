@@ -12,7 +12,8 @@ import pytest
 from packmaker import file, folder, hard, pack, symlink
 
 from envbuild.diff import Side, diff_images, sections
-from envbuild.image import inside
+from envbuild.errors import SpecError
+from envbuild.image import inside, squashfs_file
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock, dump_lock, parse_lock
 from envbuild.showfile import show_file
 from envbuild.squashfs import write_image
@@ -419,3 +420,20 @@ def test_one_file_of_an_image(pair):
         assert (done.returncode, done.stdout) == (2, b"") and b"hint: " in done.stderr
     data = json.loads(envbuild("show", pair[0], "--json").stdout)
     assert data["origin"]["image"] == "small" and data["squashfs"]["inodes"] == 36
+
+
+def test_files_are_read_where_no_store_can_be_written(pair):
+    """As on a compute node: neither command makes anything."""
+    environment = {**os.environ, "ENVBUILD_STORE": "/proc/no/store"}
+    for words, code in ((("show", str(pair[0])), 0), (("diff", *map(str, pair)), 1), (("store", "du"), 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "envbuild", *words], capture_output=True, text=True, check=False, env=environment
+        )
+        assert (done.returncode, done.stderr) == (code, ""), done.stderr
+
+
+@pytest.mark.parametrize("name", ["docker://app:1", "oci:layout", "docker-archive:a.tar", "docker-daemon:app:1"])
+def test_images_of_other_places_are_exported_first(name):
+    with pytest.raises(SpecError, match="no squashfs file yet") as caught:
+        squashfs_file(name)
+    assert f"envbuild export {name} --to squashfs" in caught.value.hint
