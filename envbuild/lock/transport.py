@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
+
+from envbuild import stopping
 
 if TYPE_CHECKING:
     import requests
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 CONNECT, READ = 20, 120  # seconds without a connection, without a byte
 TRIES = 3
+WAIT, WAIT_MOST = 0.5, 60.0  # seconds, for a place that has too much to do; at most, whatever it asks for
 Answer = TypeVar("Answer")
 
 
@@ -28,7 +30,11 @@ class Absent(Exception):
 
 
 class Unreachable(Exception):
-    """A place did not answer, or not properly; trying again may help."""
+    """A place did not answer, or not properly; trying again may help, after `wait` seconds."""
+
+    def __init__(self, why: str, wait: float = 0.0) -> None:
+        super().__init__(why)
+        self.wait = wait
 
 
 class Refused(Unreachable):
@@ -82,8 +88,9 @@ class Transport:
         """What `requests` is to check the certificate of `url` against."""
         return urlsplit(url).hostname not in self.insecure and (self.certificates or True)
 
-    def read(self, place: str, accept: str = "*/*") -> Page:
-        """All of a small file. Raises Absent, Unreachable, Refused."""
+    def read(self, place: str, accept: str = "*/*", most: int = 0) -> Page:
+        """All of a small file; `most`: the bytes that it may have (0: any number). Raises Absent, Unreachable,
+        Refused."""
         path = local_path(place)
         if path is not None:
             try:
@@ -95,7 +102,8 @@ class Transport:
 
         def ask() -> Page:
             with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
-                return Page(answer.url, answer.content, answer.headers.get("Content-Type", ""))
+                content = limited(answer, most) if most else answer.content
+                return Page(answer.url, content, answer.headers.get("Content-Type", ""))
 
         return tried(ask)
 
@@ -128,7 +136,7 @@ class Transport:
             if status in (404, 410):
                 raise Absent(f"HTTP {status}")
             if status in (408, 425, 429) or status >= 500:
-                raise Unreachable(f"HTTP {status}")
+                raise Unreachable(f"HTTP {status}", wished(answer.headers.get("Retry-After", "")))
             if status >= 400 and status != 416:
                 raise Refused(f"HTTP {status}")
             yield answer
@@ -159,7 +167,7 @@ def tried(ask: Callable[[], Answer], pause: float = 0) -> Answer:
     Raises Absent and Refused at once, Unreachable in the end; OSError, which reading a body raises, counts as such."""
     last: Unreachable | None = None
     for attempt in range(TRIES):
-        time.sleep(pause * attempt)
+        stopping.pause(max(pause * attempt, last.wait if last else 0))
         try:
             return ask()
         except Refused:
@@ -169,6 +177,21 @@ def tried(ask: Callable[[], Answer], pause: float = 0) -> Answer:
         except OSError as error:  # requests' own errors
             last = Unreachable(reason(error))
     raise last or Unreachable("no answer")
+
+
+def wished(header: str) -> float:
+    """Seconds to wait, as ``Retry-After`` says (RFC 9110, 10.2.3; a date there is not looked at)."""
+    return min(float(header), WAIT_MOST) if header.isdigit() and len(header) < 10 else WAIT
+
+
+def limited(answer: requests.Response, most: int) -> bytes:
+    """The content of an answer, unpacked as it comes. Raises Refused when there is more of it than `most`."""
+    content = b""
+    for piece in answer.iter_content(1 << 16):
+        content += piece
+        if len(content) > most:
+            raise Refused(f"it answers with more than {most} bytes")
+    return content
 
 
 def local_path(place: str) -> Path | None:

@@ -34,6 +34,7 @@ INDEXES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # a registry gives its oldest form without
+LARGEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 LOGIN = re.compile(r"docker login \S+")
 
@@ -69,7 +70,7 @@ class Address:
         return f"{self.url}/v2/{self.repository}/manifests/{wanted}"
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
-        return transport.read(self.listed(wanted), ACCEPT).content
+        return transport.read(self.listed(wanted), ACCEPT, LARGEST).content
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,8 @@ class Repository:
         more = f"write another place into site.yaml:  {mirror_line(self.reference.origin)}"
         if any("HTTP 404" in why for _, why in misses):  # a registry answered, and has no such image
             more = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {more}"
+        if any("HTTP 429" in why for _, why in misses):
+            more = f"that is too often: wait and run it again, or log in: docker login {self.reference.registry}"
         return InputError(f"{what} cannot be had; looked at:{looked}", hint=login or more)
 
 

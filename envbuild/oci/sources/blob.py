@@ -65,15 +65,15 @@ class Blob(io.RawIOBase):
             except (Absent, Refused) as error:
                 self.give_up(str(error))
             except Unreachable as error:
-                self.again(str(error))
+                self.again(str(error), error.wait)
             except (HTTPError, OSError) as error:
                 self.again(reason(error))
         raise self.repository.unobtainable(
             f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
         )
 
-    def again(self, why: str) -> None:
-        """The connection failed: once more after a pause, or at the next place."""
+    def again(self, why: str, wait: float = 0) -> None:
+        """The connection failed: once more after a pause, or after the seconds that the place wants, or elsewhere."""
         self.disconnect()
         if self.position - self.mark >= PROGRESS:
             self.failures = 0
@@ -81,7 +81,7 @@ class Blob(io.RawIOBase):
         if self.failures >= ATTEMPTS:
             self.give_up(f"{why} ({ATTEMPTS} attempts)")
         else:
-            stopping.pause(self.pause * 2 ** (self.failures - 1))
+            stopping.pause(max(self.pause * 2 ** (self.failures - 1), wait))
 
     def give_up(self, why: str) -> None:
         """This place is of no use."""

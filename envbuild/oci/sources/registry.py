@@ -20,6 +20,7 @@ from envbuild.oci.registry import Repository
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.blob import Blob
+from envbuild.oci.sources.layout import INDEXES
 from envbuild.oci.sources.platform import Platform, pick
 from envbuild.store import Store
 from envbuild.workspace import Workspace
@@ -32,7 +33,9 @@ def open_registry(rest: str, workspace: Workspace, platform: Platform) -> Iterat
     place = _Place(Repository(reference, workspace.site, Transport(workspace.site)), workspace.store)
     name = shown(reference)
     digest, value = place.document(reference.wanted, name)
-    if m.is_index(value):
+    for _ in range(INDEXES):
+        if not m.is_index(value):
+            break
         digest, value = place.document(f"sha256:{pick(value['manifests'], name, platform).digest}", name)
     image = m.image(value, name)
     found = documents.read_configuration(place.blob(image.config, name), name, platform)
