@@ -120,7 +120,8 @@ class Tables:
         extended = sq.EXTENDED if xattr != sq.NO_XATTR else 0
         kind = TYPES[node.kind] + extended
         if node.kind == SYMLINK:
-            data = sq.INODE_LINK.pack(kind, *common, node.names, len(node.link)) + node.link
+            # Linux knows no other mode of a link, whatever the layer's writer put there
+            data = sq.INODE_LINK.pack(kind, 0o777, *common[1:], node.names, len(node.link)) + node.link
         elif node.kind == FIFO:
             data = sq.INODE_IPC.pack(kind, *common, node.names)
         else:

@@ -130,7 +130,10 @@ def snapshot(root: Path):
     result, names = {}, {}
     paths = [base] + [top + b"/" + name for top, dirs, files in os.walk(base) for name in dirs + files]
     for full in paths:
-        status = os.lstat(full)
+        try:
+            status = os.lstat(full)
+        except FileNotFoundError:  # overlayfs lists a whiteout where nothing is below, and does not find it
+            continue
         kind = KINDS[stat.S_IFMT(status.st_mode)]
         digest = hashlib.sha256()
         if kind == "file":
