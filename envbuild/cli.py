@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from envbuild import __version__, stopping
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.matrix.command import check as check_command
 from envbuild.matrix.command import matrix_app
-from envbuild.options import Json, Name, Names, complete_image, complete_recipe, show, show_each
+from envbuild.options import Json, Name, Names, complete_image, complete_recipe, one_of, show, show_each
 from envbuild.storecommand import store_app
 
 app = typer.Typer(
@@ -36,11 +37,6 @@ app = typer.Typer(
 )
 app.add_typer(store_app, name="store")
 app.add_typer(matrix_app, name="matrix")
-
-
-def complete_output(incomplete: str) -> list[str]:
-    """Shell completion of --to."""
-    return [name for name in ("squashfs", "oci", "docker") if name.startswith(incomplete)]
 
 
 EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that can run here).")]
@@ -252,7 +248,7 @@ def export(
         typer.Option(
             "--to",
             help="Required: squashfs; of the project's images also oci (a layout folder) or docker.",
-            autocompletion=complete_output,
+            autocompletion=one_of("squashfs", "oci", "docker"),
         ),
     ] = "",
     output: Annotated[
@@ -260,17 +256,28 @@ def export(
     ] = None,
     compression: Annotated[
         str,
-        typer.Option(help="Of squashfs: zstd (default), lz4, gzip, none. Of OCI layers: gzip (default), zstd, none."),
+        typer.Option(
+            help="Of squashfs: zstd (default), lz4, gzip, none. Of OCI layers: gzip (default), zstd, none.",
+            autocompletion=one_of("zstd", "lz4", "gzip", "none"),
+        ),
     ] = "",
     level: Annotated[
         int | None, typer.Option(help="zstd 1-22 (default 3), lz4 0-12 (0), gzip 1-9 (6).", show_default=False)
     ] = None,
     block: Annotated[
-        str, typer.Option(help="128K (default: quickest to start from), 256K, 512K, 1M (smallest file).")
+        str,
+        typer.Option(
+            help="128K (default: quickest to start from), 256K, 512K, 1M (smallest file).",
+            autocompletion=one_of("128K", "256K", "512K", "1M"),
+        ),
     ] = "",
     jobs: Annotated[int, typer.Option(min=0, help="Threads that compress (0: all cores).")] = 0,
     platform: Annotated[
-        str, typer.Option(help="linux/amd64, linux/arm64: which image of several; default: this machine's.")
+        str,
+        typer.Option(
+            help="linux/amd64, linux/arm64: which image of several; default: this machine's.",
+            autocompletion=one_of("linux/amd64", "linux/arm64"),
+        ),
     ] = "",
     keep_owners: Annotated[
         bool,
@@ -442,6 +449,7 @@ def diff(
 def main() -> None:
     """Entry point: a user's mistake is told without a traceback; the exit code says its kind, or that a signal ended
     the command (128 + its number)."""
+    streams()
     try:
         with stopping.listening():
             app()
@@ -455,6 +463,17 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         print(f"error: {place}{error.strerror or error}\nhint: {ADVICE.get(error.errno or 0, REPORT)}", file=sys.stderr)
         sys.exit(5)
+
+
+def streams() -> None:
+    """Where stdin, stdout or stderr is closed (``2>&-``), let it be the null device: the next file that is opened would
+    get its number, and messages would go into that file."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
@@ -35,8 +37,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 
 
 def show(value: Any, as_json: bool, text: str) -> None:
-    """Print a result: JSON or text."""
-    typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)
+    """Print a result: JSON or text. Whoever reads only its beginning (head, grep -q) has what was wanted."""
+    try:
+        typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing complains at the end, either
+
+
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """Shell completion of an option that takes one of some words."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:

@@ -308,3 +308,44 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
     text, _, data = capsys.readouterr().out.partition("\n")
     assert text == "one: done"
     assert json.loads(data) == [{"image": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ("export --to ", ["squashfs", "oci", "docker"]),
+        ("export --compression g", ["gzip"]),
+        ("export --block 1", ["128K", "1M"]),
+        ("export --platform ", ["linux/amd64", "linux/arm64"]),
+    ],
+)
+def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
+    asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
+    asked["COMP_CWORD"] = str(len(f"{words}|".split()))
+    program = "from envbuild.cli import app; app(prog_name='envbuild')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **asked}
+    )
+    assert done.stdout.split() == answers, done.stderr
+
+
+def test_a_reader_that_stops_early_is_no_failure() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m envbuild recipes --json | true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_streams(closed: str, project: Path, tmp_path: Path) -> None:
+    """No file takes their place, and nothing fails."""
+    program = f"exec {sys.executable} -m envbuild list {closed}"
+    environment = {**os.environ, "ENVBUILD_STORE": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, cwd=project, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    wrong = f"exec {sys.executable} -m envbuild show nothing {closed}"
+    done = subprocess.run(["bash", "-c", wrong], capture_output=True, text=True, cwd=project, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
