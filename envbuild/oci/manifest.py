@@ -19,6 +19,7 @@ DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 LAYER = re.compile(
     r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+gzip|\+zstd)?|docker\.image\.rootfs\.diff\.tar(\.gzip|\.zstd)?)"
 )
+NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # the sha256 of no bytes
 FOREIGN = re.compile(r"nondistributable|foreign")
 
 
@@ -114,6 +115,8 @@ def image(value: Mapping[str, Any], name: str) -> Image:
             why = "is encrypted, and envbuild holds no keys"
         elif not LAYER.fullmatch(layer.kind):
             why = f"is of the kind {layer.kind[:100]!r}, which envbuild does not unpack"
+        elif not layer.size and layer.digest != NOTHING:
+            why = f"is said to have 0 bytes, which is not so: its digest is sha256:{layer.digest}"
         else:
             continue
         findings.append(Finding(f"layer {number} of {name} {why}", hint="choose another image"))

@@ -279,13 +279,13 @@ def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
     value = {
         "schemaVersion": 2,
         "config": {**part, "mediaType": registrykit.CONFIG},
-        "layers": [{**part, "mediaType": kind} for kind in kinds],
+        "layers": [*({**part, "mediaType": kind} for kind in kinds), {**part, "mediaType": kinds[-1], "size": 0}],
     }
     place = mirrored(tmp_path, json.dumps(value).encode())
     with pytest.raises(InputError) as caught:
         made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
     told = [finding.message for finding in caught.value.findings]
-    assert len(told) == 3
+    assert len(told) == 4 and "layer 5" in told[3] and "is said to have 0 bytes" in told[3]
     assert "a foreign layer" in told[0] and "is encrypted" in told[1] and "application/vnd.example.model" in told[2]
 
 
