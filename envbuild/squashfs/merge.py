@@ -196,17 +196,19 @@ class Tree:
 
     def _link(self, pack: Pack, waiting: dict[bytes, int]) -> None:
         """Resolve the hard links of a layer whose targets came after them; links to links work."""
-        for path, row in waiting.items():
-            target, seen = pack.index.links[row], {path}
-            while target in waiting and target not in seen:
-                seen.add(target)
+        known: dict[bytes, Node] = {}
+        for path in waiting:
+            chain, target = {path: None}, pack.index.links[waiting[path]]  # in their order
+            while target in waiting and target not in known and target not in chain:
+                chain[target] = None
                 target = pack.index.links[waiting[target]]
-            node = self.lookup(target, follow=False)
-            if node is None or node.kind == DIR or target in seen:
+            node = known.get(target) or self.lookup(target, follow=False)
+            if node is None or node.kind == DIR or target in chain:
                 what = "a directory" if node is not None and node.kind == DIR else "nothing"
                 raise InputError(
                     f"the hard link {os.fsdecode(path)!r} of a layer names {what}: {os.fsdecode(target)!r}", HINT
                 )
+            known.update(dict.fromkeys(chain, node))
             self._name(path, node)
 
     def _name(self, path: bytes, node: Node) -> None:

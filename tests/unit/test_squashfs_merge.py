@@ -97,6 +97,16 @@ def test_a_folder_that_was_replaced_meanwhile_is_empty(tmp_path):
     assert paths(tree) == [b"d/"]
 
 
+def test_a_long_chain_of_hard_links_takes_no_time(tmp_path):
+    count = 6000
+    layer = [hard(b"%05d" % number, b"%05d" % (number + 1)) for number in range(count)]
+    chained = packs(tmp_path, [*layer, file(b"%05d" % count, b"1")])
+    began = time.process_time()
+    tree = merge(chained)
+    assert time.process_time() - began < 1
+    assert len(set(map(id, tree.root.children.values()))) == 1 and len(tree.root.children) == count + 1
+
+
 def test_many_whiteouts_and_folders_take_no_time(tmp_path):
     count = 8000
     base = packs(tmp_path, [file(b"a%05d" % number) for number in range(count)])
