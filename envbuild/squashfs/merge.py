@@ -22,6 +22,7 @@ from envbuild.squashfs.members import check_path
 from envbuild.squashfs.packfile import Pack
 
 LINKS = 40  # symlinks followed on one path, as Linux does
+FOLLOWED = 20_000_000  # parts of targets of symlinks that are followed in all: a second of work; real images have few
 HINT = "use another image, or have whoever made it push it again"
 AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
 
@@ -55,6 +56,7 @@ class Tree:
         self.root = Node(DIR, None, 0)
         self.layers = 0  # that were applied
         self.parents: dict[bytes, Node] = {}  # directories found before: most entries share theirs with the last one
+        self.followed = 0
 
     def apply(self, pack: Pack) -> None:
         """Put a layer on top. Raises EnvbuildError for paths that leave the tree, InputError for a layer that
@@ -138,7 +140,11 @@ class Tree:
                 target = child.link
                 if target.startswith(b"/"):
                     del trail[1:]
-                pending.extend(target.split(b"/")[::-1])
+                parts = target.split(b"/")
+                self.followed += len(parts)
+                if self.followed > FOLLOWED:
+                    raise InputError("its paths go through symlinks without end", HINT)
+                pending.extend(parts[::-1])
                 continue
             if child is None or child.kind != DIR:
                 if not create:

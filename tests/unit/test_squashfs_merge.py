@@ -45,6 +45,16 @@ def test_circles_of_symlinks_are_refused(tmp_path):
         merged(tmp_path, [symlink(b"a", b"b"), symlink(b"b", b"a")], [file(b"a/x")])
 
 
+@pytest.mark.parametrize("entry", [file, gone, lambda path: hard(path + b"x", path)])
+def test_symlinks_that_cost_minutes_are_refused(tmp_path, entry):
+    """Chains of long targets, gone through again for every entry."""
+    base = [*(symlink(b"a%d" % n, b"./" * 2000 + b"a%d" % (n + 1)) for n in range(39)), folder(b"a39")]
+    began = time.process_time()
+    with pytest.raises(EnvbuildError, match="without end"):
+        merged(tmp_path, base, [entry(b"a0/d%d/f" % number) for number in range(2000)])
+    assert time.process_time() - began < 6
+
+
 def test_the_symlink_cache_forgets(tmp_path):
     """A directory found through a link is not used after the link was replaced within the same layer."""
     base = [symlink(b"d", b"one"), folder(b"one"), folder(b"two")]
