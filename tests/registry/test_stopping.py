@@ -134,7 +134,7 @@ def test_other_commands(tmp_path: Path) -> None:
     import fcntl
 
     store = tmp_path / "store"
-    start("store", "du", store=store).communicate(timeout=PATIENCE)
+    start("store", "gc", store=store).communicate(timeout=PATIENCE)  # makes the store
     with (store / "locks/tmp").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         process = start("store", "gc", "--all", store=store)
