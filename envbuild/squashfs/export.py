@@ -34,7 +34,7 @@ PLACE = {
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
 Lowest = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
-WRITER = 1  # of what an image's bytes are; raise it when the same packs give others
+WRITER = 2  # of what an image's bytes are; raise it when the same packs give others
 
 
 @dataclass(frozen=True, slots=True)
