@@ -76,9 +76,9 @@ def path_script(path: str) -> str:
     return f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
 
 
-def start_script(config: ImageConfig) -> str:
-    """The text of /etc/rc: labels as comments, the working directory, then the entrypoint with the given command or the
-    image's own."""
+def start_script(config: ImageConfig, first: str = "") -> str:
+    """The text of /etc/rc: labels as comments, the lines `first`, the working directory, then the entrypoint with the
+    given command or the image's own."""
     labels = "".join(f"# {name} {value}\n" for name, value in sorted(config.labels.items()))
     comments = labels + "\n" if labels else ""
     workdir = config.workdir or "/"
@@ -88,7 +88,7 @@ def start_script(config: ImageConfig) -> str:
     given = " ".join([*entrypoint, '"$@"'])
     command = " ".join([*entrypoint, *map(quote, config.cmd)]) or quote("/bin/sh")
     return (
-        f"{comments}"
+        f"{comments}{first}"
         f"mkdir -p {place} 2> /dev/null\n"
         f"cd {place} && unset OLDPWD || exit 1\n"
         "\n"

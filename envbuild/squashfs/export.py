@@ -22,7 +22,7 @@ from envbuild.squashfs.limits import LAST, unheld
 from envbuild.squashfs.mend import mend
 from envbuild.squashfs.merge import Tree, merge
 from envbuild.squashfs.pack import Pack, read_pack
-from envbuild.squashfs.plain import make_plain
+from envbuild.squashfs.plain import kept_devices, make_plain
 from envbuild.squashfs.writer import Extra, Written, adding, parameters, write_tree
 
 EVIDENCE = "etc/envbuild/export.json"
@@ -34,7 +34,7 @@ PLACE = {
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
 Lowest = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
-WRITER = 2  # of what an image's bytes are; raise it when the same packs give others
+WRITER = 3  # of what an image's bytes are; raise it when the same packs give others
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def complete(
         if extra:
             tree.apply(image.add(extra))
         needed = (mend if manner.foreign else configure)(config, tree, epoch)
-        plain = () if manner.keep_owners else make_plain(tree, manner.keep_dev)
+        plain = kept_devices(tree) if manner.keep_owners else make_plain(tree, manner.keep_dev)
         added = {EVIDENCE.encode(), *(member.path for member, _ in needed.extra)}
         messages = (*needed.messages, *plain, *unheld(tree, image.packs, attributes=manner.keep_owners, hidden=added))
         more = [] if evidence is None else [document(image.packs, evidence, manner, messages, epoch)]

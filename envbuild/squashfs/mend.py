@@ -28,7 +28,8 @@ AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' |
 
 @dataclass(slots=True)
 class _Work:
-    """One image while it is mended. `exports`: variables for the login shell; `folders`: to be made."""
+    """One image while it is mended. `exports`: variables for the login shell; `folders`: to be made; `starting`: to be
+    made at each start."""
 
     config: ImageConfig
     tree: Tree
@@ -36,6 +37,7 @@ class _Work:
     wrong: list[Finding] = field(default_factory=list)
     exports: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
+    starting: list[str] = field(default_factory=list)
 
     def node(self, path: str) -> Node | None:
         return self.tree.lookup(path.encode(errors="surrogatepass"))
@@ -48,12 +50,18 @@ class _Work:
 
     def make(self, path: str, what: str) -> None:
         """See that a folder is there."""
-        if path and self.node(path) is None and not inside(path, (*MOUNTED, *EMPTY)):
+        if path and self.node(path) is None and not self.inside(path, (*MOUNTED, *EMPTY)):
             self.folders[path] = f"created the {what} /{path}"
 
-
-def inside(path: str, folders: tuple[str, ...]) -> bool:
-    return any(path.startswith(f"{folder}/") for folder in folders)
+    def inside(self, path: str, folders: tuple[str, ...]) -> str:
+        """The first of `folders` that `path` is below, also by a symbolic link (/run and /var/run); or nothing."""
+        above = [path[:at] for at, sign in enumerate(path) if sign == "/"]
+        nodes = [node for node in map(self.node, above) if node is not None]
+        for folder in folders:
+            node = self.node(folder)
+            if folder in above or any(node is other for other in nodes):
+                return folder
+        return ""
 
 
 def mend(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
@@ -76,12 +84,14 @@ def mend(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
         raise kind.of([*work.wrong, *missing])
     notes(work)
     found = replace(config, env=env, labels=labels, workdir=workdir)
+    shell = profile(work)
+    first = shell.pop("etc/rc", "") + "".join(f"mkdir -p {quote(path)} 2> /dev/null\n" for path in work.starting)
     texts = {
         "etc/environment": "".join(f"{name}={value}\n" for name, value in env.items()),
         "etc/fstab": fstab,
-        "etc/rc": enroot.start_script(found),
+        "etc/rc": enroot.start_script(found, first),
         "etc/rc.local": enroot.RC_LOCAL,
-        **profile(work),
+        **shell,
     }
     members: dict[str, tuple[Member, bytes]] = {}
     for name, text in texts.items():
@@ -116,15 +126,14 @@ def environment(work: _Work) -> dict[str, str]:
             env[name] = value
         if by_shell:
             work.exports[name] = value
-            file = ENV_FILE if work.node("etc/profile") else "etc/profile"
-            work.lines.append(f"{where}: set by /{file} instead of /etc/environment, because {by_shell}")
+            work.lines.append(f"{where}: set by /{exporting(work)} instead of /etc/environment, because {by_shell}")
     return env
 
 
 def home(work: _Work, value: str) -> bool:
     """Whether HOME can be entered; it is made when it is missing."""
     path = posixpath.normpath(value).strip("/")
-    if not value.startswith("/") or "\n" in value or not work.has_room(path) or inside(path, (*MOUNTED, *EMPTY)):
+    if not value.startswith("/") or "\n" in value or not work.has_room(path) or work.inside(path, (*MOUNTED, *EMPTY)):
         return False
     work.make(path, "home directory")
     return True
@@ -135,7 +144,7 @@ def working_directory(work: _Work) -> str:
     given = work.config.workdir or "/"
     workdir = given if given.startswith("/") else f"/{given}"
     path = posixpath.normpath(workdir).strip("/")
-    if "\0" in workdir or not work.has_room(path) or (inside(path, MOUNTED) and path != "dev/shm"):
+    if "\0" in workdir or not work.has_room(path) or (work.inside(path, MOUNTED) and path != "dev/shm"):
         why = f"{given!a} is no directory of the image and cannot become one"
         work.wrong.append(Finding(why, "WORKDIR", AGAIN.format("WORKDIR /")))
         return workdir
@@ -155,6 +164,13 @@ def volumes(work: _Work) -> Iterator[str]:
         if bad or not path or not work.has_room(path):
             work.lines.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
             continue
+        if host := path if path in MOUNTED else work.inside(path, MOUNTED):
+            work.lines.append(f"VOLUME {given!a}: left out, because the host's /{host} is mounted there")
+            continue
+        if empty := work.inside(path, EMPTY):  # of a line for it, enroot would make a folder that nobody can enter
+            work.starting.append(f"/{path}")
+            work.lines.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
+            continue
         work.make(path, "volume")
         place = f"/{path}".replace(" ", "\\040") if " " in path or not given.startswith("/") else given
         if place != given:
@@ -162,19 +178,31 @@ def volumes(work: _Work) -> Iterator[str]:
         yield f"${{ENROOT_ROOTFS}}{place} {place} none x-create=dir,bind,rw,nosuid,nodev\n"
 
 
+def exporting(work: _Work) -> str:
+    """The file that sets variables for the shell of /etc/rc. An image whose /etc/profile reads /etc/profile.d has that
+    folder; where it has none, only /etc/rc itself comes after a profile of the image's own."""
+    if work.node("etc/profile") is None:
+        return "etc/profile"
+    folder = work.node("etc/profile.d")
+    return ENV_FILE if folder is not None and folder.kind == DIR else "etc/rc"
+
+
 def profile(work: _Work) -> dict[str, str]:
-    """Files for the login shell that /etc/rc runs under."""
-    own = work.node("etc/profile") is not None
+    """Files for the login shell that /etc/rc runs under; as etc/rc: lines that it shall begin with."""
+    place = exporting(work)
     texts = {}
     path = work.config.env.get("PATH")
-    if own and path is not None and "PATH" not in work.exports and work.node(enroot.PATH_FILE) is None:
+    lost = path is not None and "PATH" not in work.exports and place != "etc/profile"
+    if lost and path is not None and place == "etc/rc":
+        work.exports["PATH"] = path
+        work.lines.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
+    elif lost and path is not None and work.node(enroot.PATH_FILE) is None:
         texts[enroot.PATH_FILE] = enroot.path_script(path)
         work.lines.append(f"PATH would be lost to /etc/profile: added /{enroot.PATH_FILE}")
     if work.exports:
         lines = "".join(f"export {name}={quote(value)}\n" for name, value in work.exports.items())
-        texts[ENV_FILE if own else "etc/profile"] = (
-            f"# Variables of the image that /etc/environment cannot hold.\n{lines}"
-        )
+        about = "# Variables of the image that /etc/environment cannot hold.\n"
+        texts[place] = lines if place == "etc/rc" else about + lines
     return texts
 
 

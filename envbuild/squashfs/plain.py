@@ -1,10 +1,10 @@
 """Make a tree one that an unprivileged user can unpack and run, as an enroot import does.
 
 enroot unpacks as the job's user, for whom a device node makes unsquashfs fail and a file without read permission
-cannot be read again. So: device nodes go, everything below /dev goes, files get u+r and directories u+rwx (enroot's
-fixperms). Owners and all extended attributes go in the writer: the job's user owns everything, file capabilities mean
-nothing on a nosuid mount, and a file system without ``user.`` attributes would fail the unpacking. Setuid, setgid and
-sticky bits stay, as in an import.
+cannot be read again. So: device nodes go, everything below /dev goes, files get u+r, those that others may run u+x, and
+directories u+rwx (enroot's fixperms, which it cannot do where squashfuse mounts the file). Owners and all extended
+attributes go in the writer: the job's user owns everything, file capabilities mean nothing on a nosuid mount, and a
+file system without ``user.`` attributes would fail the unpacking. Setuid, setgid and sticky bits stay, as in an import.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
     below_dev: list[bytes] = []
     devices: list[bytes] = []
     files: list[bytes] = []
+    programs: list[bytes] = []
     directories: list[bytes] = []
     attributes: list[bytes] = []
     dev = tree.root.children.get(b"dev")
@@ -50,6 +51,9 @@ def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
                 if kind == FILE and not child.mode & 0o400:
                     child.mode |= 0o400
                     files.append(prefix + name)
+                if kind == FILE and child.mode & 0o111 and not child.mode & 0o100:
+                    child.mode |= 0o100
+                    programs.append(prefix + name)
                 pack = child.pack
                 if pack and len(pack.index.xattr_sets) > 1 and id(child) not in seen and has_xattrs(child):
                     seen.add(id(child))
@@ -63,11 +67,24 @@ def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
             ("dropped what is below /dev (the host's /dev is mounted there)", below_dev),
             ("dropped device nodes", devices),
             ("made files readable for their owner", files),
+            ("made programs executable for their owner", programs),
             ("made directories writable and searchable for their owner", directories),
             ("dropped extended attributes", attributes),
         )
         if paths
     )
+
+
+def kept_devices(tree: Tree) -> tuple[str, ...]:
+    """A line for an image that keeps its device nodes, if it has any."""
+    found: list[bytes] = []
+    stack: list[tuple[bytes, Node]] = [(b"", tree.root)]
+    while stack:
+        path, node = stack.pop()
+        if node.kind in (CHAR, BLOCK):
+            found.append(path[1:])
+        stack += [(path + b"/" + name, child) for name, child in node.children.items()]
+    return (f"kept device nodes, so that only root can unpack it (enroot create): {listed(found)}",) if found else ()
 
 
 def has_xattrs(node: Node) -> bool:

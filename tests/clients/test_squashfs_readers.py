@@ -164,6 +164,24 @@ def test_a_device_outside_dev_is_dropped(tmp_path):
     ]
 
 
+def test_programs_that_only_others_may_run(tmp_path):
+    """Their owner is the job's user, and where squashfuse mounts the file nothing else would let him run them."""
+    layer = [
+        file(b"group", b"1", 0o410),
+        file(b"others", b"2", 0o011),
+        file(b"data", b"3", 0o066),
+        hard(b"z", b"group"),
+    ]
+    written = build(tmp_path, [layer], all_root=True)
+    found = unpack(written.path, tmp_path / "out")
+    modes = {b"group": 0o510, b"others": 0o511, b"data": 0o466, b"z": 0o510}
+    assert {path: found[path]["mode"] for path in modes} == modes
+    assert written.messages == (
+        "made files readable for their owner: 2 (data, others)",
+        "made programs executable for their owner: 2 (group, others)",
+    )
+
+
 def test_unpacks_as_an_ordinary_user(tmp_path):
     """Root hides failures: enroot unpacks as the job's user."""
     written = build(tmp_path, all_root=True)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from packmaker import file, folder, packs, tree
+from packmaker import file, folder, packs, symlink, tree
 
 from envbuild.errors import InputError, VerifyError
 from envbuild.plan.units import ImageConfig
@@ -17,6 +17,8 @@ from envbuild.squashfs.merge import merge
 pytestmark = pytest.mark.unit
 
 PROFILE = file(b"etc/profile", b"PATH=/bin\n")
+PRINT = 'printf "%s" "$A"'
+LOGIN = [PROFILE, folder(b"etc/profile.d")]  # as distributions have it
 
 
 def texts(additions):
@@ -29,7 +31,7 @@ def folders(additions):
 
 def test_an_image_without_faults_is_configured_as_one_of_ours(tmp_path):
     config = ImageConfig(env={"PATH": "/opt/bin", "A": "b c"}, cmd=("sh",), labels={"a": "b"}, workdir="/new")
-    layers = [PROFILE, folder(b"root")]
+    layers = [*LOGIN, folder(b"root")]
     ours, theirs = (make(config, tree(tmp_path, *layers), 7) for make in (configure, mend))
     assert sorted(ours.extra, key=lambda item: item[0].path) == sorted(theirs.extra, key=lambda item: item[0].path)
     assert ours.messages == theirs.messages
@@ -71,16 +73,47 @@ def test_entrypoint_and_volumes(tmp_path):
     ],
 )
 def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
-    """They are set by the login shell, to the letter."""
-    config = ImageConfig(env={"A": value, "B": "1"})
-    for layers, place in (([PROFILE], ENV_FILE), ([], "etc/profile")):
+    """They are set by the login shell, or where that is told of no folder, by /etc/rc; to the letter."""
+    config = ImageConfig(env={"A": value, "B": "1"}, workdir=str(tmp_path), cmd=("sh", "-c", PRINT))
+    for layers, place in ((LOGIN, ENV_FILE), ([], "etc/profile"), ([PROFILE], "etc/rc")):
         added = mend(config, tree(tmp_path, *layers), 0)
         assert texts(added)["etc/environment"] == "B=1\n"
         assert any(line.startswith(f"ENV A: set by /{place} instead") and why in line for line in added.messages)
         if shutil.which("dash"):
             (tmp_path / "profile").write_text(texts(added)[place])
-            script = f'. "{tmp_path}/profile"; printf "%s" "$A"'
+            script = f'. "{tmp_path}/profile"; {PRINT}'  # /etc/rc goes on to the command
             assert subprocess.check_output(["dash", "-c", script]).decode() == value
+
+
+def test_path_where_the_profile_reads_no_folder(tmp_path):
+    """An image's own /etc/profile that sets PATH, and no /etc/profile.d that it could read: /etc/rc comes after it."""
+    added = mend(ImageConfig(env={"PATH": "/it's:/bin"}, labels={"a": "b"}), tree(tmp_path, PROFILE), 0)
+    assert texts(added)["etc/rc"].startswith("# a b\n\nexport PATH='/it'\\''s:/bin'\nmkdir -p ")
+    assert PATH_FILE not in texts(added)
+    assert added.messages == ("PATH would be lost to /etc/profile: /etc/rc sets it again",)
+    none = mend(ImageConfig(env={"PATH": "/bin"}), tree(tmp_path), 0)
+    assert "export" not in texts(none)["etc/rc"] and not none.messages
+
+
+def test_volumes_where_enroot_mounts_something(tmp_path):
+    """A line for one below the host's folders keeps a container from starting; one below an empty folder makes a folder
+    of mode 000 in it."""
+    names = ("/tmp", "/tmp/it's/x", "/run/x", "/var/run/y", "/dev/shm", "/sys/fs/cgroup", "/proc", "/device")
+    layers = [folder(b"run"), symlink(b"var/run", b"../run")]
+    added = mend(ImageConfig(volumes=tuple(sorted(names))), tree(tmp_path, *layers), 0)
+    assert [line.split()[1] for line in texts(added)["etc/fstab"].splitlines()] == ["/device", "/tmp"]
+    made = ["/run/x", "/tmp/it'\\''s/x", "/var/run/y"]
+    first = "".join(f"mkdir -p '{name}' 2> /dev/null\n" for name in made)
+    assert texts(added)["etc/rc"].startswith(f'{first}mkdir -p "/" ')
+    assert folders(added) == ["device", "tmp"]
+    assert list(added.messages[:-2]) == [
+        "VOLUME '/dev/shm': left out, because the host's /dev is mounted there",
+        "VOLUME '/proc': left out, because the host's /proc is mounted there",
+        "VOLUME '/run/x': made by /etc/rc, because enroot mounts an empty /var/run over it",
+        "VOLUME '/sys/fs/cgroup': left out, because the host's /sys is mounted there",
+        'VOLUME "/tmp/it\'s/x": made by /etc/rc, because enroot mounts an empty /tmp over it',
+        "VOLUME '/var/run/y': made by /etc/rc, because enroot mounts an empty /var/run over it",
+    ]
 
 
 @pytest.mark.parametrize("name", ["BAD-NAME", "1A", "", "ENROOT_DATA_PATH", "A B"])
@@ -165,7 +198,7 @@ def test_labels_stay_comments(tmp_path):
 def test_what_is_only_told(tmp_path):
     config = ImageConfig(user="alice:users", env={"NVIDIA_VISIBLE_DEVICES": "all", "PATH": "/opt"})
     layers = [
-        PROFILE,
+        *LOGIN,
         file(b"etc/environment", b"OLD=1\n"),
         file(b"etc/fstab"),
         folder(b"tmp/empty"),
