@@ -61,6 +61,7 @@ class Layout:
             "os": "linux",
             "config": {"Env": ["PATH=/usr/bin:/bin"], "Cmd": ["/bin/sh"]},
             "rootfs": {"type": "layers", "diff_ids": self.diff_ids},
+            "history": [{"created_by": "benchmark"} for _ in self.layers],  # registries want it for older clients
         }
         manifest = {
             "schemaVersion": 2,

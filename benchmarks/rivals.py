@@ -1,8 +1,8 @@
 """What a user would do instead, from the same OCI layout with gzip layers.
 
-`enroot` runs the program when it is in PATH. Where it is not, `stages` runs what enroot 4.1.2 runs (src/docker.sh,
-docker::_download and docker::import; src/runtime.sh), one by one: sha256sum, gunzip and ``zstd -1`` into its layer
-cache; ``tar`` of every layer; whiteouts; mksquashfs on an overlay of them with enroot's options."""
+`stages` runs what enroot 4.1.2 runs (src/docker.sh, docker::_download and docker::import; src/runtime.sh), one by one:
+sha256sum, gunzip and ``zstd -1`` into its layer cache; ``tar`` of every layer; whiteouts; mksquashfs on an overlay of
+them with enroot's options. Where enroot is installed, `registries.enroot` runs enroot itself."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
 The mid image is cut from this machine's /usr; the big one is any OCI layout with gzip layers
 (``envbuild export h100-ucc --to oci -o DIR``); --large makes one of many files. DIR must be a local disk. Needs root
-for enroot's stages (an overlay is mounted), mksquashfs, tar, zstd; tar2sqfs, umoci, pigz, mkfs.xfs where they are
-there."""
+for enroot's stages (an overlay is mounted), mksquashfs, tar, zstd; enroot, docker-registry, skopeo, tar2sqfs, umoci,
+pigz, mkfs.xfs where they are there."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import layouts
+import registries
 import rivals
 from measure import Cost, best, machine, measure
 
 ENVBUILD = [sys.executable, "-m", "envbuild"]
 TIMES = 3  # of what is so short that another process on the machine shows
+ENROOT = {"default": rivals.ENROOT, "zstd 1, 1 MiB": rivals.ZSTD}  # options of mksquashfs
 LEVEL = ("-comp", "zstd", "-Xcompression-level", "1")
 
 
-def export(layout: Path, out: Path, store: Path, *options: str) -> Cost:
-    """`envbuild export` of a layout into `out`, with the packs in `store`."""
-    command = [*ENVBUILD, "export", f"oci:{layout}", "--to", "squashfs", "-o", str(out), *options]
+def export(source: Path | str, out: Path, store: Path, *options: str) -> Cost:
+    """`envbuild export` of a layout, or what else it reads, into `out`, with the packs in `store`."""
+    named = source if isinstance(source, str) else f"oci:{source}"
+    command = [*ENVBUILD, "export", named, "--to", "squashfs", "-o", str(out), *options]
     return measure(command, {"ENVBUILD_STORE": str(store)}, watch=[store, out.parent])
 
 
@@ -73,15 +76,14 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
     whole = limit + reading
     row("bound: and the layers inflated and digested", Cost(whole, whole / cores, 0), mb(out), direct)
     lacking = rivals.missing("mksquashfs", "tar", "zstd") or ("root" if os.geteuid() else "")
+    stages: dict[str, Cost] = {}
     cached: dict[str, Cost] = {}
-    if shutil.which("enroot") is None:
-        print("| enroot import | not measured: enroot is not in PATH | | | | | |")
-    for name, options in (("default", rivals.ENROOT), ("zstd 1, 1 MiB", rivals.ZSTD)):
+    for name, options in ENROOT.items():
         if lacking:
             print(f"| enroot's stages, {name} options | not measured: no {lacking} | | | | | |")
             continue
-        cold, cached[name], written = rivals.stages(layout, work / "rival", options)
-        row(f"enroot's stages, {name} options", cold, written, direct)
+        stages[name], cached[name], written = rivals.stages(layout, work / "rival", options)
+        row(f"enroot's stages, {name} options", stages[name], written, direct)
     if lacking := rivals.missing("umoci", "mksquashfs"):
         print(f"| umoci unpack, mksquashfs | not measured: no {lacking} | | | | | |")
     else:
@@ -107,7 +109,60 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
         row(f"zstd {level}, cold", first, mb(out), warm)
         second = export(again, out, store, "--level", level)
         row(f"zstd {level}, top layer changed", second, mb(out), warm)
+    from_registry(title, layout, work / "registry", stages, cached)
     shutil.rmtree(work, ignore_errors=True)
+
+
+def from_registry(title: str, layout: Path, work: Path, stages: dict[str, Cost], cached: dict[str, Cost]) -> None:
+    """envbuild and enroot itself from the same registry: cold, then with another top layer. `stages`, `cached`: what
+    enroot's stages took, one by one."""
+    if lacking := rivals.missing("docker-registry", "skopeo"):
+        print(f"\nfrom a registry: not measured: no {lacking}")
+        return
+    store, out, fast = work / "store", work / "out" / "image.sqsh", ("--level", "1")
+    out.parent.mkdir(parents=True)
+    absent = rivals.missing("enroot")
+    with registries.registry(work / "server") as server:
+        source = server.push(layout, "first")
+        head(f"{title}: cold, from a registry on this machine, zstd 1")
+        direct = export(source, out, work / "store-direct", *fast, "--no-cache")
+        row("envbuild export docker://… --no-cache", direct, mb(out), direct)
+        shutil.rmtree(work / "store-direct", ignore_errors=True)
+        out.unlink()
+        row("envbuild export docker://… (packs kept)", export(source, out, store, *fast), mb(out), direct)
+        itself: dict[str, Cost] = {}
+        for name, options in {} if absent else ENROOT.items():
+            itself[name], written = registries.enroot(source, work / "enroot" / name, options)
+            row(f"enroot import, {name} options", itself[name], written, direct)
+        if absent:
+            print("| enroot import | not measured: enroot is not in PATH | | | | | |")
+        compared("cold", itself, stages)
+
+        head(f"{title}: the top layer of 30 MB changed, from a registry on this machine, zstd 1")
+
+        def once(seed: int) -> tuple[Cost, str]:
+            again = layouts.changed(layout, work / "again", seed)
+            changed = server.push(again, f"changed{seed}")
+            shutil.rmtree(again)
+            out.unlink(missing_ok=True)
+            os.sync()
+            return export(changed, out, store, *fast), changed
+
+        runs = [once(seed) for seed in range(200, 200 + TIMES)]
+        warm = min((cost for cost, _ in runs), key=lambda cost: cost.cpu)
+        row(f"envbuild export docker://…, best of {TIMES}", warm, mb(out), warm)
+        again: dict[str, Cost] = {}
+        for name in itself:
+            again[name], written = registries.enroot(runs[-1][1], work / "enroot" / name, ENROOT[name])
+            row(f"enroot import, {name} options, the other layers in its cache", again[name], written, warm)
+        compared("with the other layers in the cache", again, cached)
+
+
+def compared(when: str, itself: dict[str, Cost], stages: dict[str, Cost]) -> None:
+    """How far the stages, run one by one, tell what enroot itself takes."""
+    for name in (name for name in itself if name in stages):
+        share = itself[name].cpu / stages[name].cpu
+        print(f"\nenroot import itself, {name} options, {when}: {share:.2f} of the CPU time of its stages.")
 
 
 def changed(layout: Path, out: Path, store: Path, work: Path) -> Cost:
