@@ -193,3 +193,12 @@ def amount(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    """Columns for people, two blanks apart."""
+    lines = [head, *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.console import Talk, amount
-from envbuild.engines.base import Built
-from envbuild.lock.lockfile import Lock, lock_digest
-from envbuild.plan.units import ImageConfig, Plan
-from envbuild.store import LayerRecord, Store
 
 if TYPE_CHECKING:
+    from envbuild.engines.base import Built
+    from envbuild.lock.lockfile import Lock
     from envbuild.oci.layer import PackFormat
+    from envbuild.plan.units import ImageConfig, Plan
     from envbuild.squashfs.export import Manner
     from envbuild.squashfs.writer import Written
+    from envbuild.store import LayerRecord, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Artifact:
 
 def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
+    from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.layer import PackFormat
     from envbuild.squashfs.export import Manner
 
@@ -54,6 +55,7 @@ def write(
     sha256: bool = True,
 ) -> Artifact:
     """Write the image of `layers` (bottom first) to `out`, from packs in `form`, made where there are none."""
+    from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.config import config_json
     from envbuild.oci.layer import pack_layer
 

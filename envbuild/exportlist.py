@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from envbuild.console import amount, duration
+from envbuild.console import amount, duration, table
 from envbuild.image import Result
-from envbuild.listing import table
 from envbuild.progress import FOLDER, Owner, start_of
 
 DAY = 24 * 3600.0

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from envbuild import make as steps
-from envbuild.console import amount
+from envbuild.console import amount, table
 from envbuild.errors import EnvbuildError, LockError
 from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
@@ -191,15 +191,6 @@ def flow(value: Any) -> str:
 
 def short(digest: str) -> str:
     return digest[:19] if digest.startswith("sha256:") else digest
-
-
-def table(head: list[str], rows: list[list[Any]]) -> str:
-    """Columns for people, two blanks apart."""
-    lines = [head, *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
 
 
 def store_usage(workspace: Workspace) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -218,6 +217,7 @@ def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
     """The squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
     from envbuild.export import Artifact, write
     from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.copying import copy_file
     from envbuild.squashfs.export import Manner, writing
     from envbuild.squashfs.writer import image_file
 
@@ -243,8 +243,8 @@ def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
             progress.output = output
             progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
             progress.advance("squashfs", 0, path.stat().st_size)
-            with writing(output), image_file(output) as (_, temporary):
-                shutil.copyfile(path, temporary)
+            with writing(output), image_file(output) as (file, temporary):
+                copy_file(path, file)
                 temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
                 path = temporary.replace(output)
             progress.finish("squashfs")

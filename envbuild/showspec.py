@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING
 from typing import Any
 
+from envbuild.console import table
 from envbuild.image import Result
-from envbuild.listing import flow, lacking, several, suppliers, table
+from envbuild.listing import flow, lacking, several, suppliers
 from envbuild.recipefile import keys_of
 from envbuild.resolve import Resolution, options
 from envbuild.workspace import Workspace

@@ -19,6 +19,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from envbuild.squashfs.blocks import write_all
 from envbuild.squashfs.extents import Range
@@ -42,6 +43,13 @@ def copy(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bo
         for number, at, length, to in ranges:
             if not copy_range(files.open(number), packs[number].base + at, out, to, length, pages):
                 raise damaged(packs[number])
+
+
+def copy_file(path: Path, out: int) -> None:
+    """Copy all of a file into the open, empty file `out`, and wait until it is on the disk."""
+    with path.open("rb") as file, Pages(out, direct=True) as pages:
+        copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages)
+    os.fsync(out)
 
 
 def copy_range(source: int, at: int, out: int, to: int, length: int, pages: Pages) -> bool:

@@ -122,6 +122,17 @@ def test_a_short_write_goes_on(tmp_path, monkeypatch, plain, disk):
     assert short
 
 
+@pytest.mark.parametrize("size", [0, 1, PAGE, 3 * PAGE + 5, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("share", [True, False])
+def test_whole_files(tmp_path, monkeypatch, size, share):
+    if not share:
+        monkeypatch.setattr(copying, "CLONE", 0)
+    (tmp_path / "from").write_bytes(NOISE[:size])
+    with (tmp_path / "to").open("wb") as out:
+        copying.copy_file(tmp_path / "from", out.fileno())
+    assert (tmp_path / "to").read_bytes() == NOISE[:size]
+
+
 def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):
     made = packs(tmp_path)
     os.truncate(made[0].path, 2 << 20)
