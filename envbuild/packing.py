@@ -25,6 +25,7 @@ from envbuild.oci.member import Sink
 from envbuild.oci.pieces import Readable
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.sharing import give, used
+from envbuild.squashfs.allocation import give_back
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.export import Manner, PackImage, complete, lowest, writing
 from envbuild.squashfs.pack import PackWriter
@@ -151,6 +152,7 @@ class Packing:
                 packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
             finally:
                 self.workers.close()
+                give_back()
                 talk.finish(TASK)
         return tuple(
             Layer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)

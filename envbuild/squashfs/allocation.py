@@ -2,7 +2,7 @@
 
 Pieces of 1 MiB and blocks of 128 KiB are taken and freed thousands of times. glibc gives them back to the kernel when
 it can, which gives every page anew, filled with zeros: 130,000 times for an image of 1.2 GB. With mallopt(3) they stay;
-buffers that are larger than any piece are still given back at once.
+buffers that are larger than any piece are still given back at once, and `give_back` gives all (malloc_trim(3)).
 """
 
 from __future__ import annotations
@@ -27,3 +27,10 @@ def keep_freed() -> None:
     if mallopt is not None:
         for parameter, value in SETTINGS.items():
             mallopt(ctypes.c_int(parameter), ctypes.c_int(value))
+
+
+def give_back() -> None:
+    """Give the kernel what malloc kept so far, once the layers are packed: merging them wants memory of its own."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))

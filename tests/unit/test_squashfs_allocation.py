@@ -54,6 +54,29 @@ def test_packing_asks_for_it(tmp_path: Path) -> None:
     assert allocation.keep_freed.cache_info().misses == 1
 
 
+HELD = """
+from envbuild.squashfs.allocation import give_back, keep_freed
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+keep_freed()
+held = [bytes([number]) * (1 << 20 if number % 2 else 2000) for number in range(80)]
+held = held[::2]  # what lies between them is free, but not at the end
+before = resident()
+give_back()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
+def test_in_the_end_all_is_given_back() -> None:
+    told = subprocess.run([sys.executable, "-c", HELD], check=True, capture_output=True, text=True).stdout
+    assert int(told) > 30 << 20
+
+
 def test_another_libc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation.ctypes, "CDLL", lambda name: object())
     allocation.keep_freed.__wrapped__()
+    allocation.give_back()
