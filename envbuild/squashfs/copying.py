@@ -21,6 +21,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from envbuild.errors import EnvbuildError
 from envbuild.squashfs.blocks import write_all
 from envbuild.squashfs.extents import Range
 from envbuild.squashfs.packfile import PAGE, Pack, damaged
@@ -46,9 +47,11 @@ def copy(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bo
 
 
 def copy_file(path: Path, out: int) -> None:
-    """Copy all of a file into the open, empty file `out`, and wait until it is on the disk."""
+    """Copy all of a file into the open, empty file `out`, and wait until it is on the disk. Raises EnvbuildError when
+    somebody makes it shorter meanwhile."""
     with path.open("rb") as file, Pages(out, direct=True) as pages:
-        copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages)
+        if not copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages):
+            raise EnvbuildError("the file became shorter while it was copied", where=str(path))
     os.fsync(out)
 
 

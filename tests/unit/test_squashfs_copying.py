@@ -133,6 +133,19 @@ def test_whole_files(tmp_path, monkeypatch, size, share):
     assert (tmp_path / "to").read_bytes() == NOISE[:size]
 
 
+def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
+    source, copy_range = tmp_path / "from", copying.copy_range
+    source.write_bytes(NOISE[: 1 << 20])
+
+    def shorter(*given):
+        os.truncate(source, 5000)
+        return copy_range(*given)
+
+    monkeypatch.setattr(copying, "copy_range", shorter)
+    with (tmp_path / "to").open("wb") as out, pytest.raises(EnvbuildError, match="shorter"):
+        copying.copy_file(source, out.fileno())
+
+
 def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):
     made = packs(tmp_path)
     os.truncate(made[0].path, 2 << 20)
