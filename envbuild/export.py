@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock
     from envbuild.oci.layer import PackFormat
     from envbuild.plan.units import ImageConfig, Plan
-    from envbuild.squashfs.export import Manner
+    from envbuild.squashfs.export import Lowest, Manner
     from envbuild.squashfs.writer import Written
     from envbuild.store import LayerRecord, Store
 
@@ -94,12 +94,14 @@ def artifact_of(
     evidence: Mapping[str, Any],
     jobs: int = 0,
     sha256: bool = True,
+    begun: Lowest | None = None,
 ) -> Artifact:
-    """Write an image from packs (bottom first); for `evidence` see `envbuild.squashfs.export`, `sha256`: `hashed`."""
+    """Write an image from packs (bottom first); for `evidence` and `begun` see `envbuild.squashfs.export`, `sha256`:
+    `hashed`."""
     from envbuild.squashfs.export import export_squashfs
 
     written = export_squashfs(
-        packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs, reread=sha256
+        packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs, reread=sha256, begun=begun
     )
     return hashed(written, sha256)
 

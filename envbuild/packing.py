@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 
 from envbuild.console import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
-from envbuild.export import Artifact, hashed
+from envbuild.export import Artifact, artifact_of, hashed
 from envbuild.oci.layer import PackFormat, pack_path
 from envbuild.oci.member import Sink
 from envbuild.oci.pieces import Readable
@@ -27,7 +27,7 @@ from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.sharing import give, used
 from envbuild.squashfs.allocation import give_back
 from envbuild.squashfs.direct import DirectImage
-from envbuild.squashfs.export import Manner, PackImage, complete, lowest, writing
+from envbuild.squashfs.export import Manner, complete, lowest, writing
 from envbuild.squashfs.pack import PackWriter
 from envbuild.squashfs.workers import Workers
 from envbuild.store import Store
@@ -92,12 +92,18 @@ class Packing:
             stack.callback(talk.finish, "squashfs")
             talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
             options = self.options
-            begun = below.result()
-            with writing(path), PackImage(packs, path, jobs=options.jobs, reread=options.sha256, begun=begun) as made:
-                written = complete(
-                    made, image.config, epoch=image.created, manner=options.manner, evidence=evidence(image)
-                )
-        return hashed(written, options.sha256), layers
+            artifact = artifact_of(
+                packs,
+                image.config,
+                path,
+                epoch=image.created,
+                manner=options.manner,
+                evidence=evidence(image),
+                jobs=options.jobs,
+                sha256=options.sha256,
+                begun=below.result(),
+            )
+        return artifact, layers
 
     def below(self) -> list[Path]:
         """Packs of the lowest layers, when they are there and what is to be packed is little: they are merged

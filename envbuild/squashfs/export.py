@@ -104,10 +104,11 @@ def export_squashfs(
     evidence: Mapping[str, Any] | None = None,
     jobs: int = 0,
     reread: bool = False,
+    begun: Lowest | None = None,
 ) -> Written:
     """Write the enroot image `out` from pack files (bottom first); see `complete`. `jobs`: threads (0: all cores);
-    `reread`: the file is read again at once, so it should stay in memory."""
-    with PackImage(packs, out, jobs=jobs, reread=reread) as image:
+    `reread`: the file is read again at once, so it should stay in memory; `begun`: see `PackImage`."""
+    with PackImage(packs, out, jobs=jobs, reread=reread, begun=begun) as image:
         return complete(image, config, epoch=epoch, extra=extra, manner=manner, evidence=evidence)
 
 
