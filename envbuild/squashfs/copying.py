@@ -32,7 +32,8 @@ PIECE = 1 << 20
 CLONE = 0x4020940D  # FICLONERANGE of linux/fs.h, with:
 CLONE_RANGE = struct.Struct("=qQQQ")  # source descriptor, position, length, position in the target
 DIRECT_LEAST = 1 << 18  # each such write waits for the disk: shorter pieces go by the page cache
-DIRECT_MOST = 1 << 24  # of one: what is mapped at a time
+DIRECT_MOST = 1 << 22  # of one: what is mapped at a time, and counts as this process's memory; 16 MiB is not faster
+AHEAD = 1 << 24  # bytes of the pack that are read from its disk before they are wanted
 
 
 def copy(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bool = False) -> None:
@@ -85,7 +86,7 @@ class Pages:
         if self.direct < 0 or length < DIRECT_LEAST or not on_disk(source):
             return 0
         done = 0
-        os.posix_fadvise(source, at, DIRECT_MOST, os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(source, at, AHEAD, os.POSIX_FADV_WILLNEED)
         while done < length:
             some = min(length - done, DIRECT_MOST)
             written = self._write(source, at + done, to + done, some)
@@ -98,7 +99,7 @@ class Pages:
         """Bytes of `source` that were written."""
         before = at % mmap.ALLOCATIONGRANULARITY
         try:
-            os.posix_fadvise(source, at + length, DIRECT_MOST, os.POSIX_FADV_WILLNEED)  # the next ones meanwhile
+            os.posix_fadvise(source, at + AHEAD, length, os.POSIX_FADV_WILLNEED)  # the next ones meanwhile
             with (
                 mmap.mmap(source, before + length, prot=mmap.PROT_READ, offset=at - before) as mapped,
                 memoryview(mapped) as view,

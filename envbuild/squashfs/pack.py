@@ -18,7 +18,6 @@ from types import TracebackType
 
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.oci.member import Member
-from envbuild.squashfs.allocation import keep_freed
 from envbuild.squashfs.blocks import Blocks, Content, write_all
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.index import VERSION, Index, little_endian
@@ -71,7 +70,6 @@ class PackWriter:
         into: Region | None = None,
     ) -> None:
         little_endian()
-        keep_freed()
         if block not in BLOCKS:
             raise SpecError(
                 f"squashfs block size {block} is not a power of two from 4096 to 1048576", hint="use 131072"

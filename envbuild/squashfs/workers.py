@@ -14,6 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TypeVar
 
+from envbuild.squashfs.allocation import keep_freed
+
 T = TypeVar("T")
 
 MOST_AHEAD = 12 << 20  # bytes of all layers: streams that are unpacked keep few cores busy, however many there are
@@ -24,6 +26,7 @@ class Workers:
     """`jobs` threads (0: as many as this process may use). Used as a context manager it waits for them at its end."""
 
     def __init__(self, jobs: int = 0) -> None:
+        keep_freed()  # before there are threads, or each has an arena of its own already
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="pack")
         self.layers, self.guard = 0, threading.Lock()  # layers that use them now

@@ -54,6 +54,43 @@ def test_packing_asks_for_it(tmp_path: Path) -> None:
     assert allocation.keep_freed.cache_info().misses == 1
 
 
+# How many heaps malloc has when eight threads took some memory (malloc_info(3)).
+THREADS = """
+import ctypes, sys, threading
+from pathlib import Path
+
+def use():
+    bytearray(1 << 20)
+    barrier.wait()
+
+if sys.argv[1] == "workers":
+    from envbuild.squashfs.workers import Workers
+
+    Workers(1)
+barrier = threading.Barrier(9)
+for _ in range(8):
+    threading.Thread(target=use, daemon=True).start()
+barrier.wait()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+print(Path(sys.argv[2]).read_text().count("<heap nr"))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_info is glibc's")
+def test_threads_share_what_is_kept(tmp_path: Path) -> None:
+    """Each arena of glibc keeps free memory at its end, and malloc_trim gives back that of the first one alone."""
+
+    def heaps(how: str) -> int:
+        command = [sys.executable, "-c", THREADS, how, str(tmp_path / "heaps")]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert heaps("workers") <= 2 < heaps("alone")
+
+
 HELD = """
 from envbuild.squashfs.allocation import give_back, keep_freed
 
@@ -62,8 +99,8 @@ def resident():
         return int(file.read().split()[1]) * 4096
 
 keep_freed()
-held = [bytes([number]) * (1 << 20 if number % 2 else 2000) for number in range(80)]
-held = held[::2]  # what lies between them is free, but not at the end
+held = [bytes([number]) * (1 << 20 if number % 2 else 1 << 18) for number in range(80)]
+held = held[::2]  # what lies between them (too large for older holes) is free, but not at the end
 before = resident()
 give_back()
 print(before - resident())
