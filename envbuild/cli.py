@@ -18,10 +18,12 @@ from typing import Annotated, Any
 import typer
 
 from envbuild import __version__, stopping
-from envbuild.errors import EnvbuildError, SpecError
+from envbuild.errors import FREE_SOME, EnvbuildError, SpecError
+from envbuild.exportcommand import EXPORT
+from envbuild.exportcommand import export as export_command
 from envbuild.matrix.command import check as check_command
 from envbuild.matrix.command import matrix_app
-from envbuild.options import Json, Name, Names, complete_image, complete_recipe, one_of, show, show_each
+from envbuild.options import Json, Name, Names, complete_image, complete_recipe, show, show_each
 from envbuild.storecommand import store_app
 
 app = typer.Typer(
@@ -204,129 +206,7 @@ def compile_(
         typer.echo(text, nl=False)
 
 
-EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project, or anybody's.
-
-SOURCE is the name of an image of the project (made first when it is not made), or:
-
-\b
-  docker://[REGISTRY/]PATH[:TAG][@sha256:…]   an image of a registry
-  oci:DIR[:TAG]                               an OCI layout (skopeo, buildah, crane)
-  docker-archive:FILE[:TAG]                   what `docker save` or `podman save` wrote; .tar.gz too
-  docker-daemon:NAME                          an image of the Docker Engine here (dockerd://NAME is the same)
-  ./FILE or ./DIR                             an archive or a layout, by what is there
-
-Layers are compressed once and kept in the store: the next image that has them only copies them. The same image gives
-the same bytes, from whichever source, by however many jobs.
-
-\b
-  envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs
-  envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs --platform linux/arm64 -o grace.sqsh
-  docker save app:1 -o app.tar && envbuild export ./app.tar --to squashfs -o /fs/images/app.sqsh
-  envbuild export docker-daemon:app:1 --to squashfs --compression lz4
-  envbuild export cpu-ucx --to oci -o cpu-ucx.oci
-  envbuild export --list                      what runs on this store now, and what ended in the last day
-
-On a terminal an export shows how far it is, how fast, and how long it will take; --list shows that of everybody's
-exports, from any host that has the store. Ctrl-C or SIGTERM ends one with nothing left behind but finished packs: the
-same command goes on there.
-"""
-
-
-@app.command(help=EXPORT)
-def export(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SOURCE",
-            show_default=False,
-            help="A spec's name, docker://…, oci:…, docker-archive:…, docker-daemon:…, or a path.",
-            autocompletion=complete_image,
-        ),
-    ] = None,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="Required: squashfs; of the project's images also oci (a layout folder) or docker.",
-            autocompletion=one_of("squashfs", "oci", "docker"),
-        ),
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File or folder to write; default: in the store.")
-    ] = None,
-    compression: Annotated[
-        str,
-        typer.Option(
-            help="Of squashfs: zstd (default), lz4, gzip, none. Of OCI layers: gzip (default), zstd, none.",
-            autocompletion=one_of("zstd", "lz4", "gzip", "none"),
-        ),
-    ] = "",
-    level: Annotated[
-        int | None, typer.Option(help="zstd 1-22 (default 3), lz4 0-12 (0), gzip 1-9 (6).", show_default=False)
-    ] = None,
-    block: Annotated[
-        str,
-        typer.Option(
-            help="128K (default: quickest to start from), 256K, 512K, 1M (smallest file).",
-            autocompletion=one_of("128K", "256K", "512K", "1M"),
-        ),
-    ] = "",
-    jobs: Annotated[int, typer.Option(min=0, help="Threads that compress (0: all cores).")] = 0,
-    platform: Annotated[
-        str,
-        typer.Option(
-            help="linux/amd64, linux/arm64: which image of several; default: this machine's.",
-            autocompletion=one_of("linux/amd64", "linux/arm64"),
-        ),
-    ] = "",
-    keep_owners: Annotated[
-        bool,
-        typer.Option(
-            "--keep-owners",
-            help="Keep owners, device nodes and extended attributes, for other readers than enroot.",
-        ),
-    ] = False,
-    keep_dev: Annotated[
-        bool,
-        typer.Option("--keep-dev", help="Keep what is below /dev (without --keep-owners no device nodes)."),
-    ] = False,
-    cache: Annotated[
-        bool,
-        typer.Option(
-            "--cache/--no-cache",
-            help="Keep the compressed layers for the next image, or write them straight into the file.",
-        ),
-    ] = True,
-    sha256: Annotated[
-        bool, typer.Option("--sha256", help="Tell the sha256 of the file (reads all of it again).")
-    ] = False,
-    tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
-    list_: Annotated[
-        bool, typer.Option("--list", help="Show the exports on this store: running, or ended in the last day.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    if list_:
-        from envbuild.exportlist import list_exports
-        from envbuild.workspace import store_folder
-
-        if name or to or output:
-            raise SpecError("export --list takes no SOURCE and exports nothing", hint="envbuild export --list")
-        found = list_exports(store_folder())
-        show(found.data, as_json, found.text)
-        return
-    if not name or not to:
-        lacking = "a SOURCE" if not name else "--to"
-        raise SpecError(
-            f"export needs {lacking}",
-            hint=f"envbuild export {name or 'docker://NAME:TAG'} --to squashfs; or: envbuild export --list",
-        )
-    from envbuild.outputs import Export, export_image
-    from envbuild.workspace import open_workspace
-
-    wanted = Export(to, output, compression, level, block, jobs, platform, keep_owners, tag, cache, keep_dev, sha256)
-    result = export_image(name, wanted, open_workspace())
-    show(result.data, as_json, result.text)
+app.command("export", help=EXPORT)(export_command)
 
 
 @app.command()
@@ -478,7 +358,7 @@ def streams() -> None:
 
 REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
 ADVICE = {
-    errno.ENOSPC: "free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk",
+    errno.ENOSPC: FREE_SOME,
     errno.EACCES: "look at the owner and mode of that file and of the folders above it",
     errno.EPERM: "look at the owner and mode of that file and of the folders above it",
     errno.EROFS: "that file system is read-only: set ENVBUILD_STORE, or work in a copy of the project",
