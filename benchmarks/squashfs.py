@@ -104,11 +104,17 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
         row(f"enroot's stages, {name} options, layers in its cache", cost, 0, warm)
     if levels:
         head(f"{title}: higher levels, once cold and once with another top layer")
+    shares = []
     for level in levels:
         first = export(layout, out, store, "--level", level)
         row(f"zstd {level}, cold", first, mb(out), warm)
         second = export(again, out, store, "--level", level)
         row(f"zstd {level}, top layer changed", second, mb(out), warm)
+        pure, _ = rivals.bound(layout, int(level))
+        row(f"bound: zstd {level} of the same bytes", Cost(pure, pure / cores, 0), mb(out), warm)
+        shares.append(f"{first.cpu / pure:.2f} of the pure compression at level {level}")
+    if shares:
+        print(f"\nCold, ours is {', '.join(shares)}.")
     from_registry(title, layout, work / "registry", stages, cached)
     shutil.rmtree(work, ignore_errors=True)
 

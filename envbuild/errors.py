@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to a folder on a larger disk"  # hint where the store is full
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -7,7 +7,6 @@ says. Another process that makes the same pack at the same moment is waited for.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +20,6 @@ from envbuild.console import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
 from envbuild.export import Artifact, artifact_of, hashed
 from envbuild.oci.layer import PackFormat, pack_path
-from envbuild.oci.member import Sink
-from envbuild.oci.pieces import Readable
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.sharing import give, used
 from envbuild.squashfs.allocation import give_back
@@ -155,7 +152,8 @@ class Packing:
             talk.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
             self.note(len(wanted))
             try:
-                packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
+                with store.filled():
+                    packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
             finally:
                 self.workers.close()
                 give_back()
@@ -249,7 +247,7 @@ class Packing:
 
     def take(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
         """Read a layer into a pack; returns its diff_id and the bytes read of the blob. A failure discards the pack."""
-        from envbuild.oci.intake import take_layer
+        from envbuild.oci.intake import take_layer, take_unnamed
 
         meter: list[_Counted] = []
 
@@ -286,30 +284,6 @@ class Packing:
 
     def waiting(self) -> None:
         self.workspace.talk.say("another envbuild packs one of these layers: waiting for it")
-
-
-def take_unnamed(layer: SourceLayer, sink: Sink) -> str:
-    """As `take_layer`, for a layer of a stream that does not say which it is; returns its diff_id."""
-    from envbuild.oci.decompress import sound, unpacking
-    from envbuild.oci.tarread import read_tar
-
-    with sound(layer.name), layer.open() as stream, unpacking(stream) as content:
-        tar = _Hashed(content)
-        read_tar(tar, sink)
-    sink.close()
-    return f"sha256:{tar.hash.hexdigest()}"
-
-
-class _Hashed:
-    """A stream that is hashed while it is read."""
-
-    def __init__(self, stream: Readable) -> None:
-        self.stream, self.hash = stream, hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        chunk = self.stream.read(size)
-        self.hash.update(chunk)
-        return chunk
 
 
 class _Counted(io.RawIOBase):

@@ -35,9 +35,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from envbuild import stopping
-from envbuild.errors import EngineError, InputError
+from envbuild.errors import FREE_SOME, EngineError, InputError
 from envbuild.sharing import folder_in, lock_file
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 FOLDERS = ("blobs", "blobs/sha256", "units", "layers", "packs", "images", "artifacts", "logs", "locks", "tmp")
 
 
@@ -90,6 +91,16 @@ class Store:
                 hint="set ENVBUILD_STORE to a folder on a local disk that you may write",
             ) from error
         return store
+
+    @contextlib.contextmanager
+    def filled(self) -> Iterator[None]:
+        """What happens inside writes to the store: a disk or a quota that is full is an EngineError that says which."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise EngineError(f"the store {self.root} is full: {error.strerror}", hint=FREE_SOME) from None
 
     # blobs
     def blob(self, sha256: str) -> Path:

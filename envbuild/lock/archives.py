@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from envbuild.bases import Distribution
 from envbuild.console import Talk
-from envbuild.errors import EngineError, Finding, InputError
+from envbuild.errors import FREE_SOME, EngineError, Finding, InputError
 from envbuild.lock.apt import Apt, AptFailed, Source, configuration, host_options
 from envbuild.lock.keys import keyring_line, recent, repository_key
 from envbuild.lock.transport import Transport
@@ -152,7 +152,7 @@ class Opening:
             if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
                 raise EngineError(
                     f"the lists of the {self.distribution.family.capitalize()} archive cannot be written:\n{text}",
-                    hint="free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk",
+                    hint=FREE_SOME,
                 )
             failed = blamed(text, sources.values())
             for place, lines in failed.items():

@@ -6,7 +6,6 @@ the finished tarball, as the folder of an air-gapped site does; it is taken when
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -198,7 +197,7 @@ class Work:
     def tarball(self, file: str, trees: Mapping[str, Tree]) -> Tarball:
         """Write the tarball into the store. Raises InputError, EngineError."""
         try:
-            with self.store.workdir() as folder:
+            with self.store.filled(), self.store.workdir() as folder:
                 path = folder / "tarball"
                 with path.open("wb") as output:
                     made = write_tar(file.removesuffix(".tar"), trees, output)
@@ -208,10 +207,9 @@ class Work:
         except (Absent, Unreachable) as error:
             raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise EngineError(
-                f"the store {self.store.root} {'is full' if full else 'cannot be written'}: {error}",
-                hint=f"{'envbuild store gc, or ' if full else ''}set ENVBUILD_STORE to a folder that has room",
+                f"the store {self.store.root} cannot be written: {error}",
+                hint="set ENVBUILD_STORE to a folder that you may write",
             ) from None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envbuild.errors import EngineError
+from envbuild.errors import FREE_SOME, EngineError
 from envbuild.lock.gitprogram import run, words
 from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, shown
 from envbuild.store import Store
@@ -138,10 +138,7 @@ class Address:
                 lock.unlink()
         done = self._git(address, folder, "fetch", "--quiet", "--no-tags", option, "--", plain(address), *refs)
         if FULL.search(done.stderr):
-            raise EngineError(
-                f"the store {self.store.root} is full",
-                hint="envbuild store gc, or set ENVBUILD_STORE to a folder with more room",
-            )
+            raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
     def _git(self, address: str, folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -8,7 +8,6 @@ or another, goes on from there (RFC 9110, section 14: a range request is answere
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -64,7 +63,7 @@ class Transfer:
             part = folder / f"{sha256 or secrets.token_hex(8)}.part"
             try:
                 while True:
-                    with part.open("a+b") as file:
+                    with self.store.filled(), part.open("a+b") as file:
                         # Another process may be fetching the same file: wait for it, then see what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
                         if sha256 and self.store.has_blob(sha256):
@@ -78,11 +77,6 @@ class Transfer:
                 if not sha256:
                     part.unlink(missing_ok=True)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise EngineError(
-                    f"the store {self.store.root} is full: {os.strerror(error.errno)}",
-                    hint="envbuild store gc, or set ENVBUILD_STORE to a folder with more room",
-                ) from None
             raise EngineError(
                 f"the store {self.store.root} cannot be written: {error}",
                 hint="set ENVBUILD_STORE to a folder that you may write",

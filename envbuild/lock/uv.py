@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
+from envbuild.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.lacking import WrongInput
 from envbuild.lock.vendorindex import VendorIndex
 from envbuild.site import Site
@@ -336,9 +336,7 @@ def _failure(what: str, stderr: str) -> EnvbuildError:
     text = text.removeprefix("error: ") or "uv failed without a message"
     message = f"the Python packages of '{what}' cannot be resolved: {text}"
     if "(os error 28)" in text or "(os error 122)" in text:  # ENOSPC, EDQUOT
-        return EngineError(
-            message, "free some space (envbuild store gc), or set ENVBUILD_STORE to a folder on a larger disk"
-        )
+        return EngineError(message, FREE_SOME)
     if "building from source is disabled" in text:
         return SpecError(
             message, "a package without a wheel is compiled by a recipe with wheel=True: add it under layers:"

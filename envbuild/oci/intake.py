@@ -22,6 +22,7 @@ from envbuild.oci.tarread import LayerError, read_tar
 
 LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less than hours of zeros
 RATIO, SUSPECT = 200, 1 << 30  # a blob that grows more than 200 times, to more than 1 GiB, is no honest layer
+UNNAMED = "sha256:?"  # of a layer that does not say which it is: Docker's are all of this kind
 ALGORITHMS = ("sha256", "sha384", "sha512")
 
 
@@ -57,6 +58,19 @@ def take_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
         judge(layer, blob, tar, fault)
     fan.close()
     return Taken(size, fan.members)
+
+
+def take_unnamed(layer: SourceLayer, sink: Sink) -> str:
+    """As `take_layer`, for a layer of a stream that does not say which it is; returns its diff_id."""
+    with sound(layer.name), layer.open() as stream:
+        blob = _Blob(stream, layer)
+        with unpacking(blob) as content:
+            tar = _Tar(content, blob, layer, LIMIT, RATIO)
+            read_tar(tar, sink)
+        if why := blob.differs():
+            raise damaged(layer, why)
+    sink.close()
+    return f"sha256:{tar.hash.hexdigest()}"
 
 
 class TooLarge(LayerError):
@@ -109,7 +123,7 @@ class _Tar:
 
     def __init__(self, content: Readable, blob: _Blob, layer: SourceLayer, limit: int, ratio: int) -> None:
         self.content, self.blob, self.layer, self.limit, self.ratio = content, blob, layer, limit, ratio
-        self.hash = algorithm(layer.diff_id)
+        self.hash = algorithm(layer.diff_id or UNNAMED)
         self.size, self.whole, self.cut = 0, False, False
 
     def read(self, size: int) -> bytes:

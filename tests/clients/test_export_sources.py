@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import subprocess
@@ -248,3 +249,24 @@ def test_a_link_is_replaced_and_what_it_points_at_stays(layout: Layout, tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "image.sqsh").is_symlink() and (tmp_path / "old.sqsh").read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_store_that_is_full(layout: Layout, want: str, tmp_path: Path) -> None:
+    """It is told which store, and nothing stays; without packs it needs no room for them."""
+    small, out = tmp_path / "small", tmp_path / "image.sqsh"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "small", str(small)], check=True)
+    try:
+        done = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), store=small)
+        assert done.returncode == 5, done
+        told = (
+            f"error: the store {small} is full: No space left on device\nhint: envbuild store gc, or set ENVBUILD_STORE"
+        )
+        assert told in done.stderr
+        assert not out.exists() and not any(path.is_file() for path in (small / "tmp").rglob("*"))
+        straight = ("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), "--no-cache")
+        assert envbuild(*straight, store=small).returncode == 0
+        assert hashlib.sha256(out.read_bytes()).hexdigest() == want
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)

@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,7 @@ from tarkit import Drops, Recorder, source
 
 from envbuild.errors import EnvbuildError, InputError
 from envbuild.oci.decompress import unpacking
-from envbuild.oci.intake import Taken, take_layer
+from envbuild.oci.intake import Taken, take_layer, take_unnamed
 from envbuild.oci.member import Member
 from envbuild.oci.source import SourceLayer
 from envbuild.oci.tarread import LayerError
@@ -223,9 +224,24 @@ def test_bombs() -> None:
         assert sink.size <= (1 << 30) + MIB
         with pytest.raises(InputError, match="more than 9999 bytes, which is the limit"):
             take_layer(source(blob, b""), [Count()], limit=9999)
+        with pytest.raises(InputError, match="it is a bomb"):
+            take_unnamed(replace(source(blob, b""), diff_id="", digest=""), sink := Count())
+        assert sink.size <= (1 << 30) + MIB
     with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
         take_layer(source(blob, b""), [sink := Count()], ratio=0)
     assert sink.size == 1104 * MIB
+
+
+def test_layers_without_a_name() -> None:
+    """What a Docker Engine sends does not always say which layer it is; where it names the blob, that is checked."""
+    named = "sha256:" + hashlib.sha256(TAR).hexdigest()
+    for blob, digest in ((TAR, ""), (TAR, named), (gzip.compress(TAR), "")):
+        layer = replace(source(blob, TAR), diff_id="", digest=digest, size=len(blob))
+        assert take_unnamed(layer, Count()) == named
+    with pytest.raises(InputError, match="its blob is sha256"):
+        take_unnamed(replace(source(TAR, TAR), diff_id="", digest=WRONG), Count())
+    with pytest.raises(InputError, match="larger than the 5 bytes"):
+        take_unnamed(replace(source(TAR, TAR), diff_id="", digest="", size=5), Count())
 
 
 def test_blocks_that_stand_for_much() -> None:

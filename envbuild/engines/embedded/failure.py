@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.console import amount
-from envbuild.errors import BuildError, EngineError
+from envbuild.errors import FREE_SOME, BuildError, EngineError
 from envbuild.plan.units import Unit
+from envbuild.store import FULL as FULL_DISK
 
 LINES = 30
 FULL = re.compile(
     rb"No space left on device|Disk quota exceeded|ENOSPC|you don't have enough free space", re.IGNORECASE
 )
-FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to another disk"
 IN_MEMORY = "/tmp and /run of a unit are in memory"
 LITTLE = 64 << 20  # bytes left on a disk that is full for every purpose
 
@@ -71,17 +68,6 @@ def store_full(store: Path) -> str:
     return f"the disk of the store {store} is full"
 
 
-@contextlib.contextmanager
-def told(store: Path) -> Iterator[None]:
-    """A store that fills up under the engine itself (logs, records) is an EngineError, not a traceback."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise EngineError(f"{error.strerror}: {store_full(store)}", hint=FREE_SOME, where=str(store)) from error
-
-
 def free_bytes(path: Path) -> int:
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
@@ -89,7 +75,7 @@ def free_bytes(path: Path) -> int:
 
 def system_failed(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError | EngineError:
     """The error for a system call that failed outside of a command (inputs, packing): most often the disk is full."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL_DISK:
         full = f"{os.strerror(error.errno)}: {store_full(store)}"
         return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))
     return BuildError(f"unit {unit.name} failed: {error.strerror or error}", hint=f"cat {log}", where=str(log))

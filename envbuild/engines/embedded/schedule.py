@@ -289,7 +289,7 @@ def build(plan: Plan, store: Store, talk: Talk, options: BuildOptions, packs: Se
     records: dict[str, UnitRecord] = {}
     built: list[str] = []
     if needed(plan, keys, store, options.rebuild, records):
-        with failure.told(store.root), store.workdir() as work, cleaning(store):
+        with store.filled(), store.workdir() as work, cleaning(store):
             schedule = Schedule(plan, store, talk, options, packs, work, keys)
             try:
                 schedule.run()
