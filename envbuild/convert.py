@@ -48,7 +48,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
     with (
         store.lock("gc", shared=True),
         tracked(source, out, workspace) as progress,
-        open_source(source, workspace, options.platform) as image,
+        open_source(source, workspace, options.platform, keep=options.keep_layers) as image,
     ):
         if not image.layers:
             raise InputError(f"{image.reference} has no layers", hint="choose another image")

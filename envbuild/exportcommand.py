@@ -102,6 +102,14 @@ def export(
             help="Keep the compressed layers for the next image, or write them straight into the file.",
         ),
     ] = True,
+    keep_layers: Annotated[
+        bool,
+        typer.Option(
+            "--keep-layers",
+            help="Of docker://: keep the layers as they come. A killed pull goes on within a layer, another "
+            "--compression pulls nothing.",
+        ),
+    ] = False,
     sha256: Annotated[
         bool, typer.Option("--sha256", help="Tell the sha256 of the file (reads all of it again).")
     ] = False,
@@ -129,6 +137,8 @@ def export(
     from envbuild.outputs import Export, export_image
     from envbuild.workspace import open_workspace
 
-    wanted = Export(to, output, compression, level, block, jobs, platform, keep_owners, tag, cache, keep_dev, sha256)
+    wanted = Export(
+        to, output, compression, level, block, jobs, platform, keep_owners, tag, cache, keep_dev, sha256, keep_layers
+    )
     result = export_image(name, wanted, open_workspace())
     show(result.data, as_json, result.text)

@@ -48,6 +48,7 @@ class Export:
     cache: bool = True
     keep_dev: bool = False
     sha256: bool = False
+    keep_layers: bool = False
 
     def check(self, name: str) -> None:
         """Raises SpecError with every option that does not fit."""
@@ -57,6 +58,7 @@ class Export:
         if self.to != "squashfs":
             given = {"--level": self.level, "--block": self.block, "--jobs": self.jobs, "--platform": self.platform}
             given |= {"--keep-owners": self.keep_owners, "--keep-dev": self.keep_dev, "--no-cache": not self.cache}
+            given |= {"--keep-layers": self.keep_layers}
             findings += [
                 Finding(f"{option} has no meaning with --to {self.to}", hint="leave it out, or use --to squashfs")
                 for option, value in given.items()
@@ -100,7 +102,11 @@ def export_image(name: str, export: Export, workspace: Workspace) -> Result:
     export.check(name)
     if place_of(name):
         return export_foreign(name, export, workspace)
-    for option, given in (("--platform", export.platform), ("--no-cache", not export.cache)):
+    for option, given in (
+        ("--platform", export.platform),
+        ("--no-cache", not export.cache),
+        ("--keep-layers", export.keep_layers),
+    ):
         if given:
             raise SpecError(
                 f"{option} has no meaning for {name}, because an image of the project is made of layers in the store",
@@ -130,7 +136,9 @@ def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
             hint=f"--to squashfs, or: skopeo copy {source} {target}",
         )
     manner = Manner(export.keep_owners, foreign=True, keep_dev=export.keep_dev)
-    options = Options(export.form(), export.jobs, export.platform, manner, export.cache, export.sha256)
+    options = Options(
+        export.form(), export.jobs, export.platform, manner, export.cache, export.sha256, export.keep_layers
+    )
     done = convert(source, workspace, options, outfile(export.output, workspace, source))
     artifact = done.artifact
     data = {

@@ -38,7 +38,8 @@ TASK = "layers"
 @dataclass(frozen=True, slots=True)
 class Options:
     """How: compression, threads (0: all cores), the platform of the image (empty: this machine's), what stays of it,
-    whether its packs are kept (`cache`) or written straight into the file, and whether the file's `sha256` is told."""
+    whether its packs are kept (`cache`) or written straight into the file, whether the file's `sha256` is told, and
+    whether a registry's layers are kept as they came (`keep_layers`)."""
 
     form: PackFormat = field(default_factory=PackFormat)
     jobs: int = 0
@@ -46,6 +47,7 @@ class Options:
     manner: Manner = field(default_factory=lambda: Manner(foreign=True))
     cache: bool = True
     sha256: bool = True
+    keep_layers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

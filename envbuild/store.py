@@ -8,6 +8,7 @@
     images/<hex>.json           what `make` made of one lock, for the second run that does nothing
     artifacts/                  finished images (squashfs files, OCI layouts)
     exports/<host>-<pid>-<hex>.json  how far each export is, for a day (envbuild.progress)
+    partial/<sha256>.part       what has arrived of a blob, for the next attempt
     logs/<unit>-<key 12>.log
     locks/                      flock files, one a unit key
     tmp/                        each process has a folder of its own here, holding a lock as long as it lives
@@ -105,6 +106,10 @@ class Store:
     # blobs
     def blob(self, sha256: str) -> Path:
         return self.root / "blobs" / "sha256" / sha256
+
+    def part(self, name: str) -> Path:
+        """Where what has arrived of a file waits for the rest; `name`: its sha256, or some other name."""
+        return self.root / "partial" / f"{name}.part"
 
     def has_blob(self, sha256: str) -> bool:
         return self.blob(sha256).is_file()

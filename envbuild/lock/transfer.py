@@ -22,6 +22,7 @@ from typing import Any
 
 from envbuild.errors import EngineError
 from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, local_path, reason, shown
+from envbuild.sharing import folder_in
 from envbuild.store import Store
 
 CHUNK = 1 << 18
@@ -57,10 +58,9 @@ class Transfer:
 
         Raises Unobtained, and EngineError when the store is full or cannot be written.
         """
-        folder = self.store.root / "partial"
+        part = self.store.part(sha256 or secrets.token_hex(8))
         try:
-            folder.mkdir(exist_ok=True)
-            part = folder / f"{sha256 or secrets.token_hex(8)}.part"
+            folder_in(part.parent)
             try:
                 while True:
                     with self.store.filled(), part.open("a+b") as file:

@@ -96,12 +96,15 @@ def split_path(text: str) -> tuple[Path, str]:
     raise InputError(f"there is no file or folder {text}", hint="look at the path; a tag follows it after a colon")
 
 
-def open_source(text: str, workspace: Workspace, arch: str = "") -> AbstractContextManager[SourceImage]:
+def open_source(
+    text: str, workspace: Workspace, arch: str = "", *, keep: bool = False
+) -> AbstractContextManager[SourceImage]:
     """The image that `text` names; what it opened is closed at the end of the context.
 
     `arch`: the CPU architecture of it (``amd64``, ``arm64``, ``arm/v7``); empty: this machine's where there is a
-    choice. Raises SpecError for a text that names no source, InputError with every finding for what cannot be had or
-    read, ConflictError where the image is not made for `arch`, EngineError without a Docker Engine.
+    choice. `keep`: the layers of a registry stay in the store. Raises SpecError for a text that names no source and for
+    a `keep` where there is no registry, InputError with every finding for what cannot be had or read, ConflictError
+    where the image is not made for `arch`, EngineError without a Docker Engine.
     """
     place = place_of(text)
     if place is None:
@@ -110,7 +113,11 @@ def open_source(text: str, workspace: Workspace, arch: str = "") -> AbstractCont
     if place.kind == "registry":
         from envbuild.oci.sources.registry import open_registry
 
-        return open_registry(place.rest, workspace, platform)
+        return open_registry(place.rest, workspace, platform, keep=keep)
+    if keep:
+        raise SpecError(
+            f"--keep-layers has no meaning for {text[:200]}, whose layers are on this machine", hint="leave it out"
+        )
     if place.kind == "daemon":
         from envbuild.oci.sources.daemon import open_daemon
 

@@ -1,7 +1,8 @@
 """An image of a registry: its tag is resolved once, everything else is asked for by digest.
 
 Where it is asked for, with which certificates and with whose login is as for base images (`envbuild.oci.registry`).
-Manifests and configurations are kept as blobs of the store; layers come straight from the socket (`Blob`).
+Manifests and configurations are kept as blobs of the store; layers come straight from the socket (`Blob`), and are kept
+when that is wished (`KeptBlob`). One that the store has is read there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from envbuild.oci.registry import Repository
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.blob import Blob
+from envbuild.oci.sources.keeping import KeptBlob, here, kept
 from envbuild.oci.sources.layout import INDEXES
 from envbuild.oci.sources.platform import Platform, pick
 from envbuild.store import Store
@@ -27,10 +29,11 @@ from envbuild.workspace import Workspace
 
 
 @contextlib.contextmanager
-def open_registry(rest: str, workspace: Workspace, platform: Platform) -> Iterator[SourceImage]:
-    """The image that ``docker://REST`` names. Raises SpecError, InputError, ConflictError (see `open_source`)."""
+def open_registry(rest: str, workspace: Workspace, platform: Platform, *, keep: bool = False) -> Iterator[SourceImage]:
+    """The image that ``docker://REST`` names; `keep` its layers in the store. Raises SpecError, InputError,
+    ConflictError (see `open_source`)."""
     reference = reference_of(rest)
-    place = _Place(Repository(reference, workspace.site, Transport(workspace.site)), workspace.store)
+    place = _Place(Repository(reference, workspace.site, Transport(workspace.site)), workspace.store, keep)
     name = shown(reference)
     digest, value = place.document(reference.wanted, name)
     for _ in range(INDEXES):
@@ -47,7 +50,7 @@ def open_registry(rest: str, workspace: Workspace, platform: Platform) -> Iterat
         origin=f"{reference.origin}@{digest}",
         manifest=digest,
         name=documents.file_name([reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]),
-        places=len(place.repository.places),
+        places=len(place.repository.places) + any(here(place.store, part.digest) for part in image.layers),
     )
 
 
@@ -80,6 +83,7 @@ class _Place:
 
     repository: Repository
     store: Store
+    keeps: bool
 
     def document(self, wanted: str, name: str) -> tuple[str, dict[str, Any]]:
         """(digest, content) of a manifest or index: ``sha256:…`` or a tag."""
@@ -115,7 +119,8 @@ class _Place:
 
 @dataclass(slots=True)
 class _Opener:
-    """Opens a layer's blob; each time another place is asked first, because the last one's content may be wrong."""
+    """Opens a layer's blob: the store's own, or else at a place; each time another one is asked first, because the last
+    one's content may be wrong."""
 
     place: _Place
     part: m.Part
@@ -123,6 +128,9 @@ class _Opener:
 
     def __call__(self) -> contextlib.AbstractContextManager[IO[bytes]]:
         self.times += 1
-        return cast(
-            "contextlib.AbstractContextManager[IO[bytes]]", Blob(self.place.repository, self.part, self.times - 1)
-        )
+        store, digest, size = self.place.store, self.part.digest, self.part.size
+        if file := kept(store, digest, again=self.times > 1):
+            return file
+        blob = Blob(self.place.repository, self.part, self.times - 1)
+        found = KeptBlob(blob, store, digest, size) if self.place.keeps and size else blob
+        return cast("contextlib.AbstractContextManager[IO[bytes]]", found)

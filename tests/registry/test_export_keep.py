@@ -1,0 +1,184 @@
+"""Layers of a registry that are kept: a pull that ended goes on within a layer, and another form pulls nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import exportkit as kit
+import pytest
+from cutter import Cutter, cutting
+from exportkit import made, workspace
+from registrykit import Layout, Server, sha256
+
+from envbuild.collect import collect
+from envbuild.errors import InputError, SpecError
+from envbuild.oci.layer import PackFormat
+from envbuild.oci.sources import blob
+from envbuild.oci.sources.keeping import part_of
+from envbuild.workspace import Workspace
+
+pytestmark = pytest.mark.registry
+NAME = "docker://some/app:1"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob.Blob.__init__, "__defaults__", (0, 0.01))
+
+
+@pytest.fixture
+def layers(layout: Layout, registry: Server) -> list[str]:
+    """The image is in the registry; the sha256 of its layers' blobs. The second one has 3 MB."""
+    layout.add(kit.image(layout, kit.layers()))
+    registry.push(f"oci:{layout.path}", "some/app:1")
+    blobs = layout.path / "blobs/sha256"
+    return [path.name for path in sorted(blobs.iterdir()) if path.read_bytes()[:2] == b"\x1f\x8b"]
+
+
+@pytest.fixture
+def large(layers: list[str], layout: Layout) -> str:
+    return max(layers, key=lambda name: (layout.path / "blobs/sha256" / name).stat().st_size)
+
+
+def kept(at: Workspace, layers: list[str]) -> list[str]:
+    """Those of `layers` that the store has, with the content that they are named by."""
+    found = [name for name in layers if at.store.has_blob(name)]
+    assert all(sha256(at.store.blob(name).read_bytes()) == name for name in found)
+    return found
+
+
+def part(at: Workspace, name: str) -> Path:
+    return at.store.part(name)
+
+
+def layer_requests(cutter: Cutter, layers: list[str]) -> list[str]:
+    return [header for path, header in cutter.asked if path.rpartition(":")[2] in layers]
+
+
+def test_another_form_pulls_nothing(layers: list[str], registry: Server, tmp_path: Path) -> None:
+    with cutting(registry.host) as cutter:
+        at = workspace(tmp_path / "store", docker=cutter.url)
+        want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
+        assert made(NAME, at, keep_layers=True).artifact.sha256 == want
+        assert kept(at, layers) == layers and not any((at.store.root / "partial").iterdir())
+        assert len(layer_requests(cutter, layers)) == 3
+        for options in ({"form": PackFormat("lz4", 0)}, {"cache": False, "out": tmp_path / "straight.sqsh"}):
+            made(NAME, at, **options)  # type: ignore[arg-type]
+        assert len(layer_requests(cutter, layers)) == 3
+        assert sha256((tmp_path / "straight.sqsh").read_bytes()) == want
+    collect(at.store, at.talk, dry_run=False, everything=True)
+    assert not kept(at, layers)
+
+
+def test_without_it_nothing_is_kept(layers: list[str], registry: Server, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store", docker=registry.url)
+    made(NAME, at)
+    assert not kept(at, layers) and not (at.store.root / "partial").exists()
+
+
+def test_a_pull_goes_on_within_a_layer(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+    want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
+    with cutting(registry.host) as cutter:
+        at = workspace(tmp_path / "store", docker=cutter.url)
+        cutter.cuts = [2_000_000, *[0] * 50]
+        with pytest.raises(InputError, match="5 attempts"):
+            made(NAME, at, keep_layers=True)
+        assert part(at, large).stat().st_size == 2_000_000
+        cutter.cuts, cutter.asked = [], []
+        assert made(NAME, at, keep_layers=True).artifact.sha256 == want
+        assert layer_requests(cutter, layers) == ["bytes=2000000-"]
+        assert kept(at, layers) == layers
+
+
+def test_all_of_it_had_come(layers: list[str], large: str, layout: Layout, registry: Server, tmp_path: Path) -> None:
+    """A run was killed between the last byte and the renaming."""
+    at = workspace(tmp_path / "store", docker=registry.url)
+    part(at, large).parent.mkdir()
+    part(at, large).write_bytes((layout.path / "blobs/sha256" / large).read_bytes())
+    with cutting(registry.host) as cutter:
+        at.site.mirrors["oci:docker.io/"] = (cutter.url,)  # type: ignore[index]
+        made(NAME, at, keep_layers=True)
+        assert len(layer_requests(cutter, layers)) == 2 and kept(at, layers) == layers
+
+
+@pytest.mark.parametrize("size", [1_000_000, 9_000_000])
+def test_what_was_there_is_other_content(
+    size: int, layers: list[str], large: str, registry: Server, tmp_path: Path
+) -> None:
+    """Of a disk that lost something, or of a hostile neighbour: it is thrown away, and all of the layer pulled."""
+    at = workspace(tmp_path / "store", docker=registry.url)
+    part(at, large).parent.mkdir()
+    part(at, large).write_bytes(b"x" * size)
+    want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
+    assert made(NAME, at, keep_layers=True).artifact.sha256 == want
+    assert kept(at, layers) == layers and not part(at, large).exists()
+
+
+def test_a_kept_layer_is_damaged(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store", docker=registry.url)
+    want = made(NAME, at, keep_layers=True).artifact.sha256
+    at.store.blob(large).write_bytes(b"damaged")
+    again = made(NAME, at, tmp_path / "again.sqsh", cache=False, keep_layers=True)
+    assert again.artifact.sha256 == want and kept(at, layers) == layers
+
+
+def test_wrong_content_is_not_kept(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+    with cutting(registry.host) as cutter:
+        cutter.wrong = True
+        at = workspace(tmp_path / "store", docker=cutter.url)
+        with pytest.raises(InputError, match="layer 2 of 3"):
+            made(NAME, at, keep_layers=True)
+        assert large not in kept(at, layers) and not part(at, large).exists()
+
+
+def test_somebody_else_keeps_it(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+    """Both read it; one writes it down."""
+    at = workspace(tmp_path / "store", docker=registry.url)
+    file = part_of(at.store, large)
+    assert file is not None and part_of(at.store, large) is None
+    with file:
+        made(NAME, at, keep_layers=True)
+    assert large not in kept(at, layers)
+
+
+def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+    """SIGKILL: what came stays, and is not fetched again."""
+    program = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+from exportkit import made, workspace
+from envbuild.oci.sources import keeping
+read = keeping.KeptBlob.read
+def slowly(self, size=-1):
+    if self.at > 1_500_000:
+        time.sleep(60)
+    return read(self, size)
+keeping.KeptBlob.read = slowly
+made("docker://some/app:1", workspace(Path(sys.argv[3]), docker=sys.argv[4]), keep_layers=True)
+"""
+    here = Path(__file__).parent
+    store = tmp_path / "store"
+    process = subprocess.Popen([sys.executable, "-c", program, here, here.parent, store, registry.url])
+    at = workspace(store, docker=registry.url)
+    until = time.monotonic() + 60
+    while not (part(at, large).is_file() and part(at, large).stat().st_size > 1_500_000):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    come = part(at, large).stat().st_size
+    with cutting(registry.host) as cutter:
+        at.site.mirrors["oci:docker.io/"] = (cutter.url,)  # type: ignore[index]
+        made(NAME, at, keep_layers=True)
+        assert f"bytes={come}-" in layer_requests(cutter, layers)
+    assert kept(at, layers) == layers
+
+
+def test_only_registries_are_pulled_from(layout: Layout, tmp_path: Path) -> None:
+    layout.add(kit.image(layout, kit.layers()))
+    with pytest.raises(SpecError, match="--keep-layers has no meaning for oci:"):
+        made(f"oci:{layout.path}", workspace(tmp_path / "store"), keep_layers=True)
