@@ -33,8 +33,11 @@ LEVEL = ("-comp", "zstd", "-Xcompression-level", "1")
 
 
 def export(source: Path | str, out: Path, store: Path, *options: str) -> Cost:
-    """`envbuild export` of a layout, or what else it reads, into `out`, with the packs in `store`."""
+    """`envbuild export` of a layout, or what else it reads, into `out`, with the packs in `store`. There is no `out`
+    before, and what was written before is not to be waited for now."""
     named = source if isinstance(source, str) else f"oci:{source}"
+    out.unlink(missing_ok=True)
+    os.sync()
     command = [*ENVBUILD, "export", named, "--to", "squashfs", "-o", str(out), *options]
     return measure(command, {"ENVBUILD_STORE": str(store)}, watch=[store, out.parent])
 
@@ -68,7 +71,6 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
     digest = sha256(out)
     row("envbuild export --no-cache", direct, mb(out), direct)
     shutil.rmtree(work / "store-direct", ignore_errors=True)
-    out.unlink()
     ours = export(layout, out, store, *fast)
     row("envbuild export (packs kept)", ours, mb(out), direct)
     assert digest == sha256(out), "with and without packs the bytes must be the same"
@@ -136,7 +138,6 @@ def from_registry(title: str, layout: Path, work: Path, stages: dict[str, Cost],
         direct = export(source, out, work / "store-direct", *fast, "--no-cache")
         row("envbuild export docker://… --no-cache", direct, mb(out), direct)
         shutil.rmtree(work / "store-direct", ignore_errors=True)
-        out.unlink()
         row("envbuild export docker://… (packs kept)", export(source, out, store, *fast), mb(out), direct)
         itself: dict[str, Cost] = {}
         for name, options in {} if absent else ENROOT.items():
@@ -152,8 +153,6 @@ def from_registry(title: str, layout: Path, work: Path, stages: dict[str, Cost],
             again = layouts.changed(layout, work / "again", seed)
             changed = server.push(again, f"changed{seed}")
             shutil.rmtree(again)
-            out.unlink(missing_ok=True)
-            os.sync()
             return export(changed, out, store, *fast), changed
 
         runs = [once(seed) for seed in range(200, 200 + TIMES)]
@@ -179,8 +178,6 @@ def changed(layout: Path, out: Path, store: Path, work: Path) -> Cost:
 
     def once() -> Cost:
         again = layouts.changed(layout, work, next(seeds))
-        out.unlink(missing_ok=True)
-        os.sync()  # what was written before is not to be waited for now
         cost = export(again, out, store, "--level", "1")
         shutil.rmtree(work)
         return cost

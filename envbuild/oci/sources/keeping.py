@@ -57,7 +57,7 @@ class KeptBlob(io.RawIOBase):
         return len(chunk)
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; none at the end. Raises what `source` raises, OSError for the store."""
+        """Up to `size` bytes; none at the end. Raises what `source` raises, EngineError when the store is full."""
         if self.at >= self.length:
             return b""
         chunk = b""
@@ -65,9 +65,11 @@ class KeptBlob(io.RawIOBase):
             chunk = os.pread(self.file.fileno(), min(size, self.there - self.at) if size >= 0 else 1 << 20, self.at)
         if not chunk:
             chunk = self.source.read(size)
-            left = memoryview(chunk)
-            while self.file is not None and left:
-                left = left[self.file.write(left) :]
+            if self.file is not None:
+                left = memoryview(chunk)
+                with self.store.filled():
+                    while left:
+                        left = left[self.file.write(left) :]
         self.at += len(chunk)
         if self.file is not None:
             self.hash.update(chunk)
