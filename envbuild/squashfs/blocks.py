@@ -7,11 +7,10 @@ words and checksum, then equal bytes), and what was written for it is taken back
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Sequence
 from concurrent.futures import Future
 
+from envbuild.squashfs.appending import AT_ONCE, Appender, Content
 from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.index import RAW, Index
 from envbuild.squashfs.packfile import DATA
@@ -19,9 +18,7 @@ from envbuild.squashfs.workers import Workers
 
 BATCH = 1 << 20  # bytes handed to a thread at once: smaller batches cost switching, larger ones memory
 SLOW_BATCH = 1 << 18  # where that switching is nothing beside the work: four times the threads for the same memory
-AT_ONCE = 512  # buffers of one write; Linux takes 1024
 
-Content = bytes | bytearray | memoryview
 Item = tuple[int, Content | int]  # (row of a file, or ~number of a fragment block; content, or a number of zero blocks)
 Done = tuple[int, Content, int]  # (row or ~number; bytes to store; size word, or 0 and the block is zeros)
 
@@ -30,7 +27,7 @@ class Blocks:
     """Data of one pack, from position DATA on in the open `file` whose byte `base` is the pack's position 0."""
 
     def __init__(self, file: int, base: int, index: Index, workers: Workers) -> None:
-        self.file, self.base, self.index = file, base, index
+        self.file, self.base, self.index = Appender(file), base, index
         self.position = DATA
         self.workers, self.working = workers, True
         self.most = SLOW_BATCH if index.codec.slow else BATCH
@@ -82,6 +79,7 @@ class Blocks:
             self._take()
         self._end_file()
         self._flush()
+        self.file.flush()
         self._leave()
         return self.position
 
@@ -96,6 +94,7 @@ class Blocks:
         if self.working:
             self.working = False
             self.workers.leave()
+            self.file.close()
 
     def _submit(self, owner: int, content: Content | int, size: int) -> None:
         self.batch.append((owner, content))
@@ -185,22 +184,8 @@ class Blocks:
         return True
 
     def _read(self, at: int, length: int) -> bytes:
-        return os.pread(self.file, length, self.base + at)
+        return self.file.read(self.base + at, length)
 
     def _flush(self) -> None:
-        write_all(self.file, self.out, self.base + self.position - self.out_size)
+        self.file.write(self.out, self.base + self.position - self.out_size)
         self.out, self.out_size = [], 0
-
-
-def write_all(file: int, parts: Sequence[Content], at: int) -> None:
-    """Write `parts` one after another from position `at` on."""
-    for first in range(0, len(parts), AT_ONCE):
-        some = parts[first : first + AT_ONCE]
-        size = sum(map(len, some))
-        done = os.pwritev(file, some, at)
-        if done < size:  # a full disk says so on the next call
-            rest = memoryview(b"".join(some))[done:]
-            while rest:
-                count = os.pwrite(file, rest, at + size - len(rest))
-                rest = rest[count:]
-        at += size

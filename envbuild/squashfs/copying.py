@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError
-from envbuild.squashfs.blocks import write_all
+from envbuild.squashfs.appending import on_disk, write_all
 from envbuild.squashfs.extents import Range
 from envbuild.squashfs.packfile import PAGE, Pack, damaged
 from envbuild.squashfs.same import sources
@@ -117,11 +117,6 @@ class Pages:
             os.close(self.direct)
 
 
-def on_disk(file: int) -> bool:
-    """Whether a file lies on a disk of this machine: file systems of the network and of the memory have no device."""
-    return os.major(os.fstat(file).st_dev) != 0
-
-
 def copy_bytes(source: int, at: int, out: int, to: int, length: int) -> bool:
     """Copy with as many calls as it takes; False when the source ends before."""
     in_kernel = True
@@ -144,15 +139,4 @@ def copy_bytes(source: int, at: int, out: int, to: int, length: int) -> bool:
         if not done:
             return False
         at, to, length = at + done, to + done, length - done
-    return True
-
-
-def move_down(file: int, at: int, to: int, length: int) -> bool:
-    """Move bytes of a file to an earlier position; False when the file ends before. Source and target may overlap."""
-    while length and at != to:
-        chunk = os.pread(file, min(length, PIECE), at)
-        if not chunk:
-            return False
-        write_all(file, [chunk], to)
-        at, to, length = at + len(chunk), to + len(chunk), length - len(chunk)
     return True

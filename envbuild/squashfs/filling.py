@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from envbuild.squashfs import copying
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.blocks import write_all
+from envbuild.squashfs.appending import write_all
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.extents import Plan, plan
 from envbuild.squashfs.index import RAW
 from envbuild.squashfs.merge import Tree
+from envbuild.squashfs.moving import Mover
 from envbuild.squashfs.packfile import PAGE, Pack, damaged
 from envbuild.squashfs.plain import make_plain
 from envbuild.squashfs.repack import write_new
@@ -100,12 +101,13 @@ def squeeze(
     """
     words = write_new(packs, planned, codec, file, spool, jobs)
     end = start
-    for number, at, length, to in planned.ranges:
-        if not copying.move_down(file, packs[number].base + at, to, length):
-            raise damaged(packs[number])
-        write_all(file, [bytes(to - end)], end)
-        end = to + length
-    copying.move_down(file, spool, planned.copied_end, sum(word & ~RAW for word in words))
+    with Mover(file) as mover:
+        for number, at, length, to in planned.ranges:
+            if not mover.down(packs[number].base + at, to, length):
+                raise damaged(packs[number])
+            write_all(file, [bytes(to - end)], end)
+            end = to + length
+        mover.down(spool, planned.copied_end, sum(word & ~RAW for word in words))
     return words
 
 

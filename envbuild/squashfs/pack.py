@@ -18,7 +18,8 @@ from types import TracebackType
 
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.oci.member import Member
-from envbuild.squashfs.blocks import Blocks, Content, write_all
+from envbuild.squashfs.appending import Content, write_all
+from envbuild.squashfs.blocks import Blocks
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.index import VERSION, Index, little_endian
 from envbuild.squashfs.members import check_member

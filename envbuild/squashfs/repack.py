@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from envbuild.squashfs.blocks import write_all
+from envbuild.squashfs.appending import write_all
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.extents import Plan
 from envbuild.squashfs.index import RAW

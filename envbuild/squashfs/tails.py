@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 
-from envbuild.squashfs.blocks import Blocks, Content
+from envbuild.squashfs.appending import Content
+from envbuild.squashfs.blocks import Blocks
 from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.index import Index
 
