@@ -109,16 +109,14 @@ def test_full_disk(small: Path) -> None:
     kit.build(store)
     with pytest.raises(EngineError) as caught:  # told though the unit's files are gone by then
         kit.build(store, kit.unit("big", "dd if=/dev/zero of=/opt/big bs=1M count=400"))
-    assert "No space left on device" in str(caught.value) and f"the disk of the store {small} is full" in str(
-        caught.value
-    )
+    assert "No space left on device" in str(caught.value) and f"the store {small} is full" in str(caught.value)
     assert caught.value.exit_code == 5 and "store gc" in caught.value.hint
     assert shutil.disk_usage(small).free > failure.LITTLE
     packing = kit.plan(
         store, kit.unit("packing", "dd if=/dev/urandom of=/opt/y bs=1M count=2")
     )  # puts the base's .deb again
     (small / "filler").write_bytes(b"x" * (shutil.disk_usage(small).free - 3_500_000))
-    with pytest.raises(EngineError, match="packing failed: No space left on device: the disk of the store"):
+    with pytest.raises(EngineError, match="packing failed: No space left on device: the store"):
         kit.Embedded(packs=[PackFormat()]).build(packing, store, kit.Quiet(), kit.BuildOptions())
     with (small / "filler").open("ab", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"x" * 4096):

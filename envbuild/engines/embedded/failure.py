@@ -65,7 +65,7 @@ def step_failed(
 
 
 def store_full(store: Path) -> str:
-    return f"the disk of the store {store} is full"
+    return f"the store {store} is full"
 
 
 def free_bytes(path: Path) -> int:
