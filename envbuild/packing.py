@@ -7,7 +7,6 @@ says. Another process that makes the same pack at the same moment is waited for.
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -20,7 +19,7 @@ from envbuild.console import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
 from envbuild.export import Artifact, artifact_of, hashed
 from envbuild.oci.layer import PackFormat, pack_path
-from envbuild.oci.source import SourceImage, SourceLayer
+from envbuild.oci.source import Reading, SourceImage, SourceLayer
 from envbuild.sharing import give, used
 from envbuild.squashfs.allocation import give_back
 from envbuild.squashfs.direct import DirectImage
@@ -288,14 +287,11 @@ class Packing:
         self.workspace.talk.say("another envbuild packs one of these layers: waiting for it")
 
 
-class _Counted(io.RawIOBase):
+class _Counted(Reading):
     """A blob whose bytes are counted, and that ends with an error once the others failed."""
 
     def __init__(self, file: IO[bytes], packing: Packing) -> None:
         self.file, self.packing, self.size = file, packing, 0
-
-    def readable(self) -> bool:
-        return True
 
     def read(self, size: int = -1) -> bytes:
         if self.packing.stop.is_set():
@@ -304,11 +300,6 @@ class _Counted(io.RawIOBase):
         self.size += len(chunk)
         self.packing.count(len(chunk))
         return chunk
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
 
 
 def evidence(image: SourceImage) -> dict[str, Any]:

@@ -6,12 +6,25 @@ a Docker Engine. What they give is the same, so that what reads layers (`envbuil
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from envbuild.plan.units import ImageConfig
+
+
+class Reading(io.RawIOBase):
+    """A stream that gives what its `read` gives."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ a blob is named by its digest, so that all of them hold the same bytes, and whoe
 from __future__ import annotations
 
 import contextlib
-import io
 from typing import IO, Any
 
 from urllib3.exceptions import HTTPError
@@ -18,6 +17,7 @@ from envbuild.errors import EngineError
 from envbuild.lock.transport import Absent, Refused, Unreachable, local_path, reason
 from envbuild.oci.manifest import Part
 from envbuild.oci.registry import Address, Folder, Repository
+from envbuild.oci.source import Reading
 
 ATTEMPTS = 5  # in a row without PROGRESS
 PROGRESS = 1 << 20
@@ -25,7 +25,7 @@ PAUSE = 0.5  # seconds before the second attempt; doubled for each one after
 CHUNK = 1 << 20
 
 
-class Blob(io.RawIOBase):
+class Blob(Reading):
     """The blob `part` of `repository`. `first`: which of its places is asked first.
 
     `read` raises InputError, with every place and what it said, when none gives it whole.
@@ -39,14 +39,6 @@ class Blob(io.RawIOBase):
         self.position = self.mark = self.failures = 0
         self.source: IO[bytes] | Any = None
         self.held = contextlib.ExitStack()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
 
     def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes; none at the end."""

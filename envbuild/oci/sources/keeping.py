@@ -10,33 +10,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import io
 import os
-from typing import IO, Any, Protocol
+from typing import IO
 
 from envbuild.errors import InputError
+from envbuild.oci.source import Reading
+from envbuild.oci.sources.blob import Blob
 from envbuild.sharing import folder_in, give, share, used
 from envbuild.store import Store
 
 
-class Resuming(Protocol):
-    """A blob of a registry that can be read from any byte on: that of `position`."""
-
-    position: int
-
-    def read(self, size: int = -1, /) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
-class KeptBlob(io.RawIOBase):
+class KeptBlob(Reading):
     """The blob with the sha256 `digest` (hex) and `size` bytes that `source` gives, kept in `store`.
 
     The digest is taken of everything that is read, so that no other content is ever kept under its name; who reads it
     checks it as well. Where another process is keeping the same blob now, it is read and not kept.
     """
 
-    def __init__(self, source: Resuming, store: Store, digest: str, size: int) -> None:
+    def __init__(self, source: Blob, store: Store, digest: str, size: int) -> None:
         self.source, self.store, self.digest, self.length = source, store, digest, size
         self.hash, self.at = hashlib.sha256(), 0
         self.file: IO[bytes] | None = part_of(store, digest)
@@ -47,14 +38,6 @@ class KeptBlob(io.RawIOBase):
                 self.file.truncate(0)
                 self.there = 0
         source.position = self.there
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
 
     def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes; none at the end. Raises what `source` raises, EngineError when the store is full."""
