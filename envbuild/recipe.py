@@ -150,6 +150,11 @@ class RecipeEnv:
     def has(self, name: str) -> bool:
         return name in self.recipes
 
+    def prefix_of(self, name: str) -> str:
+        """The folder that layer `name` is compiled into; "" where the image has none, or has it from elsewhere."""
+        layer = self.recipes.get(name)
+        return layer.prefix if layer and layer.builds else ""
+
     @property
     def on_image(self) -> bool:
         """Whether the base is somebody's image, not a distribution made from packages."""

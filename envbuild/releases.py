@@ -1,13 +1,15 @@
-"""Which commit a version of an upstream project stands for.
+"""Recipes that compile a release from upstream's repository.
 
-Recipes that compile from a repository hold a table of releases, newest first: version → full hash of the commit that
-upstream's tag names. A version that is not in the table needs the commit beside it in the spec."""
+Such a recipe holds a table of releases, newest first: version → full hash of the commit that upstream's tag names. A
+version that is not in the table needs the commit beside it in the spec."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from envbuild.recipe import Git
+from envbuild.recipe import Git, Recipe, RecipeEnv
 
 
 def newest(asked: str, releases: Mapping[str, str]) -> str:
@@ -19,37 +21,67 @@ def newest(asked: str, releases: Mapping[str, str]) -> str:
     return ""
 
 
-def commit_of(asked: str, commit: str, releases: Mapping[str, str]) -> str:
-    """The hash: `commit` where the spec gives one, else that of the newest release that `asked` names, or ""."""
-    return commit or releases.get(newest(asked, releases), "")
+@dataclass(frozen=True, kw_only=True)
+class Released(Recipe):
+    """Base of recipes of one repository with releases. A recipe that has other providers too asks `lacking` itself,
+    for the one that compiles."""
 
+    upstream: ClassVar[str] = ""  # as its authors spell it (Open MPI)
+    repository: ClassVar[str] = ""  # the origin: github:openucx/ucx
+    releases: ClassVar[Mapping[str, str]] = {}
+    tag: ClassVar[str] = "v{}"  # how upstream spells a release's
 
-def pinned(
-    name: str,
-    origin: str,
-    asked: str,
-    commit: str,
-    releases: Mapping[str, str],
-    *,
-    tag: str = "v{}",
-    submodules: tuple[str, ...] = (),
-) -> Git:
-    """The source of a recipe: `origin` (``github:openucx/ucx``) at that commit. `tag` is how upstream spells a
-    release's; a commit of the spec's own has none."""
-    version = "" if commit else newest(asked, releases)
-    return Git(name, origin, commit_of(asked, commit, releases), tag.format(version) if version else "", submodules)
+    commit: str = ""
 
+    def __post_init__(self) -> None:
+        if self.commit and not self.version:  # what goes with it is judged by version
+            raise ValueError("a commit alone does not say which version it is; write version: beside commit:")
 
-def unknown(what: str, asked: str, commit: str, releases: Mapping[str, str]) -> tuple[str, ...]:
-    """The refusal of a version whose commit nobody knows, or nothing."""
-    if commit_of(asked, commit, releases):
+    @property
+    def whole(self) -> str:
+        """The version that is compiled; "" where no release is known by that name."""
+        return self.version if self.commit else newest(self.version, self.releases)
+
+    @property
+    def revision(self) -> str:
+        """The hash: the spec's `commit` where it gives one, else that of the release; "" where none is known."""
+        return self.commit or self.releases.get(self.whole, "")
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        """Those that the source needs (`Git.submodules`)."""
         return ()
-    known = ", ".join(releases)
-    hint = f"write its commit beside it (version: {asked}, commit: 40 hex digits), or take one of {known}"
-    return (f"no commit is known of {what} {asked}; {hint}",)
+
+    def source(self) -> Git:
+        """The repository at that commit. A commit of the spec's own has no tag."""
+        tag = "" if self.commit or not self.whole else self.tag.format(self.whole)
+        return Git(self.name, self.repository, self.revision, tag, self.submodules)
+
+    def lacking(self) -> tuple[str, ...]:
+        """The refusal of a version whose commit nobody knows, or nothing."""
+        if self.revision:
+            return ()
+        known = ", ".join(self.releases)
+        hint = f"write its commit beside it (version: {self.version}, commit: 40 hex digits), or take one of {known}"
+        return (f"no commit is known of {self.upstream} {self.version}; {hint}",)
+
+    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+        return self.lacking() if self.builds else ()
 
 
-def needs_version(asked: str, commit: str) -> None:
-    """Raises ValueError for a commit without a version: what goes with it is judged by version."""
-    if commit and not asked:
-        raise ValueError("a commit alone does not say which version it is; write version: beside commit:")
+@dataclass(frozen=True, kw_only=True)
+class DebianOrSource(Released):
+    """Base of those that the distribution has as well: ``debian``, its package, or ``source``. Left out, `provider` is
+    source for an image that asks for a version."""
+
+    provider: Literal["", "debian", "source"] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.version and self.provider == "debian":
+            why = f"the distribution has one version of {self.upstream}"
+            raise ValueError(f"{why}; leave version out, or take provider: source")
+
+    @property
+    def builds(self) -> bool:
+        return self.provider == "source" or (not self.provider and bool(self.version))

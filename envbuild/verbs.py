@@ -1,6 +1,6 @@
-"""Which rdma-core an image has: its distribution's, or one that a layer brings in a prefix.
+"""Which rdma-core, and which libfabric, an image has: its distribution's, or one that a layer brings in a prefix.
 
-There is one in an image (`envbuild.copies`), so recipes that link libibverbs ask here what they may put beside it."""
+There is one of each in an image (`envbuild.copies`), so recipes that link them ask here what they may put beside it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ def prefix(env: RecipeEnv) -> str:
     """The folder with lib/libibverbs.so.1 of the image's own rdma-core; "" where it is the distribution's."""
     if env.has("efa"):
         return "/opt/amazon/efa"
-    core = env.recipes.get("rdma-core")
-    return "/opt/rdma-core" if core and core.builds else ""
+    return env.prefix_of("rdma-core")
+
+
+def libfabric(env: RecipeEnv) -> str:
+    """The same of its own libfabric."""
+    return "/opt/amazon/efa" if env.has("efa") else env.prefix_of("libfabric")
 
 
 def packages(env: RecipeEnv) -> tuple[str, ...]:

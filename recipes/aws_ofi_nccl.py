@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild import verbs
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Tags of aws/aws-ofi-nccl; before 1.14 they end with "-aws".
 RELEASES = {
@@ -36,7 +36,7 @@ NGC = "nvcr.io/nvidia/"  # images whose NCCL looks for libnccl-net-aws-ofi.so (N
 
 
 @dataclass(frozen=True, kw_only=True)
-class AwsOfiNccl(Recipe):
+class AwsOfiNccl(Released):
     """The plugin in /opt/aws-ofi-nccl, compiled from its repository on the image's own libfabric: that of layer efa,
     or of layer libfabric.
 
@@ -45,6 +45,9 @@ class AwsOfiNccl(Recipe):
     instances. The EFA installer brings a copy of its own (efa: {plugin: true}): take one of the two.
     """
 
+    upstream: ClassVar[str] = "aws-ofi-nccl"
+    repository: ClassVar[str] = "github:aws/aws-ofi-nccl"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     package: ClassVar[str] = "aws-ofi-nccl"
     prefix: ClassVar[str] = "/opt/aws-ofi-nccl"
     component: ClassVar[str] = "aws-ofi-nccl"
@@ -53,32 +56,15 @@ class AwsOfiNccl(Recipe):
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.5
 
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    @property
-    def whole(self) -> str:
-        """The version that is compiled."""
-        return self.version if self.commit else newest(self.version, RELEASES)
-
     def at_least(self, major: int, minor: int) -> bool:
         return tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2]) >= (major, minor)
 
-    def source(self) -> Git:
-        tag = "v{}" if self.at_least(1, 14) else "v{}-aws"
-        return pinned("aws-ofi-nccl", "github:aws/aws-ofi-nccl", self.version, self.commit, RELEASES, tag=tag)
-
-    def libfabric(self, env: RecipeEnv) -> str:
-        """The prefix of the libfabric that it is built on; "" for the distribution's."""
-        if env.has("efa"):
-            return "/opt/amazon/efa"
-        layer = env.recipes.get("libfabric")
-        return layer.prefix if layer and layer.builds else ""
+    @property
+    def tag(self) -> str:
+        return "v{}" if self.at_least(1, 14) else "v{}-aws"
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        found = unknown("aws-ofi-nccl", self.version, self.commit, RELEASES)
+        found = self.lacking()
         if not env.has("efa") and not env.has("libfabric"):
             why = "it is a plugin for libfabric, which the image has not got"
             return (*found, f"{why}; add under layers: libfabric, or efa on AWS")
@@ -93,13 +79,13 @@ class AwsOfiNccl(Recipe):
 
     def sources(self, env: RecipeEnv) -> Sources:
         # the libraries that its libfabric needs: configure links against it, and the linker follows them
-        below = verbs.packages(env) if self.libfabric(env) else ("libfabric-dev",)
+        below = verbs.packages(env) if verbs.libfabric(env) else ("libfabric-dev",)
         return Sources(debian=(*DEBIAN, *below), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import autotools
 
-        own, ngc = self.libfabric(env), env.base.startswith(NGC)
+        own, ngc = verbs.libfabric(env), env.base.startswith(NGC)
         switched = ngc and self.at_least(1, 20)  # configure has a switch for that name since then
         options = [
             "--disable-static",
@@ -133,7 +119,7 @@ class AwsOfiNccl(Recipe):
             "print('net', *(number for number in range(30) if hasattr(plugin, f'ncclNetPlugin_v{number}'))); "
             "print({line.split()[-1] for line in open('/proc/self/maps') if 'libfabric.so' in line})"
         )
-        own = self.libfabric(env) or "/usr/lib"
+        own = verbs.libfabric(env) or "/usr/lib"
         return [
             Check(
                 "aws-ofi-nccl: the plugin loads, on the image's own libfabric",

@@ -1,10 +1,11 @@
 """GDRCopy: a CPU's view of GPU memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Tags of NVIDIA/gdrcopy.
 RELEASES = {
@@ -19,28 +20,20 @@ RELEASES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gdrcopy(Recipe):
+class Gdrcopy(Released):
     """libgdrapi in /opt/gdrcopy, compiled from NVIDIA's repository; UCX uses it for small messages from GPU memory.
 
     The library alone: its kernel module gdrdrv belongs to the host, and enroot's GPU hook shows /dev/gdrdrv to a
     container where the host has it.
     """
 
+    upstream: ClassVar[str] = "GDRCopy"
+    repository: ClassVar[str] = "github:NVIDIA/gdrcopy"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     package: ClassVar[str] = "gdrcopy"
     prefix: ClassVar[str] = "/opt/gdrcopy"
     memory_gb: ClassVar[float] = 0.2
     cpu_minutes: ClassVar[float] = 0.1  # 2 s
-
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    def source(self) -> Git:
-        return pinned("gdrcopy", "github:NVIDIA/gdrcopy", self.version, self.commit, RELEASES)
-
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        return unknown("GDRCopy", self.version, self.commit, RELEASES)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libgdrapi",)
@@ -75,5 +68,5 @@ class Gdrcopy(Recipe):
             "ctypes.CDLL('libgdrapi.so.2').gdr_runtime_get_version(ctypes.byref(major), ctypes.byref(minor)); "
             "print('gdrapi', major.value, minor.value)"
         )
-        major, minor, *_ = (*(newest(self.version, RELEASES) or self.version).split("."), "[0-9]+")
+        major, minor, *_ = (*(self.whole or self.version).split("."), "[0-9]+")
         return [Check("gdrcopy: the library says its version", f'python3 -c "{program}"', rf"^gdrapi {major} {minor}$")]

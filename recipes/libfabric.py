@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from envbuild import verbs
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import DebianOrSource
 
 # Tags of ofiwg/libfabric.
 RELEASES = {
@@ -31,7 +31,7 @@ WITHOUT = ("cxi", "lpp", "opx", "psm2", "psm3", "sockets", "ucx", "usnic")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Libfabric(Recipe):
+class Libfabric(DebianOrSource):
     """libfabric with its EFA, verbs, shared memory and TCP providers.
 
     `provider`: ``debian``, the distribution's package (no CUDA, and as old as the release), or ``source``, upstream's
@@ -40,26 +40,15 @@ class Libfabric(Recipe):
     AWS's own build with its backports comes with layer efa.
     """
 
+    upstream: ClassVar[str] = "libfabric"
+    repository: ClassVar[str] = "github:ofiwg/libfabric"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     prefix: ClassVar[str] = "/opt/libfabric"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "cuda", "gdrcopy")
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.3
     cpu_minutes: ClassVar[float] = 2.1
-
-    provider: Literal["", "debian", "source"] = ""
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-        if self.version and self.provider == "debian":
-            raise ValueError(
-                "the distribution has one version of libfabric; leave version out, or take provider: source"
-            )
-
-    @property
-    def builds(self) -> bool:
-        return self.provider == "source" or (not self.provider and bool(self.version))
 
     @property
     def package(self) -> str:
@@ -69,12 +58,9 @@ class Libfabric(Recipe):
     def component(self) -> str:
         return "libfabric" if self.builds else ""
 
-    def source(self) -> Git:
-        return pinned("libfabric", "github:ofiwg/libfabric", self.version, self.commit, RELEASES)
-
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         if self.builds:
-            return unknown("libfabric", self.version, self.commit, RELEASES)
+            return self.lacking()
         if env.has("cuda") and not self.provider:
             why = f"the libfabric of {env.distribution.name} knows no CUDA memory, and this image has CUDA"
             return (f"{why}; write a version to compile it, or provider: debian to take it as it is",)
@@ -127,7 +113,7 @@ class Libfabric(Recipe):
     def verify(self, env: RecipeEnv) -> list[Check]:
         checks = [Check("libfabric: it has the EFA and verbs providers", "fi_info -l", r"(?s)efa:.*verbs:")]
         if self.builds:
-            version = re.escape(self.version if self.commit else newest(self.version, RELEASES))
+            version = re.escape(self.whole)
             checks.insert(
                 0, Check("libfabric: the version asked for", "fi_info --version", rf"(?m)^libfabric: {version}$")
             )

@@ -1,10 +1,11 @@
 """MSCCL: a changed NCCL that runs custom collective algorithms (Azure/msccl-executor-nccl)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import commit_of, needs_version, newest, unknown
+from envbuild.recipe import Check, Git, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Commits of Azure/msccl-executor-nccl by the NCCL that each is based on; it tags no releases of the new ones.
 RELEASES = {"2.23.4": "c6f6b36d1a4c7ae44916fcc5c8e32c95cce2ae54"}
@@ -16,7 +17,7 @@ WHEELS = ("index", "vendor", "wheel", "")  # torch's providers that are wheels w
 
 
 @dataclass(frozen=True, kw_only=True)
-class Msccl(Recipe):
+class Msccl(Released):
     """MSCCL's executor in /opt/msccl: a libnccl.so.2 that takes NCCL's place, compiled for the target's GPU alone.
 
     `algorithms` adds the algorithm files for an Azure machine (ncv4, ndv4, ndv5), which the library reads from
@@ -28,6 +29,9 @@ class Msccl(Recipe):
     /opt/msccl, the base image's torch (whose NCCL the loader finds second, /opt/msccl being listed first), or no torch.
     """
 
+    upstream: ClassVar[str] = "MSCCL"
+    repository: ClassVar[str] = "github:Azure/msccl-executor-nccl"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     package: ClassVar[str] = "msccl-executor-nccl"
     prefix: ClassVar[str] = "/opt/msccl"
     component: ClassVar[str] = "msccl"
@@ -40,22 +44,9 @@ class Msccl(Recipe):
     memory_gb: ClassVar[float] = 1.5  # its own kernel's job peaks at 1.2
 
     algorithms: Literal["none", "ncv4", "ndv4", "ndv5"] = "none"
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    @property
-    def whole(self) -> str:
-        """The version that is compiled."""
-        return self.version if self.commit else newest(self.version, RELEASES)
-
-    def source(self) -> Git:
-        commit = commit_of(self.version, self.commit, RELEASES)
-        return Git("msccl-executor-nccl", "github:Azure/msccl-executor-nccl", commit)
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        found = list(unknown("MSCCL", self.version, self.commit, RELEASES))
+        found = list(self.lacking())
         torch, cuda = env.recipes.get("torch"), env.recipes.get("cuda")
         major = cuda.version.partition(".")[0] if cuda else ""
         if major.isdigit() and int(major) > NEWEST_CUDA:

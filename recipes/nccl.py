@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import VENV, Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Tags of NVIDIA/nccl, without the "-1" that each ends with.
 RELEASES = {
@@ -52,7 +52,7 @@ BASE_HEADER, BASE_LIBRARY = "/usr/include/nccl.h", "/usr/lib/*/libnccl.so.2"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nccl(Recipe):
+class Nccl(Released):
     """NCCL as /opt/nccl (include and lib), one libnccl in the image: a second one shadows it, and the last that was
     installed wins.
 
@@ -61,14 +61,17 @@ class Nccl(Recipe):
     alone, or ``base``, the base image's own. A `version` that this recipe does not know needs its `commit`.
     """
 
+    upstream: ClassVar[str] = "NCCL"
+    repository: ClassVar[str] = "github:NVIDIA/nccl"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
+    tag: ClassVar[str] = "v{}-1"
     prefix: ClassVar[str] = "/opt/nccl"
 
     provider: Literal["wheel", "source", "base"] = "wheel"
     cuda: Literal["11", "12", "13"] = "13"
-    commit: str = ""
 
     def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
+        super().__post_init__()
         if self.commit and self.provider != "source":
             hint = "write provider: source, or leave commit out"
             raise ValueError(f"a commit is for provider: source, not for {self.provider}; {hint}")
@@ -107,16 +110,13 @@ class Nccl(Recipe):
     def cpu_minutes(self) -> float:
         return 40.0 if self.provider == "source" else 0.0
 
-    def source(self) -> Git:
-        return pinned("nccl", "github:NVIDIA/nccl", self.version, self.commit, RELEASES, tag="v{}-1")
-
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         if self.provider == "base":
             why = f"its library is to come from the base, and {env.base} is made from packages without one"
             return () if env.on_image else (f"{why}; take provider: wheel or source, or an image as base",)
         cuda, torch = env.recipes.get("cuda"), env.recipes.get("torch")
         if self.provider == "source":
-            reasons = unknown("NCCL", self.version, self.commit, RELEASES)
+            reasons = self.lacking()
             if cuda is None:
                 reasons += ("it is compiled with a CUDA toolkit, and this image has none; add cuda to the layers",)
             if torch and not torch.builds:
@@ -196,7 +196,7 @@ class Nccl(Recipe):
             f"ctypes.CDLL('{self.prefix}/lib/libnccl.so.2').ncclGetVersion(ctypes.byref(n)); "
             "print('.'.join(map(str, (n.value // 10000, n.value // 100 % 100, n.value % 100))))"
         )
-        expect = env.versions.get(self.package, "") or newest(self.version, RELEASES) or self.version
+        expect = env.versions.get(self.package, "") or self.whole or self.version
         python = f"{VENV}/bin/python" if self.provider == "wheel" else "python3"
         said = expect.replace(".", r"\.") if self.provider != "base" or self.version else r"[0-9.]+"
         return [Check("nccl: the library says the locked version", f'{python} -c "{program}"', rf"^{said}$")]

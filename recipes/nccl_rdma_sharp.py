@@ -1,11 +1,12 @@
 """nccl-rdma-sharp-plugins: NCCL's network over InfiniBand, with reductions in the switches (SHARP)."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Commits of Mellanox/nccl-rdma-sharp-plugins, which tags no releases; versions as its configure.ac has them. 2.4 is the
 # one of Azure's HPC images of 2023 and 2024.
@@ -19,7 +20,7 @@ DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libibverbs-dev", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class NcclRdmaSharp(Recipe):
+class NcclRdmaSharp(Released):
     """libnccl-net.so in /opt/nccl-rdma-sharp, compiled from its repository.
 
     SHARP itself comes with HPC-X alone (HPC-X has this plugin as well, so the two exclude each other unless hpcx has
@@ -27,6 +28,10 @@ class NcclRdmaSharp(Recipe):
     version 6, 2.7 up to 11.
     """
 
+    upstream: ClassVar[str] = "nccl-rdma-sharp-plugins"
+    repository: ClassVar[str] = "github:Mellanox/nccl-rdma-sharp-plugins"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
+    tag: ClassVar[str] = ""
     package: ClassVar[str] = "nccl-rdma-sharp"
     prefix: ClassVar[str] = "/opt/nccl-rdma-sharp"
     requires: ClassVar[tuple[str, ...]] = ("cuda",)
@@ -34,18 +39,6 @@ class NcclRdmaSharp(Recipe):
     on_toolkit: ClassVar[bool] = True  # /opt/cuda may be links into it
     memory_gb: ClassVar[float] = 0.2
     cpu_minutes: ClassVar[float] = 0.2
-
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    def source(self) -> Git:
-        name = "nccl-rdma-sharp-plugins"
-        return pinned(name, f"github:Mellanox/{name}", self.version, self.commit, RELEASES, tag="")
-
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        return unknown("nccl-rdma-sharp-plugins", self.version, self.commit, RELEASES)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libnccl-net",)
@@ -56,13 +49,12 @@ class NcclRdmaSharp(Recipe):
     def ucx(self, env: RecipeEnv) -> str:
         if env.has("hpcx"):
             return "/opt/hpcx/ucx"
-        ucx = env.recipes.get("ucx")
-        return ucx.prefix if ucx and ucx.builds else ""
+        return env.prefix_of("ucx")
 
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import autotools
 
-        own, ucx = env.recipes.get("rdma-core"), self.ucx(env)
+        own, ucx = env.prefix_of("rdma-core"), self.ucx(env)
         return autotools(
             self.source(),
             self.prefix,
@@ -71,7 +63,7 @@ class NcclRdmaSharp(Recipe):
             configure=[
                 "--disable-static",
                 "--with-cuda=/opt/cuda",
-                *([f"--with-verbs={own.prefix}"] if own and own.builds else []),
+                *([f"--with-verbs={own}"] if own else []),
                 f"--with-ucx={ucx}" if ucx else "--without-ucx",
                 "--with-sharp=/opt/hpcx/sharp" if env.has("hpcx") else "--without-sharp",
             ],
@@ -87,7 +79,7 @@ class NcclRdmaSharp(Recipe):
             "import ctypes; plugin = ctypes.CDLL('libnccl-net.so.0'); "
             "print('net', *(number for number in range(30) if hasattr(plugin, f'ncclNetPlugin_v{number}')))"
         )
-        known = INTERFACES.get("" if self.commit else newest(self.version, RELEASES), r"[0-9 ]+")
+        known = INTERFACES.get("" if self.commit else self.whole, r"[0-9 ]+")
         return [
             Check(
                 "nccl-rdma-sharp: the plugin loads and offers NCCL's interfaces",

@@ -1,11 +1,12 @@
 """nccl-tests: NVIDIA's measurements of NCCL, with which nodes are accepted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.cubins import only_this_gpu
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Sources
+from envbuild.releases import Released
 
 # Tags of NVIDIA/nccl-tests.
 RELEASES = {
@@ -22,12 +23,15 @@ RELEASES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class NcclTests(Recipe):
+class NcclTests(Released):
     """all_reduce_perf and its siblings in /opt/nccl-tests, for the target's GPU; with MPI when the image has Open MPI.
 
     Without MPI they measure one node. The newest release where no version is given.
     """
 
+    upstream: ClassVar[str] = "nccl-tests"
+    repository: ClassVar[str] = "github:NVIDIA/nccl-tests"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     package: ClassVar[str] = "nccl-tests"
     prefix: ClassVar[str] = "/opt/nccl-tests"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
@@ -38,16 +42,8 @@ class NcclTests(Recipe):
     memory_gb: ClassVar[float] = 0.6
     cpu_minutes: ClassVar[float] = 1.9
 
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    def source(self) -> Git:
-        return pinned("nccl-tests", "github:NVIDIA/nccl-tests", self.version, self.commit, RELEASES)
-
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        found = unknown("nccl-tests", self.version, self.commit, RELEASES)
+        found = self.lacking()
         if not env.has("nccl") and not env.has("msccl"):
             found += ("it measures NCCL, and this image has none; add nccl to the layers",)
         return found
@@ -83,7 +79,7 @@ class NcclTests(Recipe):
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = f"{self.prefix}/bin/all_reduce_perf"
-        version = self.version if self.commit else newest(self.version, RELEASES)
+        version = self.whole
         return [
             Check(
                 "nccl-tests: starts, has the NCCL that it was compiled with, and says that there is no driver",

@@ -1,11 +1,13 @@
 """Open MPI."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild import verbs
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Tags of open-mpi/ompi.
 RELEASES = {
@@ -28,7 +30,7 @@ RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_ver
 
 
 @dataclass(frozen=True, kw_only=True)
-class Openmpi(Recipe):
+class Openmpi(Released):
     """Open MPI with its UCX point-to-point layer.
 
     `provider`: ``debian``, the distribution's packages; ``source``, upstream's repository in /opt/openmpi, on the
@@ -37,17 +39,16 @@ class Openmpi(Recipe):
     needs its `commit`.
     """
 
+    upstream: ClassVar[str] = "Open MPI"
+    repository: ClassVar[str] = "github:open-mpi/ompi"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     prefix: ClassVar[str] = "/opt/openmpi"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("ucx", "rdma-core", "ucc", "cuda", "libfabric", "efa")
     memory_gb: ClassVar[float] = 0.5
 
     provider: Literal["debian", "source", "base"] = "debian"
-    commit: str = ""
     folder: str = "/usr/local/mpi"  # where NVIDIA's images have it
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
 
     @property
     def builds(self) -> bool:
@@ -79,24 +80,22 @@ class Openmpi(Recipe):
     def mpicc(self, env: RecipeEnv) -> str:
         return "mpicc" if self.provider == "debian" else f"{self.home(env)}/bin/mpicc"
 
+    @property
+    def fifth(self) -> bool:
+        """Whether it is 5.x or newer; before, its parts are copies in the repository."""
+        return self.version.partition(".")[0] != "4"
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        return ("*",) if self.fifth else ()
+
     def faults(self) -> dict[str, str]:
         wrong = not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", self.folder)
         return {self.folder: "is not the path of a folder"} if wrong else {}
 
-    def source(self) -> Git:
-        fifth = self.version.partition(".")[0] != "4"  # before, the parts are copies in the repository
-        return pinned(
-            "openmpi",
-            "github:open-mpi/ompi",
-            self.version,
-            self.commit,
-            RELEASES,
-            submodules=("*",) if fifth else (),
-        )
-
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         if self.provider == "source":
-            return unknown("Open MPI", self.version, self.commit, RELEASES)
+            return self.lacking()
         if self.provider == "base" and not env.on_image:
             why = f"it is to come from the base, and {env.base} is made from packages without one"
             return (f"{why}; take provider: debian or source, or an image as base",)
@@ -117,11 +116,7 @@ class Openmpi(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         from envbuild.plan.blocks import autotools
 
-        ucx = env.recipes.get("ucx")
-        own_ucx = bool(getattr(ucx, "from_source", False))
-        fabric = env.recipes.get("libfabric")
-        libfabric = "/opt/amazon/efa" if env.has("efa") else fabric.prefix if fabric and fabric.builds else ""
-        fifth = self.version.partition(".")[0] != "4"
+        ucx, libfabric, fifth = env.prefix_of("ucx"), verbs.libfabric(env), self.fifth
         options = [
             "--disable-static",
             "--enable-mpi-fortran=no",
@@ -129,8 +124,8 @@ class Openmpi(Recipe):
             "--enable-prte-prefix-by-default" if fifth else "--enable-mpirun-prefix-by-default",
             *(f"--with-{name}=internal" for name in ("hwloc", "libevent", "pmix", *(("prrte",) if fifth else ()))),
             *(["--disable-sphinx"] if fifth else ["--without-verbs"]),  # InfiniBand is UCX's
-            "--with-ucx=/opt/ucx" if own_ucx else "--without-ucx",
-            "--with-ucc=/opt/ucc" if own_ucx and env.has("ucc") else "--without-ucc",
+            f"--with-ucx={ucx}" if ucx else "--without-ucx",
+            "--with-ucc=/opt/ucc" if ucx and env.has("ucc") else "--without-ucc",
             f"--with-ofi={libfabric}" if libfabric else "--without-ofi",
             "--with-cuda=/opt/cuda" if env.has("cuda") else "--without-cuda",
             *(["--with-cuda-libdir=/opt/cuda/lib64/stubs"] if env.has("cuda") and fifth else []),
@@ -153,8 +148,7 @@ class Openmpi(Recipe):
             # trixie's and noble's library has the suffix of the time_t transition; openmpi-bin depends on the right one
             # Debian's UCX would bring 240 MB of AMD's libraries and LLVM, and a second libucp, for nothing: the loader
             # takes the image's own. Debian 13 compiles it against UCX 1.18, whose interface later versions keep.
-            ucx = env.recipes.get("ucx")
-            replaces = {"libucx0": ucx.whole} if getattr(ucx, "from_source", False) else {}
+            replaces = {"libucx0": env.recipes["ucx"].whole} if env.prefix_of("ucx") else {}
             return Runtime(debian=("openmpi-bin", "openssh-client"), env=allowed, replaces=replaces)
         if self.provider == "source":
             return Runtime(debian=("openssh-client", "zlib1g"), env=allowed, libraries=(f"{self.prefix}/lib",))
@@ -164,14 +158,11 @@ class Openmpi(Recipe):
         folder = "" if self.provider == "debian" else f"{self.home(env)}/bin/"
         checks = [Check("openmpi: two ranks start", f"{folder}mpirun --oversubscribe -n 2 hostname", r"(?s)\n.+")]
         if self.provider == "source":
-            version = newest(self.version, RELEASES) if not self.commit else self.version
-            checks.append(
-                Check("openmpi: the version asked for", f"{folder}mpirun --version", rf"\(Open MPI\) {version}$")
-            )
-        ucx = env.recipes.get("ucx")
-        if ucx and self.provider != "base":
+            said = rf"\(Open MPI\) {self.whole}$"
+            checks.append(Check("openmpi: the version asked for", f"{folder}mpirun --version", said))
+        if env.has("ucx") and self.provider != "base":
             checks.append(Check("openmpi: UCX point-to-point layer", f"{folder}ompi_info --parsable", r"mca:pml:ucx"))
-        if getattr(ucx, "from_source", False) and self.provider != "base":
+        if env.prefix_of("ucx") and self.provider != "base":
             checks.append(
                 Check(
                     "openmpi: its UCX is the image's own",

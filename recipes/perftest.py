@@ -1,11 +1,12 @@
 """perftest: bandwidth and latency of verbs (ib_write_bw and its like)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from envbuild import verbs
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import commit_of, needs_version, newest, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import DebianOrSource
 
 # Tags of linux-rdma/perftest as (tag, commit, what the programs print). Azure's health checks of 2023 use 4.5-0.12.
 TAGS = {
@@ -38,7 +39,7 @@ STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"  # lets programs that lin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Perftest(Recipe):
+class Perftest(DebianOrSource):
     """ib_write_bw, ib_send_lat and the others, as the health checks of clusters run them.
 
     `provider`: ``debian``, the distribution's package, host memory only; ``source``, upstream's repository in
@@ -46,6 +47,9 @@ class Perftest(Recipe):
     for a version.
     """
 
+    upstream: ClassVar[str] = "perftest"
+    repository: ClassVar[str] = "github:linux-rdma/perftest"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     prefix: ClassVar[str] = "/opt/perftest"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda")
@@ -53,33 +57,17 @@ class Perftest(Recipe):
     memory_gb: ClassVar[float] = 0.3
     cpu_minutes: ClassVar[float] = 0.4
 
-    provider: Literal["", "debian", "source"] = ""
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-        if self.version and self.provider == "debian":
-            raise ValueError(
-                "the distribution has one version of perftest; leave version out, or take provider: source"
-            )
-
     @property
-    def builds(self) -> bool:
-        return self.provider == "source" or (not self.provider and bool(self.version))
+    def tag(self) -> str:
+        return TAGS[self.whole][0]
 
     @property
     def package(self) -> str:
         return "" if self.builds else "perftest"
 
-    def source(self) -> Git:
-        version = "" if self.commit else newest(self.version, RELEASES)
-        tag = TAGS[version][0] if version else ""
-        commit = commit_of(self.version, self.commit, RELEASES)
-        return Git("perftest", "github:linux-rdma/perftest", commit, tag)
-
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
         if self.builds:
-            return unknown("perftest", self.version, self.commit, RELEASES)
+            return self.lacking()
         if env.has("cuda") and not self.provider:
             why = f"the perftest of {env.distribution.name} measures host memory only, and this image has CUDA"
             return (f"{why}; write provider: source to compile it, or provider: debian to take it as it is",)
@@ -129,7 +117,7 @@ class Perftest(Recipe):
         return Runtime(debian=(*verbs.packages(env), "libnuma1", "libpci3"), libraries=plugin)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        printed = "" if self.commit or not self.builds else TAGS[newest(self.version, RELEASES)][2]
+        printed = "" if self.commit or not self.builds else TAGS[self.whole][2]
         cuda = self.builds and env.has("cuda")
         start = f"{STUBS} " if cuda else ""  # releases before 26.04 link the driver
         # it prints its version, and its help, and ends with an error

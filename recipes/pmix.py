@@ -1,11 +1,12 @@
 """PMIx: how a process learns from its launcher who else is in the job."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import DebianOrSource
 
 # Tags of openpmix/openpmix.
 RELEASES = {
@@ -44,7 +45,7 @@ RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_ver
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pmix(Recipe):
+class Pmix(DebianOrSource):
     """libpmix for programs that speak PMIx themselves (NVSHMEM's bootstrap, an own launcher); Open MPI brings its own.
 
     `provider`: ``debian``, the distribution's package, or ``source``, upstream's repository in /opt/pmix; left out, it
@@ -53,39 +54,22 @@ class Pmix(Recipe):
     the version of the nodes.
     """
 
+    upstream: ClassVar[str] = "PMIx"
+    repository: ClassVar[str] = "github:openpmix/openpmix"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     prefix: ClassVar[str] = "/opt/pmix"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     memory_gb: ClassVar[float] = 0.2
-
-    provider: Literal["", "debian", "source"] = ""
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-        if self.version and self.provider == "debian":
-            raise ValueError("the distribution has one version of PMIx; leave version out, or take provider: source")
-
-    @property
-    def builds(self) -> bool:
-        return self.provider == "source" or (not self.provider and bool(self.version))
 
     @property
     def package(self) -> str:
         return "" if self.builds else "libpmix2"
 
     @property
-    def whole(self) -> str:
-        """The version that is compiled."""
-        return self.version if self.commit else newest(self.version, RELEASES)
-
-    def source(self) -> Git:
+    def submodules(self) -> tuple[str, ...]:
         # its m4 macros are a repository of their own from 4.2.3 on
         apart = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:3]) >= (4, 2, 3)
-        submodules = ("*",) if apart else ()
-        return pinned("pmix", "github:openpmix/openpmix", self.version, self.commit, RELEASES, submodules=submodules)
-
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        return unknown("PMIx", self.version, self.commit, RELEASES) if self.builds else ()
+        return ("*",) if apart else ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libpmix",)

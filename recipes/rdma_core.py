@@ -1,11 +1,12 @@
 """rdma-core: the user space of InfiniBand, RoCE and EFA."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import DebianOrSource
 
 # Tags of linux-rdma/rdma-core; 56.1 is Debian 13's, 50.0 Ubuntu 24.04's, 39.0 Ubuntu 22.04's.
 RELEASES = {
@@ -36,7 +37,7 @@ HOST = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RdmaCore(Recipe):
+class RdmaCore(DebianOrSource):
     """libibverbs, librdmacm and the providers (mlx5, EFA and others), with the tools that show devices.
 
     `provider`: ``debian``, the distribution's packages, or ``source``, upstream's repository in /opt/rdma-core, for an
@@ -46,34 +47,17 @@ class RdmaCore(Recipe):
     symbols differ), so with ``source`` nothing of the distribution may link its own.
     """
 
+    upstream: ClassVar[str] = "rdma-core"
+    repository: ClassVar[str] = "github:linux-rdma/rdma-core"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     prefix: ClassVar[str] = "/opt/rdma-core"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     memory_gb: ClassVar[float] = 0.2
     cpu_minutes: ClassVar[float] = 1.3
 
-    provider: Literal["", "debian", "source"] = ""
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-        if self.version and self.provider == "debian":
-            raise ValueError(
-                "the distribution has one version of rdma-core; leave version out, or take provider: source"
-            )
-
-    @property
-    def builds(self) -> bool:
-        return self.provider == "source" or (not self.provider and bool(self.version))
-
     @property
     def package(self) -> str:
         return "" if self.builds else "libibverbs1"
-
-    def source(self) -> Git:
-        return pinned("rdma-core", "github:linux-rdma/rdma-core", self.version, self.commit, RELEASES)
-
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        return unknown("rdma-core", self.version, self.commit, RELEASES) if self.builds else ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libibverbs", "librdmacm")
@@ -124,7 +108,7 @@ class RdmaCore(Recipe):
             Check("rdma-core: libibverbs and its mlx5 provider load", f'python3 -c "{program}"', r"verbs True\nmlx5")
         ]
         if self.builds:
-            version = re.escape(self.version if self.commit else newest(self.version, RELEASES))
+            version = re.escape(self.whole)
             checks.append(
                 Check(
                     "rdma-core: the loader finds the version asked for",

@@ -1,12 +1,13 @@
 """UCC: collectives over UCX, NCCL and shared memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import STUB_DRIVER
 from envbuild.plan.cubins import only_this_gpu
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import commit_of, needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import Released
 
 # Tags of openucx/ucc.
 RELEASES = {
@@ -24,7 +25,7 @@ TESTED = "allreduce"  # of the collectives that ucc_perftest knows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ucc(Recipe):
+class Ucc(Released):
     """UCC from upstream's repository in /opt/ucc: over UCX, and over CUDA and NCCL when the image has them.
 
     `mpi_test` adds upstream's programs that start through MPI, ucc_perftest and ucc_test_mpi (its build makes both or
@@ -34,6 +35,9 @@ class Ucc(Recipe):
     give them to gloo.
     """
 
+    upstream: ClassVar[str] = "UCC"
+    repository: ClassVar[str] = "github:openucx/ucc"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     package: ClassVar[str] = "ucc"
     prefix: ClassVar[str] = "/opt/ucc"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
@@ -47,16 +51,9 @@ class Ucc(Recipe):
     cpu_minutes: ClassVar[float] = 4.1
 
     mpi_test: bool = False
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    def source(self) -> Git:
-        return pinned("ucc", "github:openucx/ucc", self.version, self.commit, RELEASES)
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        reasons = unknown("UCC", self.version, self.commit, RELEASES)
+        reasons = self.lacking()
         openmpi = getattr(env.recipes.get("openmpi"), "provider", "")
         if self.mpi_test and openmpi != "debian":
             why = "mpi_test compiles with the distribution's Open MPI, and this image has none"
@@ -66,15 +63,11 @@ class Ucc(Recipe):
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libucc",)
 
-    def own_ucx(self, env: RecipeEnv) -> bool:
-        """Whether UCX is the one in /opt/ucx and not the distribution's."""
-        return bool(getattr(env.recipes.get("ucx"), "from_source", False))
-
     def nccl(self, env: RecipeEnv) -> bool:
         return env.has("cuda") and env.has("nccl")
 
     def sources(self, env: RecipeEnv) -> Sources:
-        ucx = () if self.own_ucx(env) else ("libucx-dev",)
+        ucx = () if env.prefix_of("ucx") else ("libucx-dev",)
         mpi = ("libopenmpi-dev", "openmpi-bin") if self.mpi_test else ()
         return Sources(debian=(*DEBIAN, *ucx, *mpi), git=(self.source(),))
 
@@ -85,7 +78,7 @@ class Ucc(Recipe):
         # Upstream leaves its transport mlx5 out by default, the one part that links libibverbs itself.
         options = [
             "--disable-static",
-            "--with-ucx=/opt/ucx" if self.own_ucx(env) else "--with-ucx=/usr",
+            f"--with-ucx={env.prefix_of('ucx') or '/usr'}",
             "--without-doca_urom",
             "--without-rocm",
             "--without-sharp",
@@ -111,10 +104,9 @@ class Ucc(Recipe):
         return Runtime(libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        version = self.version if self.commit else newest(self.version, RELEASES)
-        revision = commit_of(self.version, self.commit, RELEASES)[:7]
+        said = rf"UCC version={self.whole}\D[\s\S]*{self.revision[:7]}"
         checks = [
-            Check("ucc: the version and commit asked for", "ucc_info -v", rf"UCC version={version}\D[\s\S]*{revision}"),
+            Check("ucc: the version and commit asked for", "ucc_info -v", said),
             Check("ucc: what it works over without a driver", "ucc_info -s", r"self=50 ucp=10$"),
         ]
         if env.has("cuda"):

@@ -1,12 +1,13 @@
 """UCX: the communication layer below MPI and UCC."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from envbuild import verbs
 from envbuild.plan.checks import STUB_DRIVER
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources
-from envbuild.releases import commit_of, needs_version, newest, pinned, unknown
+from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.releases import DebianOrSource
 
 # Tags of openucx/ucx. Older ones than 1.14.0 are no use to UCC 1.4.4 and newer (ucp_memh_pack).
 RELEASES = {
@@ -38,7 +39,7 @@ VERBS = ("libibverbs-dev", "librdmacm-dev")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ucx(Recipe):
+class Ucx(DebianOrSource):
     """UCX with verbs and mlx5, shared memory and TCP; from source also with CUDA and GDRCopy when the image has them.
 
     `provider`: ``debian``, the distribution's package, which has no CUDA support, or ``source``, upstream's repository
@@ -46,6 +47,9 @@ class Ucx(Recipe):
     `version` that this recipe does not know needs its `commit`.
     """
 
+    upstream: ClassVar[str] = "UCX"
+    repository: ClassVar[str] = "github:openucx/ucx"
+    releases: ClassVar[Mapping[str, str]] = RELEASES
     prefix: ClassVar[str] = "/opt/ucx"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     after: ClassVar[tuple[str, ...]] = ("rdma-core", "ofed", "efa", "cuda", "gdrcopy")
@@ -53,45 +57,23 @@ class Ucx(Recipe):
     memory_gb: ClassVar[float] = 0.4
     cpu_minutes: ClassVar[float] = 3.6
 
-    provider: Literal["", "debian", "source"] = ""
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        needs_version(self.version, self.commit)
-
-    @property
-    def from_source(self) -> bool:
-        return self.provider == "source" or (not self.provider and bool(self.version))
-
-    @property
-    def builds(self) -> bool:
-        return self.from_source
-
     @property
     def component(self) -> str:
-        return "ucx" if self.from_source else ""
+        return "ucx" if self.builds else ""
 
     @property
     def package(self) -> str:
-        return "" if self.from_source else "libucx0"
-
-    def source(self) -> Git:
-        return pinned("ucx", "github:openucx/ucx", self.version, self.commit, RELEASES)
-
-    @property
-    def whole(self) -> str:
-        """The version that is compiled."""
-        return self.version if self.commit else newest(self.version, RELEASES)
+        return "" if self.builds else "libucx0"
 
     def alone(self) -> tuple[str, ...]:
         """Values of UCX_TLS with which two ranks reach each other on a machine without a network: 1.20.0 and 1.20.1
         take the loopback device for unreachable (mended in 1.21.0: openucx/ucx#11202)."""
-        no_loopback = self.from_source and self.whole.startswith("1.20.")
+        no_loopback = self.builds and self.whole.startswith("1.20.")
         return ("self,sm",) if no_loopback else ("self,sm", "self,tcp")
 
     def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
-        if self.from_source:
-            return unknown("UCX", self.version, self.commit, RELEASES)
+        if self.builds:
+            return self.lacking()
         if not self.provider and env.has("cuda"):
             why = f"the UCX of {env.distribution.name} has no CUDA support, and this image has CUDA"
             return (f"{why}; write a version to compile it, or provider: debian to take it as it is",)
@@ -101,7 +83,7 @@ class Ucx(Recipe):
         return ("libucp",)
 
     def sources(self, env: RecipeEnv) -> Sources:
-        if not self.from_source:
+        if not self.builds:
             return Sources()
         development = () if verbs.prefix(env) else VERBS
         return Sources(debian=(*DEBIAN, *development), git=(self.source(),))
@@ -135,7 +117,7 @@ class Ucx(Recipe):
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        if not self.from_source:
+        if not self.builds:
             return Runtime(debian=("libucx0", "ucx-utils"))
         # verbs are linked by modules alone, which are skipped in silence where the library is missing
         return Runtime(debian=verbs.packages(env), libraries=(f"{self.prefix}/lib",))
@@ -145,10 +127,9 @@ class Ucx(Recipe):
             Check("ucx: shared memory and TCP transports", "ucx_info -d", r"Transport: tcp"),
             Check("ucx: InfiniBand module", "ucx_info -c -f", r"UCX_RC_MLX5_"),
         ]
-        if not self.from_source:
+        if not self.builds:
             return checks
-        revision = commit_of(self.version, self.commit, RELEASES)[:7]
-        said = rf"Library version: {self.whole}[\s\S]*revision {revision}"
+        said = rf"Library version: {self.whole}[\s\S]*revision {self.revision[:7]}"
         checks.insert(0, Check("ucx: the version and commit asked for", "ucx_info -v", said))
         for number, transports in enumerate(self.alone()):
             run = f"UCX_TLS={transports} ucx_perftest -p {13337 + number}"

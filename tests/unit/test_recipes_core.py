@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from packaging.version import Version
@@ -97,15 +97,22 @@ def test_releases_are_whole_hashes_newest_first(name: str) -> None:
     assert all(Version(first) > Version(second) for first, second in itertools.pairwise(found))
 
 
-def test_a_version_names_its_newest_release() -> None:
-    known = {"1.20.1": "a" * 40, "1.20.0": "b" * 40, "1.2.0": "c" * 40}
-    assert releases.newest("1.20", known) == "1.20.1"
-    assert releases.newest("1.2", known) == "1.2.0"
-    assert releases.newest("", known) == "1.20.1"
-    assert releases.newest("1.21", known) == ""
-    assert releases.pinned("x", "github:o/x", "1.20", "", known) == Git("x", "github:o/x", "a" * 40, "v1.20.1")
+class Example(releases.Released):
+    name = "x"
+    repository = "github:o/x"
+    releases: ClassVar = {"1.20.1": "a" * 40, "1.20.0": "b" * 40, "1.2.0": "c" * 40}
+
+
+@pytest.mark.parametrize("asked,whole", [("1.20", "1.20.1"), ("1.2", "1.2.0"), ("", "1.20.1"), ("1.21", "")])
+def test_a_version_names_its_newest_release(asked: str, whole: str) -> None:
+    assert Example(version=asked).whole == whole
+
+
+def test_the_commit_of_a_release() -> None:
+    assert Example(version="1.20").source() == Git("x", "github:o/x", "a" * 40, "v1.20.1")
     # upstream's tag says nothing about a commit of the spec's own
-    assert releases.pinned("x", "github:o/x", "1.20", "d" * 40, known) == Git("x", "github:o/x", "d" * 40)
+    own = Example(version="1.20", commit="d" * 40)
+    assert own.source() == Git("x", "github:o/x", "d" * 40) and own.whole == "1.20"
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -410,7 +417,8 @@ def test_ucx_is_compiled_when_a_version_is_asked_for() -> None:
     assert own.sources(env).git[0].tag == "v1.20.1"
     assert own.runtime(env).libraries == ("/opt/ucx/lib",)
     assert recipe("ucx", provider="source").builds
-    assert not recipe("ucx", provider="debian", version="1.18").builds
+    with pytest.raises(SpecError, match="the distribution has one version of UCX"):
+        recipe("ucx", provider="debian", version="1.18")
 
 
 def test_debians_ucx_beside_cuda_has_to_be_asked_for() -> None:

@@ -516,7 +516,7 @@ def test_msccl_is_compiled_for_the_target_and_says_so() -> None:
     text = "\n".join(steps(made, env))
     assert "compute_80,code=sm_80" in text and "msccl-algorithms/ndv4/*.xml" in text
     assert "nccl 22304" in made.verify(env)[0].expect
-    assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl-executor-nccl"]
+    assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl"]
 
 
 def test_nvshmem_is_for_the_cuda_of_the_image() -> None:
