@@ -138,7 +138,19 @@ def export(
     from envbuild.workspace import open_workspace
 
     wanted = Export(
-        to, output, compression, level, block, jobs, platform, keep_owners, tag, cache, keep_dev, sha256, keep_layers
+        to,
+        output=output,
+        compression=compression,
+        level=level,
+        block=block,
+        jobs=jobs,
+        platform=platform,
+        keep_owners=keep_owners,
+        tag=tag,
+        cache=cache,
+        keep_dev=keep_dev,
+        sha256=sha256,
+        keep_layers=keep_layers,
     )
     result = export_image(name, wanted, open_workspace())
     show(result.data, as_json, result.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ class Export:
     or of the layers of an OCI layout."""
 
     to: str
+    _: KW_ONLY
     output: Path | None = None
     compression: str = ""
     level: int | None = None
