@@ -1,12 +1,14 @@
-"""Tars by hand, and a sink that remembers what it was given."""
+"""Tars by hand and by GNU tar, and a sink that remembers what it was given."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import io
+import subprocess
 import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 from envbuild.oci.member import Kind, Member
@@ -14,7 +16,9 @@ from envbuild.oci.source import SourceLayer
 from envbuild.oci.tarread import read_tar
 
 END = bytes(1024)
+MEGA = 1 << 20
 KEEP = 1 << 24  # bytes of one file that are remembered
+STEPS = [1 << 30, 700, 512, 100, 1]  # bytes in which a stream comes
 TYPES = {
     Kind.FILE: tarfile.REGTYPE,
     Kind.DIR: tarfile.DIRTYPE,
@@ -83,6 +87,12 @@ def read(content: bytes, most: int = 1 << 30) -> Recorder:
     assert read_tar(stream, found) == len(content)
     assert stream.asked <= 1 << 20 and not found.open
     return found
+
+
+def only(content: bytes) -> Member:
+    """The one member of a tar without its end."""
+    (member,) = read(content + END).members
+    return member
 
 
 def header(
@@ -219,3 +229,10 @@ def source(blob: bytes, tar: bytes, *, digest: str = "", diff_id: str = "", size
         "layer 1 of 1",
         opened,
     )
+
+
+def gnu(folder: Path, *options: str) -> bytes:
+    """What GNU tar makes of a folder."""
+    names = sorted(path.name for path in folder.iterdir())
+    command = ["tar", "-C", str(folder), "-cf", "-", "--sort=name", *options, "--"]
+    return subprocess.run([*command, *names], check=True, capture_output=True).stdout
