@@ -30,6 +30,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
+DIGEST = "a" * 64  # of no content
 USER, PASSWORD = "reader", "right"
 HTPASSWD = f"{USER}:$2y$05$abcdefghijklmnopqrstuu8xaCxxL82bnl.UY74PMksDxIJShppPC\n"  # bcrypt of PASSWORD
 
@@ -104,6 +105,11 @@ def system(python: str = "3.13") -> bytes:
 # images
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def descriptor(**changes: Any) -> dict[str, Any]:
+    """The descriptor of a layer as a manifest has it; nothing has that digest."""
+    return {"mediaType": f"{LAYER}+gzip", "digest": f"sha256:{DIGEST}", "size": 1, **changes}
 
 
 def chunked(layer: bytes) -> bytes:
