@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.matrix.compiled import Matrix, compile_facts
-from envbuild.matrix.explain import Request
+from envbuild.matrix.explain import Request, picks
 from envbuild.matrix.load import load_facts
 from envbuild.matrix.model import Facts
 from envbuild.matrix.values import asked
 
+VERSIONS = ["1.0", "2.0", "3.0"]
 SOURCE = {"type": "measured", "where": "a test", "seen": "2026-11-21", "how": "made up"}
 
 
@@ -67,3 +68,9 @@ def requests(matrix: Matrix, *words: str) -> list[Request]:
         component, constraint = asked(word, components)
         found.append(Request(word, component.name, matrix.asked(component.name, constraint)))
     return found
+
+
+def plan(given: Matrix, *words: str, waived: Sequence[str] = ()) -> dict[str, str] | None:
+    """What is picked, or None."""
+    found = picks(given, requests(given, *words), waived)
+    return None if found is None else given.named(found.assignment)

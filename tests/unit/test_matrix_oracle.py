@@ -1,237 +1,28 @@
-"""Plans and conflicts against a SAT solver that knows the facts only as `values.matches` reads them.
-
-The encoding shares nothing with the masks: one truth value for each value of each component, one for each constraint,
-one for "this row holds", and the rules of docs/matrix.md as clauses."""
+"""Plans and conflicts against the oracle: on facts at random, and on those that ship with envbuild."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pysat.card import CardEnc, EncType
-from pysat.solvers import Cadical153
+from oraclekit import Oracle, first_plan, known_of
 
 import envbuild.matrix
 from envbuild.matrix import values
-from envbuild.matrix.compiled import Matrix, compile_facts, natural
+from envbuild.matrix.compiled import Matrix, compile_facts
 from envbuild.matrix.explain import Request, cores, picks
 from envbuild.matrix.load import load_facts
 from envbuild.matrix.masks import ABSENT
 from envbuild.matrix.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
-from envbuild.matrix.problem import Problem
 
 pytestmark = pytest.mark.unit
-
 SHIPPED = Path(envbuild.matrix.__file__).parent / "facts"
-
-
-class Oracle:
-    """Facts as a SAT problem. Every clause of a row has the row's selector: it binds only where that is assumed."""
-
-    def __init__(self, facts: Facts, known: Mapping[str, Sequence[str]]) -> None:
-        self._facts = facts
-        self._known = known
-        self._new = count(1)
-        self._solver = Cadical153()
-        self._is = {(name, value): next(self._new) for name in known for value in (None, *known[name])}
-        for name in known:
-            literals = [self._is[name, value] for value in (None, *known[name])]
-            top = next(self._new)
-            one = CardEnc.equals(literals, 1, top_id=top, encoding=EncType.seqcounter)
-            self._new = count(max(top, one.nv) + 1)
-            self._solver.append_formula(one.clauses)
-        self._constraints: dict[tuple[str, Constraint, bool], int] = {}
-        self._holds: dict[int, int] = {}
-        self.rows: list[tuple[Fact, Row]] = []
-        self.selectors: dict[tuple[int, ...], int] = {}
-        self.warnings: dict[int, int] = {}  # row → its selector
-        for fact in sorted(facts.facts.values(), key=lambda fact: fact.id):
-            self.rows += [(fact, row) for row in sorted(fact.rows, key=natural, reverse=True)]
-        for number, (fact, _) in enumerate(self.rows):
-            if fact.strength in ("hard", "warn"):
-                self._row(number)
-        self._disputes()
-
-    def possible(self, selected: Iterable[int], chosen: Iterable[int]) -> bool:
-        """Whether there is a plan with these selectors and these literals."""
-        return bool(self._solver.solve(assumptions=[*selected, *chosen]))
-
-    def request(self, request: Request, matrix: Matrix) -> int:
-        """A literal that is true when a request is met."""
-        number = matrix.number[request.component]
-        allowed = matrix.values_of(number, request.mask)
-        literal = next(self._new)
-        texts = [self._is[request.component, value] for value in allowed]
-        self._solver.add_clause(
-            [-literal, *texts, *([self._is[request.component, None]] if request.mask & ABSENT else [])]
-        )
-        return literal
-
-    def precedence(self, number: int) -> tuple[object, ...]:
-        """The best source comes first."""
-        fact, row = self.rows[number]
-        texts = [sorted((name, item.text) for name, item in part.items()) for part in (row.when, row.then)]
-        return SOURCES.index(fact.source.type), fact.id, *texts
-
-    def value(self, name: str, value: str | None) -> int:
-        return self._is[name, value]
-
-    # --- what a row says
-
-    def _true(self, name: str, constraint: Constraint, unsure: bool = False) -> int:
-        """A literal for "the component is as the constraint has it"; `unsure`: or order says nothing about it."""
-        key = name, constraint, unsure
-        if key not in self._constraints:
-            component = self._facts.components[name]
-            literal = self._constraints[key] = next(self._new)
-            yes = []
-            for value in (None, *self._known[name]):
-                answer = values.matches(component, constraint, value)
-                met = answer is True or (unsure and answer is None)
-                self._solver.add_clause([literal if met else -literal, -self._is[name, value]])
-                if met:
-                    yes.append(self._is[name, value])
-            self._solver.add_clause([-literal, *yes])
-        return self._constraints[key]
-
-    def _said(self, fact: Fact, name: str, constraint: Constraint) -> list[int]:
-        """Literals of which one must be true where a row of `fact` binds `name`."""
-        absent = self._is[name, None]
-        if fact.kind == "forbids":
-            return [absent, -self._true(name, constraint)]
-        met = self._true(name, constraint, unsure=True)
-        if fact.kind == "limits":
-            return [absent, met]
-        component = self._facts.components[name]
-        if not any(values.matches(component, constraint, value) is not False for value in self._known[name]):
-            return [absent]
-        there = next(self._new)  # met and present
-        self._solver.append_formula([[-there, met], [-there, -absent]])
-        return [there]
-
-    def _hold(self, number: int) -> int:
-        """A literal that may be true only where a row holds."""
-        if number not in self._holds:
-            literal = self._holds[number] = next(self._new)
-            for name, constraint in self.rows[number][1].when.items():
-                self._solver.add_clause([-literal, self._true(name, constraint)])
-        return self._holds[number]
-
-    def _unless(self, number: int) -> list[int]:
-        return [-self._true(name, constraint) for name, constraint in self.rows[number][1].when.items()]
-
-    def _row(self, number: int) -> None:
-        fact, row = self.rows[number]
-        selector = next(self._new)
-        if fact.strength == "warn":
-            self.warnings[number] = selector
-        else:
-            self.selectors[number,] = selector
-        for name, constraint in row.then.items():
-            better = [self._hold(other) for other in self._rivals(number, name, fact.strength)]
-            said = self._said(fact, name, constraint)
-            if fact.strength == "warn":  # never brings a component in
-                said.append(self._is[name, None])
-            self._solver.add_clause([-selector, *self._unless(number), *better, *said])
-
-    def _rivals(self, number: int, name: str, strength: str = "hard") -> list[int]:
-        """Rows that take the place of row `number` for `name`: of a better source, to the same question, saying
-        otherwise."""
-        fact, row = self.rows[number]
-        return [
-            other
-            for other, (rival, theirs) in enumerate(self.rows)
-            if fact.question
-            and rival.question == fact.question
-            and rival.id != fact.id
-            and rival.strength == strength
-            and SOURCES.index(rival.source.type) < SOURCES.index(fact.source.type)
-            and name in theirs.then
-            and self._allows(rival, name, theirs.then[name]) != self._allows(fact, name, row.then[name])
-        ]
-
-    def _allows(self, fact: Fact, name: str, constraint: Constraint) -> frozenset[str | None]:
-        component = self._facts.components[name]
-        answers = {value: values.matches(component, constraint, value) for value in (None, *self._known[name])}
-        if fact.kind == "forbids":
-            return frozenset(value for value, answer in answers.items() if value is None or answer is not True)
-        met = frozenset(value for value, answer in answers.items() if answer is not False)
-        if fact.kind != "limits" and met - {None}:
-            return met - {None}
-        return met | {None}
-
-    def _disputes(self) -> None:
-        groups: dict[tuple[str, frozenset[tuple[str, frozenset[str | None]]]], list[int]] = {}
-        for number, (fact, row) in enumerate(self.rows):
-            if fact.strength == "disputed" and fact.question and row.then:
-                case = frozenset(
-                    (
-                        name,
-                        frozenset(
-                            value
-                            for value in (None, *self._known[name])
-                            if values.matches(self._facts.components[name], constraint, value)
-                        ),
-                    )
-                    for name, constraint in row.when.items()
-                )
-                groups.setdefault((fact.question, case), []).append(number)
-        for numbers in groups.values():
-            if len({self.rows[number][0].id for number in numbers}) < 2:
-                continue
-            selector = self.selectors[tuple(numbers)] = next(self._new)
-            satisfied = []
-            for number in numbers:
-                literal = next(self._new)
-                satisfied.append(literal)
-                for name, constraint in self.rows[number][1].then.items():
-                    self._solver.add_clause([-literal, *self._said(self.rows[number][0], name, constraint)])
-            settled = {
-                rival
-                for number in numbers
-                for name in self.rows[number][1].then
-                for rival in self._rivals(number, name)
-                if all(
-                    SOURCES.index(self.rows[rival][0].source.type) < SOURCES.index(self.rows[each][0].source.type)
-                    for each in numbers
-                )
-            }
-            better = [self._hold(rival) for rival in sorted(settled)]
-            self._solver.add_clause([-selector, *self._unless(numbers[0]), *better, *satisfied])
-
-
-def first_plan(oracle: Oracle, matrix: Matrix, requests: Sequence[Request]) -> dict[str, str] | None:
-    """The lexicographically first plan, warning by warning and value by value."""
-    chosen = [oracle.request(request, matrix) for request in requests]
-    binding = list(oracle.selectors.values())
-    if not oracle.possible(binding, chosen):
-        return None
-    for number in sorted(oracle.warnings, key=oracle.precedence):
-        if oracle.possible([*binding, oracle.warnings[number]], chosen):
-            binding.append(oracle.warnings[number])
-    problem = Problem.of(matrix, requests)
-    found: dict[str, str] = {}
-    for number in problem.order(problem.search()):
-        name = matrix.components[number].name
-        for value in (None, *matrix.values[number]):
-            literal = oracle.value(name, value)
-            if oracle.possible(binding, [*chosen, literal]):
-                chosen.append(literal)
-                found |= {name: value} if value is not None else {}
-                break
-    return found
-
-
-def known_of(matrix: Matrix) -> dict[str, tuple[str, ...]]:
-    """Component → its values."""
-    return {component.name: matrix.values[at] for at, component in enumerate(matrix.components)}
 
 
 def compare(matrix: Matrix, oracle: Oracle, requests: Sequence[Request]) -> None:
@@ -269,8 +60,6 @@ def request_at_random(matrix: Matrix, choice: random.Random, most: int) -> list[
             found.append(Request(str(len(found)), name, mask))
     return found
 
-
-# --- facts at random
 
 VERSIONS = ("1.0", "1.5", "2.0", "2.0.1", "2.1.0", "2.1.0+cu118", "3.0", "3.0a0+12ab", "3.1rc1", "4.0")
 OPERATORS = ("", "==", "!=", ">=", "<=", ">", "<")
@@ -358,9 +147,6 @@ def test_random_facts_are_of_both_kinds() -> None:
         seen["groups"] += bool(matrix.groups)
         seen["narrowed"] += bool(matrix.narrowed)
     assert min(seen.values()) >= 6, seen
-
-
-# --- the facts that ship with envbuild
 
 
 @cache
