@@ -1,0 +1,94 @@
+"""`envbuild diff` and `envbuild show FILE`: exit codes, images that are not made, and files read without a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from diffkit import RC
+from diffkit import pair as pair  # a fixture
+
+from envbuild.errors import SpecError
+from envbuild.image import squashfs_file
+
+pytestmark = pytest.mark.unit
+ROOT = Path(__file__).parents[2]
+
+
+def envbuild(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "envbuild", *arguments]
+    environ = {**os.environ, "COLUMNS": "120", **env}
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=False)
+
+
+def test_exit_codes(pair, tmp_path):
+    one, other = pair
+    assert envbuild("diff", one, one).returncode == 0
+    done = envbuild("diff", one, other)
+    assert (done.returncode, done.stderr) == (1, b"") and done.stdout.splitlines()[2].startswith(b"different: ")
+    data = json.loads(envbuild("diff", "--json", "--files", one, other).stdout)
+    assert data["equal"] is False and len(data["paths"]) == 18
+    damaged = tmp_path / "x.sqsh"
+    damaged.write_bytes(Path(one).read_bytes()[:1000])
+    for arguments, code in (
+        (("diff", one, str(damaged)), 7),
+        (("show", str(damaged)), 7),
+        (("diff", one, str(tmp_path / "none.sqsh")), 2),
+        (("diff", one, "no-such-image"), 2),
+        (("diff", one), 2),
+    ):
+        done = envbuild(*arguments)
+        assert (done.returncode, done.stdout) == (code, b"") and b"Traceback" not in done.stderr
+    assert b"0 equal, 1 different" in envbuild("diff", "--help").stdout
+
+
+def test_an_image_that_is_not_made(pair, tmp_path):
+    """A shipped spec with a lock; the store is empty."""
+    environ = {"ENVBUILD_STORE": str(tmp_path)}
+    same = envbuild("diff", "cpu-ucx", "cpu-ucx", **environ)
+    assert (same.returncode, same.stderr) == (0, b"")
+    assert same.stdout.decode().splitlines() == [
+        "A  cpu-ucx: its lock; it is not made",
+        "B  cpu-ucx: its lock; it is not made",
+        "equal: the same components, packages and sources",
+        "files",
+        "  not compared: cpu-ucx is not made; next: envbuild make cpu-ucx",
+    ]
+    mixed = envbuild("diff", "cpu-ucx", pair[0], **environ)
+    assert mixed.returncode == 1
+    lines = mixed.stdout.decode().splitlines()
+    assert lines[0] == "A  cpu-ucx: its lock; it is not made"
+    assert lines[-1] == "  not compared: cpu-ucx is not made; next: envbuild make cpu-ucx"
+    assert "  + gone 1" in lines
+
+
+def test_one_file_of_an_image(pair):
+    done = envbuild("show", pair[0], "--cat", "etc/rc")
+    assert (done.returncode, done.stdout) == (0, RC.encode())
+    assert envbuild("show", pair[0], "--cat", "opt/link").stdout == b"o" * 70  # links are followed
+    for arguments in ((pair[0], "--cat", "etc"), (pair[0], "--cat", "none"), ("cpu-ucx", "--cat", "etc/rc")):
+        done = envbuild("show", *arguments)
+        assert (done.returncode, done.stdout) == (2, b"") and b"hint: " in done.stderr
+    data = json.loads(envbuild("show", pair[0], "--json").stdout)
+    assert data["origin"]["image"] == "small" and data["squashfs"]["inodes"] == 36
+
+
+def test_files_are_read_where_no_store_can_be_written(pair):
+    """As on a compute node: neither command makes anything."""
+    environment = {**os.environ, "ENVBUILD_STORE": "/proc/no/store"}
+    for words, code in ((("show", str(pair[0])), 0), (("diff", *map(str, pair)), 1), (("store", "du"), 0)):
+        done = subprocess.run(
+            [sys.executable, "-m", "envbuild", *words], capture_output=True, text=True, check=False, env=environment
+        )
+        assert (done.returncode, done.stderr) == (code, ""), done.stderr
+
+
+@pytest.mark.parametrize("name", ["docker://app:1", "oci:layout", "docker-archive:a.tar", "docker-daemon:app:1"])
+def test_images_of_other_places_are_exported_first(name):
+    with pytest.raises(SpecError, match="no squashfs file yet") as caught:
+        squashfs_file(name)
+    assert f"envbuild export {name} --to squashfs" in caught.value.hint
