@@ -1,8 +1,7 @@
-"""Sites: what a person writes, and what the host's apt and pip already say."""
+"""Site files: what a person writes, every mistake in it, and which of them counts."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import InputError, SpecError
-from envbuild.lock import host
 from envbuild.site import KINDS, Site, engines, load_site, read_site, store_folder
 
 pytestmark = pytest.mark.unit
@@ -191,29 +189,6 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert "ENVBUILD_STORE" in caught.value.hint
 
 
-def test_longest_prefix_wins() -> None:
-    site = Site(Path("/s"), mirrors={"github:": ("/all",), "github:openucx/": ("/ucx",)}, use_host=False)
-    assert site.places("github:openucx/ucx@v1") == ("ucx@v1", ("/ucx",))
-    assert site.places("github:nvidia/nccl@v2") == ("nvidia/nccl@v2", ("/all",))
-    assert site.places("file:x") == ("x", ())
-
-
-@pytest.mark.parametrize(
-    ("origin", "rest"),
-    [
-        ("github:openucx/ucx", ""),
-        ("github:openucx/ucx@v1.20.1", "@v1.20.1"),
-        ("github:openucx/ucx/sub", "sub"),
-        ("github:openucx/ucx-extra", None),
-        ("github:openucx/ucx2@v1", None),
-    ],
-)
-def test_prefix_ends_where_a_name_does(origin: str, rest: str | None) -> None:
-    site = Site(Path("/s"), mirrors={"github:openucx/ucx": ("/mirrors/ucx.git",)}, use_host=False)
-    everything = origin.partition(":")[2]
-    assert site.places(origin) == ((everything, ()) if rest is None else (rest, ("/mirrors/ucx.git",)))
-
-
 def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) -> None:
     assert Site(Path("/s")).roots("github:openucx/ucx") == ("https://github.com/openucx/ucx",)
     own = Site(Path("/s"), mirrors={"github:openucx/": ("/srv/git",)})
@@ -226,38 +201,6 @@ def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) 
     assert gapped.python().links == ("/wheels",)
     with pytest.raises(SpecError, match="'upstream' must be true or false"):
         read_site(write(tmp_path, "schema: 1\nupstream: never\n"))
-
-
-def test_roots_of_every_kind() -> None:
-    mirrors = {
-        "debian:": ("/debian",),
-        "ubuntu:": ("http://m.example/ubuntu", "/ubuntu"),
-        "apt:": ("http://m.example/apt/",),
-        "apt:nvidia-cuda": ("/cuda",),
-        "pip:": ("http://m.example/pip", "/pip"),
-        "oci:nvcr.io/": ("http://registry.example:5000",),
-    }
-    site = Site(Path("/s"), mirrors=mirrors, use_host=False)
-    assert site.roots("debian:trixie/main") == ("/debian",)
-    assert site.roots("ubuntu:jammy/universe") == ("http://m.example/ubuntu", "/ubuntu")
-    assert site.roots("apt:nvidia-cuda/ubuntu2204") == ("/cuda/ubuntu2204",)
-    assert site.roots("apt:nvidia-cuda") == ("/cuda",)
-    assert site.roots("apt:aws-neuron") == ("http://m.example/apt/aws-neuron",)
-    assert site.roots("oci:nvcr.io/nvidia/pytorch") == ("http://registry.example:5000/nvidia/pytorch",)
-    found = site.python("pip:pytorch/cu113")
-    assert (found.indexes, found.links) == (("http://m.example/pip/pytorch/cu113",), ("/pip/pytorch/cu113",))
-
-
-def test_keys_by_prefix() -> None:
-    keys = {"ubuntu:": Path("/u"), "apt:nvidia-cuda": Path("/n")}
-    site = Site(Path("/s"), keyrings=keys, debian_keyring=Path("/d"))
-    assert site.keyring("ubuntu:noble/main") == Path("/u")
-    assert site.keyring("apt:nvidia-cuda/ubuntu2204") == Path("/n")
-    assert site.keyring("apt:nvidia-cuda-extra") is None
-    assert site.keyring("debian-security:trixie-security/main") == Path("/d") == site.keyring("debian:trixie/main")
-    newer = Site(Path("/s"), keyrings={"debian:": Path("/k")}, debian_keyring=Path("/d"))
-    assert newer.keyring("debian:trixie/main") == Path("/k")
-    assert Site(Path("/s"), keyrings={"debian:": Path("/k")}).keyring("debian-security:x/main") == Path("/k")
 
 
 def test_mistakes_about_keys(tmp_path: Path) -> None:
@@ -274,159 +217,3 @@ def test_mistakes_about_keys(tmp_path: Path) -> None:
         ("4:10", f"'apt:x': there is no {tmp_path / 'none.gpg'}"),
         ("6:3", "'ubuntu:' has a file of keys already"),
     ]
-
-
-def test_own_debian_mirror_is_not_mixed_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"debian:": ("http://a/debian",), "debian-security:": ("http://a/debian-security",)}
-    monkeypatch.setattr(host, "debian_archives", lambda: known)
-    assert Site(Path("/s")).places("debian-security:trixie-security/main")[1] == ("http://a/debian-security",)
-    own = Site(Path("/s"), mirrors={"debian:": ("/mirror",)})
-    assert own.places("debian:trixie/main") == ("trixie/main", ("/mirror",))
-    assert own.places("debian-security:trixie-security/main")[1] == ()
-
-
-def apt(folder: Path, **files: str) -> dict[str, tuple[str, ...]]:
-    (folder / "sources.list.d").mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        path = folder / "sources.list" if name == "main" else folder / "sources.list.d" / name.replace("_", ".")
-        path.write_text(text)
-    return host.debian_archives(folder)
-
-
-def test_one_line_sources(tmp_path: Path) -> None:
-    assert apt(
-        tmp_path,
-        main="""
-# deb http://commented.example/debian trixie main
-deb [arch=amd64 signed-by=/usr/share/keyrings/x.gpg] http://one.example/debian/ bookworm main contrib # remark
-deb-src http://source.example/debian bookworm main
-deb http://sec.example/debian-security bookworm-security main
-deb http://security.example/ bookworm-security main
-deb http://vendor.example/ bookworm main
-deb http://one.example/debian bookworm-updates main
-deb file:/srv/debian bookworm main
-deb cdrom:[Debian]/ bookworm main
-""",
-        docker_list="deb https://docker.example/linux/debian bookworm stable\n",
-        vendor_list="deb https://vendor.example/debian/12/prod bookworm main\n",
-        sdk_list="deb https://sdk.example/apt sdk-bookworm main\n",
-    ) == {
-        "debian:": ("http://one.example/debian", "/srv/debian"),
-        "debian-security:": ("http://sec.example/debian-security", "http://security.example"),
-    }
-
-
-def test_deb822_sources(tmp_path: Path) -> None:
-    assert apt(
-        tmp_path,
-        debian_sources="""\
-# a remark
-Types: deb deb-src
-URIs: http://one.example/debian
- http://two.example/debian/
-Suites: trixie trixie-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- abc: def
-
-Enabled: no
-Types: deb
-URIs: http://off.example/debian
-Suites: trixie
-Components: main
-
-Types: deb
-URIs: http://snap.example/archive/debian-security/20250520T000000Z
-Suites: trixie-security
-Components: main
-""",
-        other_sources="Types: deb\nURIs: http://node.example/node_20.x\nSuites: nodistro\nComponents: main\n",
-    ) == {
-        "debian:": ("http://one.example/debian", "http://two.example/debian"),
-        "debian-security:": ("http://snap.example/archive/debian-security/20250520T000000Z",),
-    }
-
-
-def test_host_without_debian(tmp_path: Path) -> None:
-    assert apt(tmp_path, main="deb http://archive.example/other noble main universe\n") == {}
-    assert host.debian_archives(tmp_path / "none") == {}
-
-
-def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str = "", **environ: str) -> object:
-    monkeypatch.setattr(host, "default_index", lambda: "https://default.example/simple")
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
-    (tmp_path / ".config/pip").mkdir(parents=True, exist_ok=True)
-    (tmp_path / ".config/pip/pip.conf").write_text(user)
-    return host.pip_indexes({"HOME": str(tmp_path), "PIP_NO_INDEX": "", **environ})
-
-
-def test_pip_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_pip_files", lambda environ: [tmp_path / ".config/pip/pip.conf"])
-    text = """
-[global]
-index-url = http://global.example/simple
-extra_index_url =
-    http://a.example/simple
-    file:///srv/simple
-find-links = /srv/wheels
-[install]
-index-url = http://install.example/simple
-[download]
-index-url = http://not.example/simple
-"""
-    found = host.PythonIndexes(
-        ("http://install.example/simple", "http://a.example/simple", "file:///srv/simple"), ("/srv/wheels",)
-    )
-    assert pip(tmp_path, monkeypatch, text) == found
-    found = host.PythonIndexes(
-        ("http://env.example/simple", "http://a.example/simple", "file:///srv/simple"),
-        ("/x", "/y"),
-        ("env.example",),
-        "/ca",
-    )
-    variables = {
-        "PIP_INDEX_URL": "http://env.example/simple",
-        "PIP_FIND_LINKS": "/x /y",
-        "PIP_TRUSTED_HOST": "env.example",
-        "PIP_CERT": "/ca",
-    }
-    assert pip(tmp_path, monkeypatch, text, **variables) == found
-    assert pip(tmp_path, monkeypatch, "") == host.PythonIndexes(("https://default.example/simple",))
-    assert pip(tmp_path, monkeypatch, text, PIP_NO_INDEX="1") == host.PythonIndexes((), ("/srv/wheels",))
-    assert pip(tmp_path, monkeypatch, "[global\nbroken") == host.PythonIndexes(("https://default.example/simple",))
-
-
-def test_pip_files_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "prefix", "/venv")
-    files = host._pip_files({"HOME": "/home/me", "PIP_CONFIG_FILE": "/own.conf"})
-    assert [str(file) for file in files][-4:] == [
-        "/home/me/.pip/pip.conf",
-        "/home/me/.config/pip/pip.conf",
-        "/venv/pip.conf",
-        "/own.conf",
-    ]
-    assert host._pip_files({"PIP_CONFIG_FILE": os.devnull}) == []
-
-
-def test_default_index_is_asked_of_uv() -> None:
-    assert host.default_index().startswith("https://")
-
-
-def test_python_mirrors_of_a_site() -> None:
-    site = Site(Path("/s"), mirrors={"python:": ("file:///srv/simple", "/srv/wheels", "http://i.example/simple")})
-    assert site.python().indexes == ("file:///srv/simple", "http://i.example/simple")
-    assert site.python().links == ("/srv/wheels",)
-
-
-def test_the_archives_of_an_ubuntu_host(tmp_path: Path) -> None:
-    """One archive serves security updates too, arm64 has one of its own, and a vendor's folder of that name is none."""
-    assert apt(
-        tmp_path,
-        ubuntu_sources="Types: deb\nURIs: http://one.example/ubuntu/\nSuites: noble noble-updates\n"
-        "Components: main universe\n\n"
-        "Types: deb\nURIs: http://sec.example/ubuntu/\nSuites: noble-security\nComponents: main\n",
-        ports_list="deb http://ports.example/ubuntu-ports noble main\n",
-        vendor_list="deb http://vendor.example/ubuntu2404/ noble main\n",
-    ) == {"ubuntu:": ("http://ports.example/ubuntu-ports", "http://one.example/ubuntu", "http://sec.example/ubuntu")}
