@@ -7,20 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from envbuild.verify.audit import Expectations, audit
-from envbuild.verify.cuda import only, runs_on
-from envbuild.verify.packages import differences, same_version
 from envbuild.verify.results import AuditResult, Status
 
 pytestmark = pytest.mark.unit
-
 SITE = "/opt/venv/lib/python3.13/site-packages"
 ADAM = f"{SITE}/deepspeed/ops/adam/fused_adam_op.so"
 NCCL = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
-
 SEEN: dict[str, Any] = {
     "prefixes": ["/opt/ucx"],
     "debian": {"libc6": "2.41-12", "python3": "3.13.5-1"},
@@ -334,63 +328,6 @@ def test_exempt_and_ptx_only_libraries_are_named() -> None:
     assert result.status == Status.PASS
     assert "exempt: /v/libcufft.so.12" in result.detail
     assert "PTX only, compiled at the first start: /v/old.so" in result.detail
-
-
-@pytest.mark.parametrize(
-    ("entry", "sm", "runs"),
-    [
-        ("sm_90", "90", True),
-        ("sm_90", "9.0", True),
-        ("sm_90a", "90", True),
-        ("sm_80", "86", True),
-        ("sm_86", "89", True),
-        ("sm_89", "86", False),
-        ("sm_80", "90", False),
-        ("sm_75", "90", False),
-        ("sm_100", "103", True),
-        ("sm_100a", "103", False),
-        ("sm_100f", "103", True),
-        ("sm_100f", "120", False),
-        ("sm_87", "89", False),
-        ("sm_80", "87", False),
-        ("compute_80", "90", True),
-        ("compute_90", "80", False),
-        ("compute_90a", "100", False),
-        ("compute_90a", "90", True),
-        ("compute_100f", "103", True),
-        ("compute_100f", "120", False),
-        ("lto_90", "90", False),
-    ],
-)
-def test_which_code_runs_where(entry: str, sm: str, runs: bool) -> None:
-    assert runs_on(entry, sm) is runs
-
-
-def test_nothing_but_what_the_gpu_can_use() -> None:
-    assert only(["sm_90", "sm_90a", "compute_90"], "90")
-    assert only(["sm_80"], "86")  # FlashAttention compiles that for an A6000
-    assert only(["sm_90", "lto_90"], "90")
-    assert not only(["compute_90"], "90")  # PTX alone is compiled at every first start
-    assert not only(["sm_90", "sm_80"], "90")
-    assert not only(["sm_90", "compute_100"], "90")
-    assert not only([], "90")
-
-
-versions = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"]))
-
-
-@given(versions, versions)
-def test_no_differences_means_equal(declared: dict[str, str], installed: dict[str, str]) -> None:
-    assert (not differences(declared, installed, complete=True)) == (declared == installed)
-    subset = all(installed.get(name) == version for name, version in declared.items())
-    assert (not differences(declared, installed, complete=False)) == subset
-
-
-def test_versions_are_compared_as_pep_440_says() -> None:
-    assert same_version("1.0", "1.0.0")
-    assert same_version("2.8.3.post2", "2.8.3-post2")
-    assert not same_version("2.15.0", "2.15.0+cu132")
-    assert not same_version("1.0", "no version")
 
 
 def test_long_lists_are_cut_but_counted() -> None:
