@@ -7,18 +7,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from envbuild import target as targets
 from envbuild.bases import DISTRIBUTIONS
 from envbuild.fields import Reader
+from envbuild.matrix.compiled import load_matrix
+from envbuild.matrix.masks import Matrix
 from envbuild.plan import bridge
+from envbuild.plan.units import INPUTS
 from envbuild.project import Project
 from envbuild.recipe import Check, Recipe, RecipeEnv
 from envbuild.recipefile import load_recipe, read_options
 from envbuild.yamlfile import parse
 
 ROOT = Path(__file__).parents[2]
+KEY = "0123456789abcdef0123456789ABCDEF01234567"
+COMPILING = ("neox-kernels", "megatron-kernels", "deeperspeed", "metaseq")
+SOURCE_ONLY = {"compiled": ["ftfy==6.0.1", "pathtools==0.1.2", "promise==2.3", "subprocess32==3.5.4"]}
 NGC = "nvcr.io/nvidia/pytorch:25.10-py3"
 
 
@@ -69,3 +76,26 @@ def line(made: Recipe, env: RecipeEnv, words: str) -> Check:
 
 def matches(check: Check, output: str) -> bool:
     return bool(re.search(check.expect, output, re.MULTILINE))
+
+
+def moved(command: str, tmp_path: Path, prefix: str) -> str:
+    """The command with its fixed folders below `tmp_path`."""
+    return re.sub(rf"(?<!tree){prefix}", f"{tmp_path}{prefix}", command.replace(INPUTS, f"{tmp_path}{INPUTS}"))
+
+
+class Named(Recipe):
+    """A recipe that only is there, with a prefix or without."""
+
+    def __init__(self, name: str, *, builds: bool = True) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "prefix", f"/opt/{name}" if builds else "")
+
+
+def stack(*recipes: Recipe, torch: str = "2.6.0", **more: str) -> RecipeEnv:
+    """An image with torch and CUDA below the recipes."""
+    return image(recipe("torch", version=torch), recipe("cuda", version="12.4"), *recipes, **more)
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load_matrix(Project(ROOT).facts())

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.draft import draft
-from envbuild.plan.containerfile import containerfile
+from envbuild.make import open_lock, planned
+from envbuild.plan.containerfile import OPEN_BASE, containerfile
 from envbuild.plan.planner import make_plan
 from envbuild.plan.units import Plan
 from envbuild.project import Project
 from envbuild.recipe import Sources
-from envbuild.resolve import LockRequest, lock_request, resolve
+from envbuild.resolve import LockRequest, lock_request, resolve, resolve_in
 from envbuild.spec import load
 from envbuild.target import load as load_target
 
@@ -146,3 +147,16 @@ def test_a_kind_of_input_that_is_not_used_does_not_count(tmp_path: Path) -> None
 
 def vars_of(request: LockRequest) -> dict[str, object]:
     return {name: getattr(request, name) for name in LockRequest.__dataclass_fields__}
+
+
+def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
+    """Its own folders of PATH are known with the lock; the text must not look as if it had none."""
+    project = Project.find(ROOT)
+    texts = {}
+    for name in ("azure-msccl", "cpu-ucx"):
+        resolution = resolve_in(load(name, project), project)
+        plan = planned(resolution, open_lock(resolution))
+        texts[name] = containerfile(plan, locked=False), containerfile(plan)
+    said = f"# {OPEN_BASE}\n\nENV CUDA_HOME="
+    assert [said in text for text in texts["azure-msccl"]] == [True, False]
+    assert not any(OPEN_BASE in text for text in texts["cpu-ucx"])
