@@ -34,8 +34,14 @@ def cubins(name: str, modules: Sequence[str], env: RecipeEnv, sm: str = "") -> C
         f"{name}: code for sm_{arch} and nothing else",
         # a pattern that matches nothing stays as it is, and cuobjdump fails
         f'for file in {files}; do echo "$file"; {CUOBJDUMP} --list-elf "$file" || exit 1; done',
-        rf"\A(?:/\S+\n(?:ELF file +\d+: \S*\.sm_{re.escape(arch)}[af]?\.cubin(?:\n|\Z))+)+\Z",
+        cubins_alone(arch),
     )
+
+
+def cubins_alone(sm: str) -> str:
+    """The pattern for the name of each file with what `cuobjdump` lists of it: machine code for this GPU, no other, and
+    no PTX."""
+    return rf"\A(?:/\S+\n(?:ELF file +\d+: \S*\.sm_{re.escape(sm)}[af]?\.cubin(?:\n|\Z))+)+\Z"
 
 
 def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:

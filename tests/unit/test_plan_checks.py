@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from recipekit import image
+from recipekit import image, matches
 
 from envbuild.plan import checks
+from envbuild.plan.cubins import only_this_gpu
 
 pytestmark = pytest.mark.unit
 
@@ -22,14 +22,15 @@ pytestmark = pytest.mark.unit
         ("/x/a.so\nELF file    1: a.1.sm_90.cubin\n/x/b.so\nELF file    1: b.1.sm_90.cubin\n", True),
         ("/x/a.so\nELF file    1: a.1.sm_90.cubin\nELF file    2: a.2.sm_80.cubin\n", False),
         ("/x/a.so\nELF file    1: a.1.sm_90.cubin\n/x/b.so\n", False),
+        ("/x/a.so\nELF file    1: a.1.sm_90.cubin\nPTX file    1: a.1.sm_90.ptx\n", False),
         ("/x/a.so\n", False),
         ("", False),
     ],
 )
 def test_code_for_the_target_and_nothing_else(listing: str, right: bool) -> None:
-    check = checks.cubins("x", ("a.b",), image())
-    assert "/opt/venv/lib/python3.13/site-packages/a/b.*so" in check.command
-    assert bool(re.search(check.expect, listing)) is right
+    module, program = checks.cubins("x", ("a.b",), image()), only_this_gpu("x", ("/opt/x/bin/*",), image())
+    assert "/opt/venv/lib/python3.13/site-packages/a/b.*so" in module.command and "/opt/x/bin/*" in program.command
+    assert [matches(check, listing) for check in (module, program)] == [right, right]
 
 
 def test_written_keeps_what_a_shell_and_a_containerfile_would_take_away(tmp_path: Path) -> None:
