@@ -114,6 +114,6 @@ def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
 
 
 def planned_env(resolution: Resolution, lock: Lock) -> RecipeEnv:
-    from envbuild.plan.planner import recipe_env
+    from envbuild.plan.imageconfig import recipe_env
 
     return recipe_env(resolution, lock)

@@ -17,7 +17,7 @@ from envbuild.lock import debian
 from envbuild.lock.apt import host_options
 from envbuild.lock.packages import alternatives, fields
 from envbuild.lock.standin import StandIn
-from envbuild.plan.planner import stand_in
+from envbuild.plan.debianunits import stand_in
 from envbuild.site import Site
 from envbuild.store import Store
 

@@ -6,7 +6,7 @@ import pytest
 from recipekit import ROOT, recipe
 
 from envbuild.make import open_lock
-from envbuild.plan.planner import image_config
+from envbuild.plan.imageconfig import image_config
 from envbuild.project import Project
 from envbuild.resolve import resolve_in
 from envbuild.spec import load

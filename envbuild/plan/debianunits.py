@@ -1,0 +1,88 @@
+"""Units of Debian packages: the base of an image, and packages upon it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from envbuild.lock.standin import StandIn
+from envbuild.plan import bridge
+from envbuild.plan.inputs import debs, locked
+from envbuild.plan.units import INPUTS, Blob, Input, Step, Unit
+
+if TYPE_CHECKING:
+    from envbuild.lock.lockfile import BaseImage, Lock
+
+
+def base_unit(lock: Lock) -> Unit:
+    """What an image stands on: the layers of a base image, or a distribution made of its packages."""
+    return foreign_base(lock, lock.base_image) if lock.base_image else debian_base(lock)
+
+
+def foreign_base(lock: Lock, image: BaseImage) -> Unit:
+    """The layers of a base image as they are; nothing is run."""
+    blobs = tuple(Blob(f"{number:03}", sha256, size) for number, (sha256, size, _) in enumerate(image.layers))
+    return Unit(
+        name="base",
+        title=image.reference,
+        layers=tuple(blob.name for blob in blobs),
+        inputs=(Input("layers", "files", blobs),),
+        steps=(),
+        epoch=lock.epoch,
+    )
+
+
+def debian_base(lock: Lock) -> Unit:
+    """A distribution as debootstrap and mmdebstrap make it: the essential packages are unpacked (Unit.seed), then
+    installed over themselves; then what every image has."""
+    found = locked(lock, "base")
+    return Unit(
+        name="base",
+        title=f"{lock.base} from {len(found.debian)} packages",
+        seed=found.essential,
+        inputs=(debs(lock, "base"),),
+        steps=(
+            Step("touch /var/lib/dpkg/status /var/lib/dpkg/available", "an empty package database"),
+            Step(
+                f"cd {INPUTS}/debs && \\\n    dpkg --force-depends --install {lines(found.essential)}",
+                "the essential packages and apt, configured",
+            ),
+            *bridge.steps([bridge.comment("what every image has"), bridge.apt_get(ospackages=list(found.requested))]),
+        ),
+        epoch=lock.epoch,
+    )
+
+
+def package_unit(lock: Lock, unit: str, title: str, *, in_image: bool) -> Unit:
+    """Packages upon the base, and in name only those whose place a recipe takes. One that is no part of the image is
+    the root of a build."""
+    found = locked(lock, unit)
+    stands = [bridge.shell(commands=list(stand_in(StandIn.of(text), lock.arch))) for text in found.replaced]
+    told = [bridge.comment("in name only: the image compiles what these would bring")]
+    return Unit(
+        name=unit if in_image else f"root-{unit}",
+        title=title,
+        lowers=("base",),
+        inputs=(debs(lock, unit),),
+        steps=bridge.steps(
+            [*(told if stands else []), *stands, bridge.apt_get(ospackages=list(found.requested))],
+        ),
+        in_image=in_image,
+        epoch=lock.epoch,
+    )
+
+
+def stand_in(stand: StandIn, arch: str) -> Iterator[str]:
+    """Commands that tell dpkg of a package in name only."""
+    folder = f"/tmp/{stand.name}"
+    yield f"mkdir -p {folder}/DEBIAN"
+    yield f"printf '%s\\n' {shlex.join(stand.control(arch))} > {folder}/DEBIAN/control"
+    yield f"dpkg-deb --build --root-owner-group {folder} {folder}.deb"
+    yield f"dpkg --install {folder}.deb"
+    yield f"rm -r {folder} {folder}.deb"
+
+
+def lines(words: Sequence[str]) -> str:
+    """Words of a command, each on a line of its own."""
+    return "".join(f" \\\n        {word}" for word in words).lstrip(" ")
