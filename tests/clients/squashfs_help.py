@@ -12,8 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+from packmaker import gone as gone
+from packmaker import hard as hard
+from packmaker import opaque as opaque
+from packmaker import pack
+
 from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
-from envbuild.squashfs import PackWriter, read_pack
 
 EPOCH = 1_700_000_000
 KINDS = {
@@ -34,37 +40,12 @@ def symlink(path, target, **kw):
     return Member(path, Kind.SYMLINK, 0o777, link=target, mtime=kw.pop("mtime", 3000), **kw), b""
 
 
-def hard(path, target):
-    return Member(path, Kind.HARDLINK, 0, link=target), b""
-
-
 def special(path, kind, device=(0, 0), mode=0o600, **kw):
     return Member(path, kind, mode, device=device, mtime=kw.pop("mtime", 4000), **kw), b""
 
 
-def gone(path):
-    above, _, name = path.rpartition(b"/")
-    return Member((above + b"/" if above else b"") + WHITEOUT + name, Kind.FILE, 0), b""
-
-
-def opaque(path):
-    return Member((path + b"/" if path else b"") + OPAQUE, Kind.FILE, 0), b""
-
-
-def make_pack(path: Path, layer, chunk: int = 0, **kw):
-    """Write a layer (a list of (member, content)); `chunk` cuts the data into pieces of that many bytes."""
-    with PackWriter(path, **kw) as writer:
-        for member, content in layer:
-            writer.begin(member)
-            step = chunk or max(len(content), 1)
-            for at in range(0, len(content), step):
-                writer.data(content[at : at + step])
-            writer.end()
-    return read_pack(path)
-
-
 def make_packs(folder: Path, layers, **kw):
-    return [make_pack(folder / f"{number}.pack", layer, **kw) for number, layer in enumerate(layers)]
+    return [pack(folder / f"{number}.pack", layer, **kw) for number, layer in enumerate(layers)]
 
 
 def stack(layers, epoch=EPOCH):

@@ -15,8 +15,10 @@ import pytest
 import zstandard
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 import exportkit as kit
+from commandkit import envbuild
 from exportkit import made, workspace
 from registrykit import Layout, serve, skopeo
 from test_oci_clients import dockerd, run  # noqa: F401  # a fixture
@@ -175,24 +177,19 @@ def test_damaged_archives(layout: Layout, tmp_path: Path) -> None:
     assert not list((at.store.root / "artifacts").iterdir())
 
 
-def envbuild(*words: str, store: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ENVBUILD_STORE": str(store), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "envbuild", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
 def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
     store, out = tmp_path / "store", tmp_path / "new/image.sqsh"
-    done = envbuild("export", str(layout.path), "--to", "squashfs", "-o", str(out), "--sha256", "--json", store=store)
+    words = ("export", str(layout.path), "--to", "squashfs", "-o", str(out), "--sha256", "--json")
+    done = envbuild(*words, ENVBUILD_STORE=str(store))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["path"], told["sha256"], told["size"]) == (str(out), want, out.stat().st_size)
     assert len(told["layers"]) == 3 and not any(layer["cached"] for layer in told["layers"])
     assert told["repairs"] and all(f"  {line}" in done.stderr for line in told["repairs"])
-    again = envbuild("export", str(layout.path), "--to", "squashfs", "--jobs", "1", store=store)
+    again = envbuild("export", str(layout.path), "--to", "squashfs", "--jobs", "1", ENVBUILD_STORE=str(store))
     assert again.returncode == 0 and "0 layers packed, 3 packed before" in again.stdout
     assert "srun --container-image=" in again.stdout
-    third = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", store=store)
+    third = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", ENVBUILD_STORE=str(store))
     assert "up to date, nothing to do" in third.stdout
 
 
@@ -207,9 +204,9 @@ def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_command_refuses(words: list[str], code: int, told: str, layout: Layout, tmp_path: Path) -> None:
-    done = envbuild("export", str(layout.path), "--to", "squashfs", *words, store=tmp_path / "store")
+    done = envbuild("export", str(layout.path), "--to", "squashfs", *words, ENVBUILD_STORE=str(tmp_path / "store"))
     assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
-    other = envbuild("export", str(layout.path), "--to", "oci", store=tmp_path / "store")
+    other = envbuild("export", str(layout.path), "--to", "oci", ENVBUILD_STORE=str(tmp_path / "store"))
     assert other.returncode == 2 and "--to oci is for images of the project" in other.stderr
 
 
@@ -244,9 +241,8 @@ def test_devices_are_no_files(name: str, tmp_path: Path) -> None:
 def test_a_link_is_replaced_and_what_it_points_at_stays(layout: Layout, tmp_path: Path) -> None:
     (tmp_path / "old.sqsh").write_bytes(b"old")
     (tmp_path / "image.sqsh").symlink_to("old.sqsh")
-    done = envbuild(
-        "export", str(layout.path), "--to", "squashfs", "-o", str(tmp_path / "image.sqsh"), store=tmp_path / "store"
-    )
+    words = ("export", str(layout.path), "--to", "squashfs", "-o", str(tmp_path / "image.sqsh"))
+    done = envbuild(*words, ENVBUILD_STORE=str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "image.sqsh").is_symlink() and (tmp_path / "old.sqsh").read_bytes() == b"old"
 
@@ -258,7 +254,7 @@ def test_a_store_that_is_full(layout: Layout, want: str, tmp_path: Path) -> None
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "small", str(small)], check=True)
     try:
-        done = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), store=small)
+        done = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), ENVBUILD_STORE=str(small))
         assert done.returncode == 5, done
         told = (
             f"error: the store {small} is full: No space left on device\nhint: envbuild store gc, or set ENVBUILD_STORE"
@@ -266,7 +262,7 @@ def test_a_store_that_is_full(layout: Layout, want: str, tmp_path: Path) -> None
         assert told in done.stderr
         assert not out.exists() and not any(path.is_file() for path in (small / "tmp").rglob("*"))
         straight = ("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), "--no-cache")
-        assert envbuild(*straight, store=small).returncode == 0
+        assert envbuild(*straight, ENVBUILD_STORE=str(small)).returncode == 0
         assert hashlib.sha256(out.read_bytes()).hexdigest() == want
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)

@@ -6,6 +6,7 @@ sample image in EXAMPLES."""
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -13,19 +14,20 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+from recipekit import recipe
+
 from envbuild import target as targets
 from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import EnvbuildError
-from envbuild.fields import Reader
 from envbuild.lock.draft import draft
 from envbuild.plan import bridge
 from envbuild.plan.planner import make_plan
 from envbuild.project import Project
-from envbuild.recipe import Recipe
-from envbuild.recipefile import load_recipe, read_options
+from envbuild.recipefile import load_recipe
 from envbuild.resolve import lock_request, resolve
 from envbuild.spec import ImageSpec, filled
-from envbuild.yamlfile import parse
 
 pytestmark = pytest.mark.golden
 
@@ -34,15 +36,6 @@ GOLDEN = Path(__file__).parent / "recipes"
 NAMES = sorted(path.stem.replace("_", "-") for path in (ROOT / "recipes").glob("*.py"))
 EXAMPLES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "recipes.yaml").read_text())
 PROJECT = Project.find(ROOT)
-
-
-def recipe(name: str, options: Mapping[str, Any]) -> Recipe:
-    reader = Reader()
-    node = parse(yaml.safe_dump(dict(options)), "example", reader.findings)
-    found = read_options(reader, load_recipe(PROJECT.find_recipe(name)), node)
-    reader.finish()
-    assert found is not None
-    return found
 
 
 def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
@@ -56,8 +49,8 @@ def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
             if needed not in layers and needed != name:
                 layers[needed] = {}
                 waiting.append(needed)
-    recipes = {other: recipe(other, given) for other, given in layers.items()}
-    recipes[name] = recipe(name, {**example.get("options", {}), **options})
+    recipes = {other: recipe(other, **given) for other, given in layers.items()}
+    recipes[name] = recipe(name, **{**example.get("options", {}), **options})
     base = example.get("base", "debian:13")
     distribution = DISTRIBUTIONS[example.get("distribution", base)]
     spec = ImageSpec(

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from registrykit import Layout, file, folder, symlink, tar
 
 from envbuild.console import Quiet
 from envbuild.convert import Converted, Options, convert
 from envbuild.oci.layer import PackFormat
+from envbuild.oci.sources import blob
 from envbuild.project import Project
 from envbuild.site import Site
 from envbuild.store import Store
@@ -95,3 +97,9 @@ def said(at: Workspace) -> list[str]:
     talk = at.talk
     assert isinstance(talk, Quiet)
     return talk.lines
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is tried at once."""
+    monkeypatch.setattr(blob.Blob.__init__, "__defaults__", (0, 0.01))

@@ -11,22 +11,17 @@ import exportkit as kit
 import pytest
 from cutter import Cutter, cutting
 from exportkit import made, workspace
+from exportkit import no_pauses as no_pauses  # a fixture of every test here
 from registrykit import Layout, Server, sha256
 
 from envbuild.collect import collect
 from envbuild.errors import InputError, SpecError
 from envbuild.oci.layer import PackFormat
-from envbuild.oci.sources import blob
 from envbuild.oci.sources.keeping import part_of
 from envbuild.workspace import Workspace
 
 pytestmark = pytest.mark.registry
 NAME = "docker://some/app:1"
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blob.Blob.__init__, "__defaults__", (0, 0.01))
 
 
 @pytest.fixture

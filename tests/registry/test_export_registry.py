@@ -12,20 +12,16 @@ import pytest
 import registrykit
 from cutter import cutting
 from exportkit import made, workspace
+from exportkit import no_pauses as no_pauses  # a fixture of every test here
 from registrykit import PASSWORD, USER, Layout, Server, sha256
 
 from envbuild import packing
 from envbuild.errors import ConflictError, EnvbuildError, InputError
 from envbuild.oci.layer import PackFormat, pack_path
-from envbuild.oci.sources import blob, open_source
+from envbuild.oci.sources import open_source
 from envbuild.squashfs.export import lowest
 
 pytestmark = pytest.mark.registry
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blob.Blob.__init__, "__defaults__", (0, 0.01))
 
 
 def pushed(layout: Layout, registry: Server, name: str = "some/app:1", compression: str = "gzip") -> None:

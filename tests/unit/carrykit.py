@@ -6,17 +6,10 @@ import hashlib
 import json
 from pathlib import Path
 
-import pytest
-
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.store import Store
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
 
 
 def blob(store: Store, content: bytes) -> str:

@@ -1,4 +1,5 @@
-"""What unit tests share: a small project of their own, cut off from what ships with envbuild; a key that signs."""
+"""What unit tests share: a small project of their own, cut off from what ships with envbuild; a store; a key
+that signs."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from debianarchive import Signer, signer
 
 from envbuild import project
 from envbuild.project import Project
+from envbuild.store import Store
 
 HERE = Path(__file__).parent
 
@@ -21,6 +23,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(project, "SHIPPED", shipped)
     monkeypatch.setattr(project, "PACKAGE", shipped)
     return Project(HERE / "project")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
 
 
 @pytest.fixture(scope="module")

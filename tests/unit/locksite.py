@@ -11,8 +11,13 @@ from debianarchive import Signer, publish, stanza
 from gitmaker import Repo
 from lockserver import simple_index, wheel
 
+from envbuild.console import Quiet
+from envbuild.lock.lock import make_lock
+from envbuild.lock.lockfile import Lock
+from envbuild.lock.request import LockRequest
 from envbuild.lock.uv import uv_version
 from envbuild.site import Site
+from envbuild.store import Store
 
 MARKS = [
     pytest.mark.unit,
@@ -55,3 +60,9 @@ def make_site(
         debian_keyring=key.keyring,
         where="site.yaml",
     )
+
+
+def make(site: Site, asked: LockRequest, previous: Lock | None = None, *upgrade: str, refresh: bool = False) -> Lock:
+    """The lock of a request; `upgrade`: names of what need not stay as it was."""
+    store = Store.open(site.store)
+    return make_lock(asked, site, store, Quiet(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh)

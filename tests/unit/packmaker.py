@@ -30,14 +30,18 @@ def gone(path):
 
 
 def opaque(path):
-    return file(path + b"/" + OPAQUE)
+    """A mark that the folder (b"" is the root) holds nothing from below."""
+    return file((path + b"/" if path else b"") + OPAQUE)
 
 
-def pack(path: Path, layer, **kw) -> Pack:
+def pack(path: Path, layer, chunk: int = 0, **kw) -> Pack:
+    """The pack of a layer (a list of (member, content)); `chunk` cuts the data into pieces of that many bytes."""
     with PackWriter(path, **kw) as writer:
         for member, content in layer:
             writer.begin(member)
-            writer.data(content)
+            step = chunk or max(len(content), 1)
+            for at in range(0, len(content), step):
+                writer.data(content[at : at + step])
             writer.end()
     return read_pack(path)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from carrykit import base, blob, deb, everything, lock, paths
-from carrykit import store as store  # a fixture
 from gitmaker import Repo
 
 from envbuild.carry import MIRRORS, Carried, carry, place_of

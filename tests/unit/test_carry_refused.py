@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from carrykit import deb, lock, paths, source
-from carrykit import store as store  # a fixture
 
 from envbuild.carry import carry, place_of
 from envbuild.console import Quiet

@@ -11,16 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commandkit import ROOT, envbuild
 
 pytestmark = pytest.mark.unit
-
-ROOT = Path(__file__).parents[2]
-
-
-def envbuild(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "COLUMNS": "120", **env}
-    command = [sys.executable, "-m", "envbuild", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

@@ -23,11 +23,6 @@ from envbuild.store import LayerRecord, Store, UnitRecord, write_json
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
-
-
 def blob(store: Store, text: str) -> str:
     path = store.root / "tmp" / "new"
     path.write_text(text)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commandkit import envbuild
 from diffkit import RC
 from diffkit import pair as pair  # a fixture
 
@@ -16,20 +14,13 @@ from envbuild.errors import SpecError
 from envbuild.image import squashfs_file
 
 pytestmark = pytest.mark.unit
-ROOT = Path(__file__).parents[2]
-
-
-def envbuild(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "envbuild", *arguments]
-    environ = {**os.environ, "COLUMNS": "120", **env}
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=False)
 
 
 def test_exit_codes(pair, tmp_path):
     one, other = pair
     assert envbuild("diff", one, one).returncode == 0
     done = envbuild("diff", one, other)
-    assert (done.returncode, done.stderr) == (1, b"") and done.stdout.splitlines()[2].startswith(b"different: ")
+    assert (done.returncode, done.stderr) == (1, "") and done.stdout.splitlines()[2].startswith("different: ")
     data = json.loads(envbuild("diff", "--json", "--files", one, other).stdout)
     assert data["equal"] is False and len(data["paths"]) == 18
     damaged = tmp_path / "x.sqsh"
@@ -42,16 +33,16 @@ def test_exit_codes(pair, tmp_path):
         (("diff", one), 2),
     ):
         done = envbuild(*arguments)
-        assert (done.returncode, done.stdout) == (code, b"") and b"Traceback" not in done.stderr
-    assert b"0 equal, 1 different" in envbuild("diff", "--help").stdout
+        assert (done.returncode, done.stdout) == (code, "") and "Traceback" not in done.stderr
+    assert "0 equal, 1 different" in envbuild("diff", "--help").stdout
 
 
 def test_an_image_that_is_not_made(pair, tmp_path):
     """A shipped spec with a lock; the store is empty."""
     environ = {"ENVBUILD_STORE": str(tmp_path)}
     same = envbuild("diff", "cpu-ucx", "cpu-ucx", **environ)
-    assert (same.returncode, same.stderr) == (0, b"")
-    assert same.stdout.decode().splitlines() == [
+    assert (same.returncode, same.stderr) == (0, "")
+    assert same.stdout.splitlines() == [
         "A  cpu-ucx: its lock; it is not made",
         "B  cpu-ucx: its lock; it is not made",
         "equal: the same components, packages and sources",
@@ -60,7 +51,7 @@ def test_an_image_that_is_not_made(pair, tmp_path):
     ]
     mixed = envbuild("diff", "cpu-ucx", pair[0], **environ)
     assert mixed.returncode == 1
-    lines = mixed.stdout.decode().splitlines()
+    lines = mixed.stdout.splitlines()
     assert lines[0] == "A  cpu-ucx: its lock; it is not made"
     assert lines[-1] == "  not compared: cpu-ucx is not made; next: envbuild make cpu-ucx"
     assert "  + gone 1" in lines
@@ -68,22 +59,19 @@ def test_an_image_that_is_not_made(pair, tmp_path):
 
 def test_one_file_of_an_image(pair):
     done = envbuild("show", pair[0], "--cat", "etc/rc")
-    assert (done.returncode, done.stdout) == (0, RC.encode())
-    assert envbuild("show", pair[0], "--cat", "opt/link").stdout == b"o" * 70  # links are followed
+    assert (done.returncode, done.stdout) == (0, RC)
+    assert envbuild("show", pair[0], "--cat", "opt/link").stdout == "o" * 70  # links are followed
     for arguments in ((pair[0], "--cat", "etc"), (pair[0], "--cat", "none"), ("cpu-ucx", "--cat", "etc/rc")):
         done = envbuild("show", *arguments)
-        assert (done.returncode, done.stdout) == (2, b"") and b"hint: " in done.stderr
+        assert (done.returncode, done.stdout) == (2, "") and "hint: " in done.stderr
     data = json.loads(envbuild("show", pair[0], "--json").stdout)
     assert data["origin"]["image"] == "small" and data["squashfs"]["inodes"] == 36
 
 
 def test_files_are_read_where_no_store_can_be_written(pair):
     """As on a compute node: neither command makes anything."""
-    environment = {**os.environ, "ENVBUILD_STORE": "/proc/no/store"}
-    for words, code in ((("show", str(pair[0])), 0), (("diff", *map(str, pair)), 1), (("store", "du"), 0)):
-        done = subprocess.run(
-            [sys.executable, "-m", "envbuild", *words], capture_output=True, text=True, check=False, env=environment
-        )
+    for words, code in ((("show", pair[0]), 0), (("diff", *pair), 1), (("store", "du"), 0)):
+        done = envbuild(*words, ENVBUILD_STORE="/proc/no/store")
         assert (done.returncode, done.stderr) == (code, ""), done.stderr
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from carrykit import lock
 from lockserver import Answers, serve, sha256, wheel
 
 from envbuild.console import Quiet
@@ -33,23 +34,8 @@ def server() -> Iterator[Answers]:
         yield answers
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
-
-
 def deb(content: bytes, name: str = "hello", path: str = PATH) -> DebianFile:
     return DebianFile(path.rpartition("/")[2], name, "1.0", "debian:trixie/main", path, len(content), sha256(content))
-
-
-def lock(*files: DebianFile | PythonFile | SourceFile) -> Lock:
-    return Lock(
-        image="demo", inputs="", base="debian:13", arch="amd64", python="3.13", epoch=0, tools={}, versions={},
-        debian={file.file: file for file in files if isinstance(file, DebianFile)},
-        python_files={file.file: file for file in files if isinstance(file, PythonFile)},
-        sources={file.file: file for file in files if isinstance(file, SourceFile)},
-        units={},
-    )  # fmt: skip
 
 
 def site(store: Store, *debian: str, **mirrors: tuple[str, ...]) -> Site:

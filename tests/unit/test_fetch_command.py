@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from carrykit import deb, lock
-from carrykit import store as store  # a fixture
 
 from envbuild.carry import carry
 from envbuild.console import Quiet

@@ -9,18 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lockserver import sdist, wheel
+from pythonkit import versions, work_at
 
 from envbuild.errors import ConflictError, SpecError
-from envbuild.lock import uv
 from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
-from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork
-from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
+from envbuild.lock.python import PythonWork
 from envbuild.lock.request import UnitRequest
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
 from envbuild.site import Site
-from envbuild.store import Store
 
 pytestmark = pytest.mark.unit
 NVIDIA = "2.9.0a0+145a3a7bd8.nv25.10"  # a pre-release with a local part, as NVIDIA's images have
@@ -41,21 +36,7 @@ def subject(tmp_path: Path) -> PythonWork:
     wheel(folder, "aiohttp", "3.0")
     sdist(folder, "mpi4py", "4.1")
     site = Site(tmp_path / "store", mirrors={"python:": (str(folder),)}, use_host=False)
-    (tmp_path / "work").mkdir()
-    transport = Transport(site)
-    return PythonWork(
-        uv.Resolver(site, "3.12", platform("amd64", (2, 39)), tmp_path / "work", tmp_path / "cache"),
-        Choice(
-            "3.12",
-            wheel_tags("3.12", "amd64", (2, 39)),
-            Index(transport, site.python()),
-            Transfer(transport, Store.open(site.store), pause=0.001),
-        ),
-    )
-
-
-def versions(lock: PythonLock, unit: str) -> list[str]:
-    return [f"{lock.files[file].name} {lock.files[file].version}" for file in lock.units[unit].python]
+    return work_at(site, tmp_path, "3.12", (2, 39))
 
 
 def test_what_a_unit_gives_is_not_looked_for(subject: PythonWork) -> None:

@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 from lockserver import sdist, serve, sha256, simple_index, wheel
 from packaging.tags import Tag
+from pythonkit import versions, work_at
 
 from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock import uv
-from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork, speaks_of
-from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
+from envbuild.lock.python import PythonWork, speaks_of
+from envbuild.lock.pythonfiles import platform, wheel_tags
 from envbuild.lock.request import UnitRequest
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
 from envbuild.site import Site
-from envbuild.store import Store
 
 pytestmark = pytest.mark.unit
 LINUX = "manylinux_2_28_x86_64"
@@ -27,24 +24,7 @@ LINUX = "manylinux_2_28_x86_64"
 
 def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | None = None) -> PythonWork:
     site = Site(tmp_path / "store", mirrors={"python:": places}, use_host=False)
-    transport = Transport(site)
-    store = Store.open(site.store)
-    folder = tmp_path / "work"
-    folder.mkdir(exist_ok=True)
-    return PythonWork(
-        uv.Resolver(site, "3.13", platform("amd64", (2, 41)), folder, tmp_path / "cache"),
-        Choice(
-            "3.13",
-            wheel_tags("3.13", "amd64", (2, 41)),
-            Index(transport, site.python()),
-            Transfer(transport, store, pause=0.001),
-        ),
-        previous or {},
-    )
-
-
-def versions(lock: PythonLock, unit: str) -> list[str]:
-    return [f"{lock.files[file].name} {lock.files[file].version}" for file in lock.units[unit].python]
+    return work_at(site, tmp_path, "3.13", (2, 41), previous=previous)
 
 
 @pytest.fixture

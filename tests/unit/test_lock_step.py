@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from debianarchive import RELEASED, Signer, publish, stanza
 from lockserver import wheel
+from locksite import make
 
 from envbuild.console import Quiet
 from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fetch import missing
 from envbuild.lock.changes import changes
 from envbuild.lock.lock import make_lock
-from envbuild.lock.lockfile import Lock, dump_lock
+from envbuild.lock.lockfile import dump_lock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.uv import uv_version
 from envbuild.lock.versions import answers
@@ -69,15 +70,8 @@ def site(tmp_path: Path, key: Signer) -> Site:
     )
 
 
-def make(
-    site: Site, request: LockRequest = REQUEST, previous: Lock | None = None, *upgrade: str, refresh: bool = False
-) -> Lock:
-    store = Store.open(site.store)
-    return make_lock(request, site, store, Quiet(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh)
-
-
 def test_everything_is_named(site: Site) -> None:
-    lock = make(site)
+    lock = make(site, REQUEST)
     assert list(lock.units) == ["base", "debian", "venv", "build-x", "tools"]
     assert lock.units["base"].essential == ("apt_1.0_amd64.deb", "dash_1.0_amd64.deb")
     assert lock.units["base"].debian == ("apt_1.0_amd64.deb", "dash_1.0_amd64.deb", "python3.13_3.13.5-2_amd64.deb")
@@ -96,7 +90,7 @@ def test_everything_is_named(site: Site) -> None:
 
 
 def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signer) -> None:
-    first = make(site)
+    first = make(site, REQUEST)
     wheel(tmp_path / "wheels", "demo", "2.0")
     publish(tmp_path / "security", "trixie-security", [stanza("openssl", "3.0-2")], key)
     assert make(site, REQUEST, first) is first
@@ -112,7 +106,7 @@ def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signe
 
 
 def test_epoch_is_the_releases_own_date_whatever_the_clock_says(site: Site) -> None:
-    assert make(site).epoch == RELEASED
+    assert make(site, REQUEST).epoch == RELEASED
     assert make(site, replace(REQUEST, image="other")).epoch == RELEASED
 
 
@@ -138,7 +132,7 @@ def test_second_copies_are_told_before_anything_is_fetched(site: Site) -> None:
 
 def test_misspelt_upgrade(site: Site) -> None:
     with pytest.raises(SpecError) as caught:
-        make(site, REQUEST, make(site), "opnssl")
+        make(site, REQUEST, make(site, REQUEST), "opnssl")
     assert caught.value.hint == "did you mean 'openssl'?"
 
 
@@ -151,7 +145,7 @@ def test_misspelt_upgrade(site: Site) -> None:
     ],
 )
 def test_unknown_upgrade_is_answered_with_packages(site: Site, name: str, hint: str) -> None:
-    first = make(site)
+    first = make(site, REQUEST)
     with pytest.raises(SpecError) as caught:
         make(site, REQUEST, first, name)
     assert caught.value.message == f"the image has no package '{name}' to upgrade"
@@ -191,7 +185,7 @@ def test_versions_that_are_there(site: Site) -> None:
 def test_a_lock_that_answers_its_request_is_checked_too(site: Site) -> None:
     asked = asking(ssl="9.9")
     with pytest.raises(ConflictError):
-        make(site, asked, replace(make(site), inputs=asked.digest()))
+        make(site, asked, replace(make(site, REQUEST), inputs=asked.digest()))
 
 
 @pytest.mark.parametrize(

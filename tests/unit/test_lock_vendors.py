@@ -10,19 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lockserver import sdist, serve, sha256, simple_index, wheel
+from pythonkit import work_at
 
 from envbuild.errors import ConflictError, EnvbuildError, InputError
 from envbuild.lock import uv
 from envbuild.lock.index import Index
 from envbuild.lock.python import PythonLock, PythonWork
-from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
 from envbuild.lock.request import UnitRequest
-from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
 from envbuild.lock.vendorindex import VendorIndex, vendor_indexes
 from envbuild.recipe import PythonIndex
 from envbuild.site import PythonIndexes, Site
-from envbuild.store import Store
 
 pytestmark = pytest.mark.unit
 NEURON = PythonIndex("pip:neuron", ("torch-neuronx", "Neuronx_CC", "libneuronxla"))
@@ -35,21 +33,7 @@ def site(tmp_path: Path, **mirrors: tuple[str, ...]) -> Site:
 
 
 def work(at: Site, tmp_path: Path, *indexes: PythonIndex, previous: dict[str, str] | None = None) -> PythonWork:
-    transport = Transport(at)
-    folder = tmp_path / "work"
-    folder.mkdir(exist_ok=True)
-    vendors = vendor_indexes(indexes, at, transport)
-    return PythonWork(
-        uv.Resolver(at, "3.10", platform("amd64", (2, 35)), folder, tmp_path / "cache", vendors),
-        Choice(
-            "3.10",
-            wheel_tags("3.10", "amd64", (2, 35)),
-            Index(transport, at.python()),
-            Transfer(transport, Store.open(at.store), pause=0.001),
-            vendors,
-        ),
-        {"venv": previous or {}},
-    )
+    return work_at(at, tmp_path, "3.10", (2, 35), indexes, {"venv": previous or {}})
 
 
 def locked(lock: PythonLock, unit: str = "venv") -> dict[str, str]:

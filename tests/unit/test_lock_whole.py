@@ -10,7 +10,7 @@ import pytest
 from debianarchive import RELEASED, Signer, installed, stanza
 from gitmaker import Repo
 from lockserver import wheel
-from locksite import MARKS, make_site
+from locksite import MARKS, make, make_site
 from locksite import repo as repo  # a fixture
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
@@ -23,7 +23,7 @@ from envbuild.console import Quiet
 from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.lock.changes import changes
 from envbuild.lock.lock import make_lock
-from envbuild.lock.lockfile import Lock, dump_lock, parse_lock
+from envbuild.lock.lockfile import dump_lock, parse_lock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.versions import component_versions, shipped_python, tagged
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
@@ -77,11 +77,6 @@ def request(repo: Repo, key: Signer) -> LockRequest:
             "layers": {"widget": {"version": "0.3"}, "numpy": {"version": "1.26"}},
         },
     )
-
-
-def make(site: Site, asked: LockRequest, previous: Lock | None = None, *upgrade: str, refresh: bool = False) -> Lock:
-    store = Store.open(site.store)
-    return make_lock(asked, site, store, Quiet(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh)
 
 
 def test_on_somebody_s_image(site: Site, repo: Repo, key: Signer) -> None:

@@ -25,11 +25,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
-
-
 def first(tree: Path) -> None:
     (tree / "a/b").mkdir(parents=True)
     for name in ("a/one", "a/two", "a/b/deep", "top"):

@@ -39,11 +39,6 @@ CONFIG = ImageConfig(
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "store")
-
-
-@pytest.fixture
 def layers(store: Store) -> tuple[LayerRecord, ...]:
     base = layer(store, "base", files(one="1\n", big=random.Random(1).randbytes(1_500_000).hex()))
     return base, layer(store, "glue", files(two="2\n"), [base])

@@ -33,6 +33,11 @@ def opened(folder: str | None) -> Iterator[int]:
         yield file.fileno()
 
 
+def refused(*_: object) -> int:
+    """What a file system says to a call that it does not have."""
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
 @pytest.fixture(params=["disk", "memory"], scope="module")
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "memory" and not MEMORY.is_dir():
@@ -89,9 +94,6 @@ def test_what_the_disk_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Monke
             pytest.skip("the tests' files lie on no disk")
         appender = Appender(file)
 
-        def refused(*_: object) -> int:
-            raise OSError(errno.EINVAL, "Invalid argument")
-
         monkeypatch.setattr(appending.os, "pwrite", refused)
         appender.write([NOISE], 0)  # of a file system that says that it can
         appender.flush()
@@ -133,9 +135,6 @@ def test_a_file_that_ends_before(place: str, distance: int) -> None:
 
 
 def test_a_move_that_the_disk_refuses_is_made_otherwise(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> int:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
     for name in ("pwrite", "preadv"):
         with opened(place) as file, Mover(file) as mover:
             os.pwritev(file, [NOISE], 0)

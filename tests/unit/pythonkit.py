@@ -1,0 +1,47 @@
+"""Python packages resolved for a site: the work of a lock, and what it picked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envbuild.lock import uv
+from envbuild.lock.index import Index
+from envbuild.lock.python import PythonLock, PythonWork
+from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
+from envbuild.lock.transfer import Transfer
+from envbuild.lock.transport import Transport
+from envbuild.lock.vendorindex import vendor_indexes
+from envbuild.recipe import PythonIndex
+from envbuild.site import Site
+from envbuild.store import Store
+
+
+def work_at(
+    site: Site,
+    folder: Path,
+    python: str,
+    glibc: tuple[int, int],
+    indexes: Sequence[PythonIndex] = (),
+    previous: Mapping[str, Mapping[str, str]] | None = None,
+) -> PythonWork:
+    """The work for one Python and one C library (amd64), in ``folder/work``; `previous`: versions of an older lock."""
+    transport = Transport(site)
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    vendors = vendor_indexes(indexes, site, transport)
+    return PythonWork(
+        uv.Resolver(site, python, platform("amd64", glibc), folder / "work", folder / "cache", vendors),
+        Choice(
+            python,
+            wheel_tags(python, "amd64", glibc),
+            Index(transport, site.python()),
+            Transfer(transport, Store.open(site.store), pause=0.001),
+            vendors,
+        ),
+        dict(previous or {}),
+    )
+
+
+def versions(lock: PythonLock, unit: str) -> list[str]:
+    """Name and version of each file that a unit gets."""
+    return [f"{lock.files[file].name} {lock.files[file].version}" for file in lock.units[unit].python]
