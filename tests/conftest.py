@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is: no verdict of a test.
-settings.register_profile("envbuild", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is: no verdict of a test. And a commit gets the same verdict every
+# time: its examples do not change. `pytest --hypothesis-profile=search` looks for new ones.
+SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("envbuild", derandomize=True, **SLOW)
+settings.register_profile("search", derandomize=False, print_blob=True, **SLOW)
 settings.load_profile("envbuild")
 
 

@@ -49,7 +49,8 @@ def make_packs(folder: Path, layers, **kw):
 
 
 def stack(layers, epoch=EPOCH):
-    """What OCI layers give, as a snapshot: path → attributes. Symlinks in the middle of a path are not modelled."""
+    """What OCI layers give, as a snapshot: path → attributes. Symlinks in the middle of a path are not modelled. A hard
+    link is another name of what its target is when its turn comes, whatever replaces the target later."""
     tree: dict[bytes, tuple[Member, bytes]] = {b"": folder(b"", mtime=epoch)}
 
     def remove(path, itself=True):
@@ -77,14 +78,27 @@ def stack(layers, epoch=EPOCH):
                 remove((above + b"/" if above else b"") + name[len(WHITEOUT) :])
             else:
                 content.append((member, data))
-        for member, data in sorted(content, key=lambda item: item[0].kind is Kind.HARDLINK):
-            parents(member.path)
-            if member.kind is Kind.DIR and member.path in tree and tree[member.path][0].kind is Kind.DIR:
-                tree[member.path] = (member, data)
+        waiting = []  # hard links whose target is not there when their turn comes
+        for member, data in content:
+            if member.kind is not Kind.HARDLINK:
+                entry = (member, data)
+            elif member.link in tree and tree[member.link][0].kind is not Kind.DIR:
+                entry = tree[member.link]
             else:
-                entry = tree[member.link] if member.kind is Kind.HARDLINK else (member, data)
+                waiting.append(member)
+                continue
+            parents(member.path)
+            old = tree.get(member.path)
+            if not (entry[0].kind is Kind.DIR and old and old[0].kind is Kind.DIR):
                 remove(member.path)
-                tree[member.path] = entry
+            tree[member.path] = entry
+        while waiting:  # links to links, in whatever order
+            member = next(member for member in waiting if member.link in tree)
+            waiting.remove(member)
+            entry = tree[member.link]
+            parents(member.path)
+            remove(member.path)
+            tree[member.path] = entry
     names: dict[int, list[bytes]] = {}
     for path, (member, _) in tree.items():
         names.setdefault(id(member), []).append(path)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from squashfs_help import (
     EPOCH,
@@ -122,6 +122,7 @@ def through_symlinks(stacked):
 
 @settings(max_examples=150)
 @given(layers(), st.sampled_from([1, 3]))
+@example([[file(b"a"), file(b"b", b"low")], [hard(b"a", b"b"), file(b"b", b"new")]], 1)  # a stays the lower b
 def test_random_stacks(stacked, jobs):
     if through_symlinks(stacked):
         return

@@ -217,7 +217,7 @@ ENTRIES = st.one_of(
 
 
 @as_root
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(ENTRIES, max_size=8), min_size=1, max_size=4))
 def test_the_lock_sees_what_the_build_unpacks(
     tmp_path: Path, layers: list[list[tuple[tarfile.TarInfo, bytes]]]

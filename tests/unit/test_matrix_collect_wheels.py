@@ -226,7 +226,7 @@ def test_two_metadata_files(tmp_path: Path) -> None:
         wheels().metadata(listed(path))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_damage_is_told(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever is changed in an archive: the right bytes, or an InputError."""

@@ -90,7 +90,9 @@ def only_spec_errors(text: str | bytes, folder: Path, project: Project) -> None:
         assert all(finding.where for finding in error.findings)
 
 
-FIXTURES_STAY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+FIXTURES_STAY = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=200
+)
 KEYS = ["schema", "target", "base", "python", "layers", "env", "waivers", "extends", "description"]
 WORDS = st.sampled_from(
     [*KEYS, "node", "debian:13", "good", "3.13", "widget", "toolkit", "version", "fact", "reason", "plugins", "flags"]

@@ -32,7 +32,7 @@ def test_equal_stored_bytes_are_not_unpacked(tmp_path):
         assert comparison.same.unpacked < 40_000  # tails whose fragment block is another one; the blocks are not
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     old=st.dictionaries(st.sampled_from([b"a", b"a/b", b"a.b", b"c/d/e", b"c/d", b"f"]), st.integers(0, 3)),
     new=st.dictionaries(st.sampled_from([b"a", b"a/b", b"a.b", b"c/d/e", b"c/d", b"f"]), st.integers(0, 3)),

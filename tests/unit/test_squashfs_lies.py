@@ -52,7 +52,7 @@ def survives(path: Path) -> bool:
     return True
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_told(tmp_path, plain, image, data):
     """Bytes changed anywhere (mostly in the metadata), cut off, or swapped."""

@@ -110,7 +110,7 @@ def test_lookup_follows_links_inside_the_image(tmp_path, path, found):
         assert tree.lookup(b"abs", follow=False).target == b"/usr/lib/x"
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     path=st.sampled_from([b"holes", b"noise", b"text", b"zeros", b"etc/block", b"etc/block and one", b"etc/nothing"]),
     places=st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 9000)), min_size=1, max_size=5),
