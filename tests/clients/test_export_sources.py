@@ -215,7 +215,7 @@ def test_what_must_not_be_replaced_stays(name: str, layout: Layout, tmp_path: Pa
     """A finished file is renamed into place: over a pipe or a device it would take it away from everybody."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link-to-null").symlink_to("/dev/null")
-    blob = next((layout.path / "blobs/sha256").iterdir())
+    blob = min((layout.path / "blobs/sha256").iterdir())
     out = {"BLOB": str(blob), "-": "-"}.get(name, name.replace("LAYOUT", str(layout.path)))
     path = tmp_path / out
     before = path.lstat() if out != "-" else None

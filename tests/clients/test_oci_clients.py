@@ -159,7 +159,7 @@ def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def answers(host: str, daemon: subprocess.Popen[bytes]) -> bool:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end and daemon.poll() is None:
         if subprocess.run(["docker", "-H", host, "info"], capture_output=True, check=False).returncode == 0:
             return True

@@ -17,11 +17,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import embeddedkit
+from plainuser import plain_user
 
 from envbuild.engines.embedded import Embedded, remove_tree
 from envbuild.store import Store
 
-USER = "envbuild-test"
 Run = Callable[..., dict[str, Any]]
 
 
@@ -53,27 +53,21 @@ def store(scratch: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def other_user() -> Iterator[tuple[str, str]]:
+def other_user(scratch: Path) -> Iterator[tuple[str, str]]:
     """(name, python) of an unprivileged user with subordinate ids."""
-    for tool in ("useradd", "userdel", "newuidmap", "runuser"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a user")
-    subprocess.run(["userdel", "-r", USER], capture_output=True, check=False)
-    subprocess.run(["useradd", "-m", USER], check=True, capture_output=True)
-    check = "import sys; sys.exit(sys.version_info < (3, 11))"
-    for python in (sys.executable, "/usr/bin/python3"):
-        command = ["runuser", "-u", USER, "--", python, "-c", check]
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            break
-    else:
-        pytest.skip("no python 3.11 that another user can start")
-    readable = subprocess.run(["runuser", "-u", USER, "--", "test", "-r", embeddedkit.__file__], check=False)
-    if readable.returncode:
-        pytest.skip(f"this clone lies where other users cannot read it: {embeddedkit.ROOT}")
-    yield USER, python
-    subprocess.run(["userdel", "-r", USER], capture_output=True, check=False)
+    with plain_user("newuidmap", "runuser") as name:
+        check = "import sys; sys.exit(sys.version_info < (3, 11))"
+        for python in (sys.executable, "/usr/bin/python3"):
+            command = ["runuser", "-u", name, "--", python, "-c", check]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                break
+        else:
+            pytest.skip("no python 3.11 that another user can start")
+        for path in (embeddedkit.__file__, scratch):
+            seen = subprocess.run(["runuser", "-u", name, "--", "test", "-r", str(path)], check=False)
+            if seen.returncode:
+                pytest.skip(f"this lies where other users cannot read it: {path}")
+        yield name, python
 
 
 @pytest.fixture

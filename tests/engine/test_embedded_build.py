@@ -256,7 +256,8 @@ def test_sixty_lower_layers(store: Store) -> None:
 
 
 def test_what_a_step_leaves_running_is_stopped(store: Store) -> None:
-    kit.build(store, kit.unit("daemon", "setsid sh -c \"trap '' TERM; sleep 321\" & sleep 0.3; touch /opt/x"))
+    there = "until grep -qx sleep /proc/[0-9]*/comm 2>/dev/null; do true; done"
+    kit.build(store, kit.unit("daemon", f"setsid sh -c \"trap '' TERM; sleep 321\" & {there}; touch /opt/x"))
     log = next((store.root / "logs").glob("daemon-*")).read_text()
     assert (
         "stopped what the step left running: sh, sleep" in log or "stopped what the step left running: sleep, sh" in log

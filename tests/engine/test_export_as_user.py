@@ -154,7 +154,7 @@ def test_a_killed_run_goes_on_where_it_stopped(layout: Layout, tmp_path: Path) -
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None and len(list(store.glob("packs/*"))) < 2:
         time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()  # unless it is done already
     process.communicate()
     had = len(list(store.glob("packs/*")))
     assert had >= 2

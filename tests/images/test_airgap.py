@@ -69,7 +69,9 @@ def unplugged() -> None:
 
 def git(folder: Path, *arguments: str) -> str:
     who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
-    done = subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True, text=True)
+    alone = {**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    command = ["git", "-C", folder, *who, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=alone)
     return done.stdout.strip()
 
 

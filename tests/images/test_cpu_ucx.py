@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from imagekit import Cli, with_inputs
+from plainuser import plain_user
 
 pytestmark = pytest.mark.images
 
@@ -117,15 +118,7 @@ def test_bytes_are_equal_in_another_store_with_one_worker(made: dict[str, object
 @pytest.fixture
 def plain(cli: Cli) -> Iterator[Cli]:
     """The command of an unprivileged user with subordinate ids, with a project and a store of inputs of its own."""
-    missing = [tool for tool in ("useradd", "userdel", "newuidmap", "setpriv") if not shutil.which(tool)]
-    if os.geteuid():
-        pytest.skip("only root can make a user")
-    if missing:
-        pytest.skip(f"{', '.join(missing)} not installed")
-    name = "envbuild-plain"
-    subprocess.run(["userdel", "--remove", name], capture_output=True, check=False)
-    subprocess.run(["useradd", "--create-home", name], check=True)
-    try:
+    with plain_user("newuidmap", "setpriv") as name:
         entry = pwd.getpwnam(name)
         home = Path(entry.pw_dir)
         shutil.copytree(cli.project, home / "project")
@@ -141,8 +134,6 @@ def plain(cli: Cli) -> Iterator[Cli]:
         else:
             pytest.skip(f"no {same} that another user can start")
         yield Cli(home / "project", home / "store", (*user, f"HOME={home}", packages), python)
-    finally:
-        subprocess.run(["userdel", "--remove", name], capture_output=True, check=False)
 
 
 def test_bytes_are_equal_for_an_unprivileged_user(made: dict[str, object], plain: Cli) -> None:

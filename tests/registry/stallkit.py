@@ -17,6 +17,7 @@ from typing import Any
 
 import exportkit
 from registrykit import MANIFEST, Layout
+from signalkit import heeding
 
 ROOT = Path(__file__).parents[2]
 LARGE = 1_000_000  # bytes of a blob that stalls
@@ -54,7 +55,7 @@ def stalling(place: Path, stall: int) -> Iterator[Registry]:
 
         def wait(self) -> None:
             registry.reached.set()
-            registry.go.wait(PATIENCE)
+            registry.go.wait()  # `stalling` ends it
 
         def do_GET(self) -> None:
             index = json.loads((layout.path / "index.json").read_bytes())["manifests"][0]
@@ -109,7 +110,7 @@ def start(*words: str, store: Path, **changes: Any) -> subprocess.Popen[str]:
         text=True,
         env=environment,
         start_new_session=True,
-        **changes,
+        **{"preexec_fn": heeding, **changes},
     )
 
 

@@ -40,6 +40,8 @@ def test_in_the_middle_of_a_layer(name: str, cache: str, tmp_path: Path) -> None
         process = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
         until(registry.reached.is_set, process)
         until(lambda: listed(store)[0]["bytes"] > 500_000, process)
+        if cache == "--cache":  # the other layers are packed beside it
+            until(lambda: len(list(store.glob("packs/*"))) == 2, process)
         row = listed(store)[0]
         assert (row["state"], row["running"], row["pid"]) == ("reading layers", True, process.pid)
         assert row["total"] > 3_000_000 and row["output"] == str(out) and row["source"] == registry.source
