@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,8 +18,12 @@ def layer(
     """The layer that `fill` (which gets an empty folder) makes over `lowers`."""
     with store.workdir() as work:
         folder = work / "layer"
-        (folder / "tree").mkdir(parents=True)
-        fill(folder / "tree")
+        before = os.umask(0o022)  # as a unit is built, whatever those like who run the tests
+        try:
+            (folder / "tree").mkdir(parents=True)
+            fill(folder / "tree")
+        finally:
+            os.umask(before)
         trees = [store.layer_tree(lower.diff_id) for lower in lowers]
         return make_layer(folder, trees, store, epoch=epoch, unit=unit)
 

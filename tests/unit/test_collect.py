@@ -212,19 +212,18 @@ def test_not_while_somebody_works_in_the_store(store: Store) -> None:
 
 
 def test_who_shares_waits_for_who_is_alone(store: Store) -> None:
-    told: list[str] = []
-    done = threading.Event()
+    waits, done = threading.Event(), threading.Event()
 
     def share() -> None:
-        with store.lock("gc", lambda: told.append("waiting"), shared=True):
+        with store.lock("gc", waits.set, shared=True):
             done.set()
 
     with (store.root / "locks" / "gc").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         thread = threading.Thread(target=share)
         thread.start()
-        assert not done.wait(0.3) and told == ["waiting"]
-    thread.join(10)
+        assert waits.wait(60) and not done.wait(0.3)
+    thread.join(60)
     assert done.is_set()
 
 

@@ -75,14 +75,16 @@ def test_processes_that_are_gone(tmp_path: Path) -> None:
     record(tmp_path, "gone", owner=gone)
     record(tmp_path, "another", owner=replace(HERE, began=HERE.began + 1))  # its number was given to another process
     record(tmp_path, "restarted", 600, replace(HERE, boot="earlier"))
-    record(tmp_path, "parent", owner=replace(HERE, pid=os.getppid(), began=start_of(os.getppid()) or 0))
-    assert states(tmp_path) == {
-        "gone": "interrupted",
-        "another": "interrupted",
-        "restarted": "interrupted",
-        "parent": READING,
-    }
-    assert {row["source"]: row["running"] for row in list_exports(tmp_path).data}["gone"] is False
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        record(tmp_path, "child", owner=replace(HERE, pid=child.pid, began=start_of(child.pid) or 0))
+        assert states(tmp_path) == {
+            "gone": "interrupted",
+            "another": "interrupted",
+            "restarted": "interrupted",
+            "child": READING,
+        }
+        assert {row["source"]: row["running"] for row in list_exports(tmp_path).data}["gone"] is False
+        child.communicate(b"\n")
 
 
 def test_a_process_that_nobody_reaped(tmp_path: Path) -> None:

@@ -178,7 +178,8 @@ def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
 @pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
 def test_what_dpkg_makes_of_a_package_in_name_only(tmp_path: Path) -> None:
     commands = [command.replace("/tmp/", f"{tmp_path}/") for command in stand_in(StandIn.of("libucx0=1.20.1"), "amd64")]
-    subprocess.run(["sh", "-ec", "\n".join(commands[:3])], check=True, capture_output=True)
+    # the umask of a build: dpkg-deb wants its folder to be open
+    subprocess.run(["sh", "-ec", "\n".join(commands[:3])], check=True, capture_output=True, umask=0o022)
     told = subprocess.run(
         ["dpkg-deb", "--field", f"{tmp_path}/libucx0.deb"], check=True, capture_output=True, text=True
     )

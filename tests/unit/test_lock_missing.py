@@ -78,7 +78,7 @@ class Desk:
         return [self.store.has_blob(digest) for digest in digests]
 
     def wheel(self, name: str) -> Path:
-        return next(self.folder.glob(f"wheels/{name}-*"))
+        return next(self.folder.glob(f"wheels/{name}-*.whl"))
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ def deb(folder: Path, name: str, contents: dict[str, str], links: dict[str, str]
     tree = folder / f"tree-{name}"
     for path, text in {"DEBIAN/control": control(name), **contents}.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).parent.chmod(0o755)  # dpkg-deb wants its folder to be open
         (tree / path).write_text(text)
         (tree / path).chmod(0o755)
     for path, target in links.items():

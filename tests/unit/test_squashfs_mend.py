@@ -19,6 +19,12 @@ pytestmark = pytest.mark.unit
 PROFILE = file(b"etc/profile", b"PATH=/bin\n")
 PRINT = 'printf "%s" "$A"'
 LOGIN = [PROFILE, folder(b"etc/profile.d")]  # as distributions have it
+PLACE = "/a-folder-of-an-image"
+
+
+def here(script, folder):
+    """A script of an image, to run on this machine: PLACE is `folder`, which may lie where no image has a folder."""
+    return script.replace(PLACE, str(folder))
 
 
 def texts(additions):
@@ -74,13 +80,13 @@ def test_entrypoint_and_volumes(tmp_path):
 )
 def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
     """They are set by the login shell, or where that is told of no folder, by /etc/rc; to the letter."""
-    config = ImageConfig(env={"A": value, "B": "1"}, workdir=str(tmp_path), cmd=("sh", "-c", PRINT))
+    config = ImageConfig(env={"A": value, "B": "1"}, workdir=PLACE, cmd=("sh", "-c", PRINT))
     for layers, place in ((LOGIN, ENV_FILE), ([], "etc/profile"), ([PROFILE], "etc/rc")):
         added = mend(config, tree(tmp_path, *layers), 0)
         assert texts(added)["etc/environment"] == "B=1\n"
         assert any(line.startswith(f"ENV A: set by /{place} instead") and why in line for line in added.messages)
         if shutil.which("dash"):
-            (tmp_path / "profile").write_text(texts(added)[place])
+            (tmp_path / "profile").write_text(here(texts(added)[place], tmp_path))
             script = f'. "{tmp_path}/profile"; {PRINT}'  # /etc/rc goes on to the command
             assert subprocess.check_output(["dash", "-c", script]).decode() == value
 
@@ -147,10 +153,9 @@ def test_home(tmp_path, home, kept, made):
 @pytest.mark.skipif(not shutil.which("dash"), reason="dash is not installed")
 @pytest.mark.parametrize("name", ["a$(id)", "a`id`b", 'a"b', "a\\b", "it's", "with blank"])
 def test_working_directories_that_a_shell_would_interpret(tmp_path, name):
-    place = f"{tmp_path}/{name}"
-    added = mend(ImageConfig(workdir=place, cmd=("pwd",)), tree(tmp_path), 0)
-    (tmp_path / "rc").write_text(texts(added)["etc/rc"])
-    assert subprocess.check_output(["dash", str(tmp_path / "rc")], text=True) == f"{place}\n"
+    added = mend(ImageConfig(workdir=f"{PLACE}/{name}", cmd=("pwd",)), tree(tmp_path), 0)
+    (tmp_path / "rc").write_text(here(texts(added)["etc/rc"], tmp_path))
+    assert subprocess.check_output(["dash", str(tmp_path / "rc")], text=True) == f"{tmp_path}/{name}\n"
     assert any("is quoted in /etc/rc" in line for line in added.messages) is any(sign in name for sign in '$`"\\')
 
 

@@ -47,12 +47,10 @@ def test_circles_of_symlinks_are_refused(tmp_path):
 
 @pytest.mark.parametrize("entry", [file, gone, lambda path: hard(path + b"x", path)])
 def test_symlinks_that_cost_minutes_are_refused(tmp_path, entry):
-    """Chains of long targets, gone through again for every entry."""
+    """Chains of long targets, gone through again for every entry: it is counted what they cost."""
     base = [*(symlink(b"a%d" % n, b"./" * 2000 + b"a%d" % (n + 1)) for n in range(39)), folder(b"a39")]
-    began = time.process_time()
     with pytest.raises(EnvbuildError, match="without end"):
         merged(tmp_path, base, [entry(b"a0/d%d/f" % number) for number in range(2000)])
-    assert time.process_time() - began < 6
 
 
 def test_the_symlink_cache_forgets(tmp_path):
@@ -107,26 +105,39 @@ def test_a_folder_that_was_replaced_meanwhile_is_empty(tmp_path):
     assert paths(tree) == [b"d/"]
 
 
+def cpu(chosen):
+    """Seconds of CPU that merging takes: the least of five, what else this machine does disturbs that least."""
+    found = []
+    for _ in range(5):
+        began = time.process_time()
+        merge(chosen)
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+FEW, MANY = 1000, 8000  # where time grows with the number it takes 8 times as long, with its square 64 times
+
+
 def test_a_long_chain_of_hard_links_takes_no_time(tmp_path):
-    count = 6000
-    layer = [hard(b"%05d" % number, b"%05d" % (number + 1)) for number in range(count)]
-    chained = packs(tmp_path, [*layer, file(b"%05d" % count, b"1")])
-    began = time.process_time()
-    tree = merge(chained)
-    assert time.process_time() - began < 1
-    assert len(set(map(id, tree.root.children.values()))) == 1 and len(tree.root.children) == count + 1
+    chained = {}
+    for count in (FEW, MANY):
+        layer = [hard(b"%05d" % number, b"%05d" % (number + 1)) for number in range(count)]
+        (tmp_path / str(count)).mkdir()
+        chained[count] = packs(tmp_path / str(count), [*layer, file(b"%05d" % count, b"1")])
+    tree = merge(chained[MANY])
+    assert len(set(map(id, tree.root.children.values()))) == 1 and len(tree.root.children) == MANY + 1
+    assert cpu(chained[MANY]) < 24 * cpu(chained[FEW])
 
 
 def test_many_whiteouts_and_folders_take_no_time(tmp_path):
-    count = 8000
-    base = packs(tmp_path, [file(b"a%05d" % number) for number in range(count)])
-    (tmp_path / "top").mkdir()
-    layer = [*(gone(b"a%05d" % number) for number in range(count)), *(folder(b"d%05d" % n) for n in range(count))]
-    top = packs(tmp_path / "top", layer)
-    began = time.process_time()
-    tree = merge([*base, *top])
-    assert time.process_time() - began < 2
-    assert len(tree.root.children) == count
+    stacks = {}
+    for count in (FEW, MANY):
+        base = [file(b"a%05d" % number) for number in range(count)]
+        top = [*(gone(b"a%05d" % number) for number in range(count)), *(folder(b"d%05d" % n) for n in range(count))]
+        (tmp_path / str(count)).mkdir()
+        stacks[count] = packs(tmp_path / str(count), base, top)
+    assert len(merge(stacks[MANY]).root.children) == MANY
+    assert cpu(stacks[MANY]) < 24 * cpu(stacks[FEW])
 
 
 def test_whiteouts_come_first_wherever_they_stand(tmp_path):
