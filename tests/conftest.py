@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -11,6 +13,10 @@ SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("envbuild", derandomize=True, **SLOW)
 settings.register_profile("search", derandomize=False, print_blob=True, **SLOW)
 settings.load_profile("envbuild")
+
+# What the tests serve is on this machine, where the proxy that its environment may name cannot reach it.
+if (direct := os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "") != "*":
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, (direct, "127.0.0.1", "localhost")))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -79,8 +79,6 @@ class Transport:
             session.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(pool_maxsize=4))
-            if self.site.proxy:
-                session.proxies = {"http": self.site.proxy, "https": self.site.proxy}
             self.own.session = session
         return session
 
@@ -114,7 +112,7 @@ class Transport:
         """
         import requests
 
-        session = self.session()
+        session, proxy = self.session(), self.site.proxy
         try:
             answer = session.request(
                 method,
@@ -123,6 +121,8 @@ class Transport:
                 stream=True,
                 timeout=(CONNECT, READ),
                 verify=self.verify(url),
+                # not the session's: the environment's would take precedence over those
+                proxies={"http": proxy, "https": proxy} if proxy else None,
                 allow_redirects=True,
             )
         except requests.exceptions.SSLError as error:

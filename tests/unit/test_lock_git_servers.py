@@ -94,8 +94,11 @@ def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
 
 
 def test_proxy(demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site's, whichever the environment names."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github="http://forge.invalid")
     desk.site = replace(desk.site, proxy=server.url)
