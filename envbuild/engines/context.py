@@ -9,6 +9,7 @@ Containerfile
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     when the folder holds something else or cannot be written, InputError for missing or damaged content.
     """
     text = containerfile(plan)
+    before = os.umask(0o022)  # modes get into layers, as in the embedded engine
     try:
         if folder.exists() and any(folder.iterdir()):
             if not ours(folder):
@@ -49,6 +51,8 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
         path.write_text(text)
     except OSError as error:
         raise EngineError(f"the build context {folder} cannot be written: {error.strerror or error}") from error
+    finally:
+        os.umask(before)
     return path
 
 

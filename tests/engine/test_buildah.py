@@ -238,6 +238,22 @@ def test_the_printed_text_builds_as_printed(buildah_store: Store, tmp_path: Path
     assert found["Cmd"] == list(config.cmd)
 
 
+def test_the_context_does_not_depend_on_the_umask(buildah_store: Store) -> None:
+    """Modes of its folders and texts get into layers."""
+    plan, found = wide(buildah_store), []
+    for umask in (0o022, 0o077):
+        folder = buildah_store.root / f"context-{umask:o}"
+        before = os.umask(umask)
+        try:
+            write_context(plan, buildah_store, folder)
+            assert os.umask(umask) == umask
+        finally:
+            os.umask(before)
+        modes = {str(path.relative_to(folder)): path.stat().st_mode for path in folder.rglob("*")}
+        found.append((modes, content(folder)))
+    assert found[0] == found[1]
+
+
 def test_the_context_is_linked_whole_and_replaced(buildah_store: Store, tmp_path: Path) -> None:
     plan = wide(buildah_store)
     folder = buildah_store.root / "context"

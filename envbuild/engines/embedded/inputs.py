@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.engines.embedded import deb
+from envbuild.engines.embedded.untar import extract
 from envbuild.errors import InputError
 from envbuild.plan.units import INPUTS
 from envbuild.store import Store
@@ -99,7 +100,7 @@ def unpack(archive: Path, name: str, target: Path) -> None:
             unpack_zip(archive, target)
         else:
             with tarfile.open(archive) as tar:
-                tar.extractall(target, filter="data")
+                extract(tar, target)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise InputError(
             f"the archive {name} cannot be unpacked: {error}", hint="lock again with another file"
