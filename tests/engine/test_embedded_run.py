@@ -116,6 +116,8 @@ def test_a_failed_check_says_where_to_look(trees: list[Path], store: Store) -> N
 def image(trees: list[Path], store: Store, scratch: Path) -> Path:
     if shutil.which("mksquashfs") is None:
         pytest.skip("mksquashfs is not installed")
+    if os.geteuid() != 0:
+        pytest.skip("mksquashfs reads the owners of a layer for root alone")
     target = scratch / "image.sqsh"
     target.unlink(missing_ok=True)
     subprocess.run(

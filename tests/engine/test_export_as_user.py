@@ -46,6 +46,8 @@ def layout(scratch: Path) -> Iterator[Layout]:
     own = Layout(scratch / "export-layout")
     more = [tar(file(f"data/{number}", exportkit.noise(2_000_000, number))) for number in range(5)]
     own.add(exportkit.image(own, [*exportkit.layers(), *more]))
+    for path in [own.path, *own.path.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
     yield own
     subprocess.run(["rm", "-rf", str(own.path)], check=True)
 
