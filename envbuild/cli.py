@@ -8,6 +8,7 @@ imported inside the commands: `--help` costs only typer.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shlex
@@ -327,8 +328,8 @@ def diff(
 
 
 def main() -> None:
-    """Entry point: a user's mistake is told without a traceback; the exit code says its kind, or that a signal ended
-    the command (128 + its number)."""
+    """The command, once `envbuild.start` is through: a user's mistake is told without a traceback; the exit code says
+    its kind, or that a signal ended the command (128 + its number)."""
     streams()
     try:
         with stopping.listening():
@@ -341,22 +342,28 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        print(f"error: {place}{error.strerror or error}\nhint: {ADVICE.get(error.errno or 0, REPORT)}", file=sys.stderr)
+        advice = ADVICE | ({} if place else {errno.ENOSPC: FREE_ANY})  # a nameless one may be what stdout goes to
+        print(f"error: {place}{error.strerror or error}\nhint: {advice.get(error.errno or 0, REPORT)}", file=sys.stderr)
         sys.exit(5)
 
 
 def streams() -> None:
     """Where stdin, stdout or stderr is closed (``2>&-``), let it be the null device: the next file that is opened would
-    get its number, and messages would go into that file."""
+    get its number, and messages would go into that file. What an output's encoding (``PYTHONIOENCODING``) has no sign
+    for is printed as ``?``."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="replace")
 
 
 REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
+FREE_ANY = f"free some space where the output goes; in the store: {FREE_SOME}"
 ADVICE = {
     errno.ENOSPC: FREE_SOME,
     errno.EACCES: "look at the owner and mode of that file and of the folders above it",

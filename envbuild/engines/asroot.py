@@ -17,6 +17,7 @@ from typing import Any
 
 from envbuild import errors
 from envbuild.errors import EngineError, EnvbuildError
+from envbuild.start import MODE
 
 BOOT = """\
 import json, sys
@@ -34,7 +35,7 @@ def as_root(module: str, function: str, arguments: Mapping[str, Any]) -> Any:
     root = str(Path(__file__).resolve().parents[2])
     path = [root, *(item for item in sys.path if item and item != root)]
     job = {"path": path, "module": module, "function": function, "arguments": arguments, "parent": os.getpid()}
-    command = [sys.executable, "-I", "-B", "-c", BOOT]
+    command = [sys.executable, *MODE, "-I", "-B", "-c", BOOT]
     done = subprocess.run(command, input=json.dumps(job).encode(), capture_output=True, check=False)
     try:
         answer: dict[str, Any] = json.loads(done.stdout)

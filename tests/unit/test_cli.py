@@ -332,6 +332,17 @@ def test_a_reader_that_stops_early_is_no_failure() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_full_place_of_the_output_is_not_taken_for_the_store() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "envbuild", "recipes"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 5
+    assert done.stderr.startswith(
+        "error: No space left on device\nhint: free some space where the output goes; in the store: "
+    )
+
+
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed: str, project: Path, tmp_path: Path) -> None:
     """No file takes their place, and nothing fails."""
