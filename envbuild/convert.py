@@ -17,6 +17,7 @@ from envbuild.errors import InputError
 from envbuild.export import Artifact, digest_of, link_to, stamped
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
+from envbuild.outfile import Output
 from envbuild.packing import Layer, Options, Packing
 from envbuild.progress import tracked
 from envbuild.squashfs.export import WRITER
@@ -39,7 +40,7 @@ class Converted:
     up_to_date: bool = False
 
 
-def convert(source: str, workspace: Workspace, options: Options, out: Path | None = None) -> Converted:
+def convert(source: str, workspace: Workspace, options: Options, out: Output | None = None) -> Converted:
     """Write the image `source` as squashfs to `out`, or into the store's artifacts (``NAME-<identity 12>.sqsh``, and
     the link ``NAME.sqsh``). Raises what `open_source` does, InputError for layers that cannot be had, read or trusted,
     with every finding, and for an image that could not start."""
@@ -47,7 +48,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
     store = workspace.store
     with (
         store.lock("gc", shared=True),
-        tracked(source, out, workspace) as progress,
+        tracked(source, out.path if out else None, workspace) as progress,
         open_source(source, workspace, options.platform, keep=options.keep_layers) as image,
     ):
         if not image.layers:
@@ -63,7 +64,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Path | Non
                 remember(record, done)
             link_to(done.artifact.path, image.name)
             return done
-        path = progress.output = out or store.root / "artifacts" / name
+        path = progress.output = out.file(name) if out else store.root / "artifacts" / name
         packing = Packing(image, progress.workspace, options)
         artifact, layers = packing.straight(path) if not options.cache and not image.stream else packing.by_packs(path)
         artifact = told(artifact, image, workspace.talk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -57,7 +56,13 @@ def export(
         ),
     ] = "",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File or folder to write; default: in the store.")
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="File to write, or a folder for it (one that is there, or NEW/); default: in the store.",
+        ),
     ] = None,
     compression: Annotated[
         str,
@@ -123,7 +128,7 @@ def export(
         from envbuild.exportlist import list_exports
         from envbuild.workspace import store_folder
 
-        if name or to or output:
+        if name or to or output is not None:
             raise SpecError("export --list takes no SOURCE and exports nothing", hint="envbuild export --list")
         found = list_exports(store_folder())
         show(found.data, as_json, found.text)
@@ -134,12 +139,14 @@ def export(
             f"export needs {lacking}",
             hint=f"envbuild export {name or 'docker://NAME:TAG'} --to squashfs; or: envbuild export --list",
         )
+    from envbuild.outfile import Output
     from envbuild.outputs import Export, export_image
     from envbuild.workspace import open_workspace
 
+    place = None if output is None else Output.of(output)
     wanted = Export(
         to,
-        output=output,
+        output=place,
         compression=compression,
         level=level,
         block=block,

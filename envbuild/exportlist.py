@@ -124,7 +124,10 @@ def text_of(rows: list[dict[str, Any]], root: Path) -> str:
         return "no export runs on this store, and none ended in the last day"
     head = ["SOURCE", "OUTPUT", "STATE", "DONE", "RATE", "ETA", "ELAPSED", "BY"]
     lines = [table(head, [line_of(row, root) for row in rows])]
-    lines += [f"  {plain(row['source'])}: {plain(row['error'])}" for row in rows if row["error"]]
+    for row in rows:
+        first, *more = row["error"].splitlines() or [""]
+        lines += [f"  {plain(row['source'])}: {plain(first)}"] if first else []
+        lines += [f"    {plain(line)}" for line in more]
     return "\n".join(lines)
 
 

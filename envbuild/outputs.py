@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.console import amount
-from envbuild.errors import Finding, PublishError, SpecError
+from envbuild.errors import Finding, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
+from envbuild.outfile import Output
 from envbuild.progress import PACKING, Progress, tracked
 from envbuild.workspace import Workspace
 
@@ -38,7 +39,7 @@ class Export:
 
     to: str
     _: KW_ONLY
-    output: Path | None = None
+    output: Output | None = None
     compression: str = ""
     level: int | None = None
     block: str = ""
@@ -65,6 +66,9 @@ class Export:
                 for option, value in given.items()
                 if value not in (None, "", 0, False)
             ]
+            if self.to == "docker" and self.output is not None:
+                hint = "leave it out, or use --tag NAME:TAG"
+                findings.append(Finding("-o has no meaning with --to docker", hint=hint))
             if self.compression not in ("", "gzip", "zstd", "none"):
                 findings.append(
                     Finding(f"--compression {self.compression!r} is unknown", hint="it is gzip, zstd or none")
@@ -115,14 +119,26 @@ def export_image(name: str, export: Export, workspace: Workspace) -> Result:
             )
     if export.to == "squashfs":
         export.form()
+    if export.output:  # before the image is made, which may take long
+        prepare(export.output, export.to, name)
     from envbuild import make as steps
 
     steps.make(name, workspace, steps.Options())
     with (
         workspace.store.lock("gc", shared=True),
-        tracked(name, export.output, workspace, PACKING) as progress,
+        tracked(name, export.output.path if export.output else None, workspace, PACKING) as progress,
     ):
         return write_output(made_image(name, workspace), export, progress)
+
+
+def prepare(output: Output, to: str, name: str) -> None:
+    """See that an output of kind `to` can be put where -o says. Raises SpecError and PublishError."""
+    if to == "squashfs":
+        output.prepare(name)
+    elif to == "oci":
+        from envbuild.oci.layout import check_place
+
+        check_place(output.path)
 
 
 def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
@@ -140,7 +156,9 @@ def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
     options = Options(
         export.form(), export.jobs, export.platform, manner, export.cache, export.sha256, export.keep_layers
     )
-    done = convert(source, workspace, options, outfile(export.output, workspace, source))
+    if export.output:
+        export.output.prepare(source)
+    done = convert(source, workspace, options, export.output)
     artifact = done.artifact
     data = {
         "source": done.reference,
@@ -173,55 +191,6 @@ def told(artifact: Artifact) -> str:
     )
 
 
-def outfile(output: Path | None, workspace: Workspace, name: str) -> Path | None:
-    """The file that -o names; its folder is made. Raises SpecError for what is no file, or the image itself,
-    PublishError where no folder can be made."""
-    if output is None:
-        return None
-    if output.is_dir():
-        raise SpecError(f"-o {output} is a folder", hint=f"name a file in it: -o {output}/image.sqsh")
-    check_file(output)
-    if is_source(output, name):
-        raise SpecError(f"-o {output} is the image that is to be exported", hint="name another file: -o FILE.sqsh")
-    make_folder(output)
-    return output
-
-
-def check_file(output: Path) -> None:
-    """Raises SpecError where a finished file would take the place of something else: a pipe, /dev/null, a terminal."""
-    if str(output) == "-":
-        why = "-o - would be stdout, which a squashfs file cannot be written to"
-    elif (output.exists() and not output.is_file()) or output.absolute().parent == Path("/dev"):
-        why = f"-o {output} is no file, and a squashfs file cannot be written into it"
-    else:
-        return
-    raise SpecError(why, hint="name a file, e.g. -o image.sqsh; then read that")
-
-
-def is_source(output: Path, name: str) -> bool:
-    """Whether `output` is the archive that is exported, or in the layout that is."""
-    from envbuild.oci.sources import place_of, split_path
-
-    place = place_of(name)
-    if place is None or place.kind not in ("archive", "layout"):
-        return False
-    source, own = split_path(place.rest)[0].resolve(), output.resolve()
-    return own == source or (source.is_dir() and source / "blobs" in own.parents) or own == source / "index.json"
-
-
-def make_folder(output: Path) -> None:
-    """See that the folder of `output` is there. Raises PublishError."""
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = (
-            "a file stands in its place" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
-        )
-        raise PublishError(
-            f"the folder of -o {output} cannot be made: {why}", "name a file in a folder that you can write to: -o FILE"
-        ) from None
-
-
 def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
     """The squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
     from envbuild.export import Artifact, write
@@ -231,25 +200,22 @@ def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
     from envbuild.squashfs.writer import image_file
 
     began, form = time.monotonic(), export.form()
-    path, output = Path(image.made.artifact), export.output
-    if output is not None:
-        output = output / path.name if output.is_dir() else output
-        check_file(output)
-        make_folder(output)
+    path = Path(image.made.artifact)
     packed = form != PackFormat() or export.keep_owners or export.keep_dev
     if packed:
         from envbuild.convert import Options, suffix
 
         manner = Manner(export.keep_owners, keep_dev=export.keep_dev)
         more = suffix(Options(form, manner=manner))
-        out = output or path.with_name(f"{path.name.removesuffix('.sqsh')}{more}.sqsh")
+        own = path.with_name(f"{path.name.removesuffix('.sqsh')}{more}.sqsh")
+        out = export.output.file(own.name) if export.output else own
         store, progress.output = progress.workspace.store, out
         artifact = write(
             image.plan, image.layers, image.lock, store, progress, out, form, manner, export.jobs, export.sha256
         )
     else:
-        if output is not None:
-            progress.output = output
+        if export.output is not None:
+            progress.output = output = export.output.file(path.name)
             progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
             progress.advance("squashfs", 0, path.stat().st_size)
             with writing(output), image_file(output) as (file, temporary):
@@ -280,7 +246,8 @@ def write_output(image: Image, export: Export, progress: Progress) -> Result:
     if export.to == "oci":
         from envbuild.oci.layout import write_layout
 
-        out = export.output or workspace.store.root / "artifacts" / f"{image.plan.image}-{short}.oci"
+        own = workspace.store.root / "artifacts" / f"{image.plan.image}-{short}.oci"
+        out = export.output.path if export.output else own
         progress.output = out
         progress.start("oci", f"OCI layout {out.name}")
         layout = write_layout(

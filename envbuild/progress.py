@@ -172,8 +172,9 @@ class Progress:
         """The last record."""
         self.over.set()
         self.state, self.error, self.ended = state, error, time.time()
-        if state == "done" and self.output and self.output.is_file():
-            self.done = self.total = self.output.stat().st_size
+        if state == "done" and self.output and self.output.exists():
+            files = self.output.rglob("*") if self.output.is_dir() else [self.output]  # a layout is a folder
+            self.done = self.total = sum(path.stat().st_size for path in files if path.is_file())
         self.write()
 
     def abandon(self) -> None:

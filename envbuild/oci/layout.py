@@ -106,9 +106,7 @@ def write_layout(
             f"{'Docker' if docker else 'OCI'} images have no layers compressed with {compression!r}",
             hint=f"use one of: {', '.join(types.layers)}",
         )
-    if out.exists() and not (out / "oci-layout").is_file() and (not out.is_dir() or any(out.iterdir())):
-        hint = f"choose another folder, or remove it: rm -r {out}"
-        raise PublishError(f"{out} exists and is no OCI layout", hint=hint)
+    check_place(out)
     beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         (beside / "blobs" / "sha256").mkdir(parents=True)
@@ -116,10 +114,20 @@ def write_layout(
         layout = writer.write(layers, config, epoch, name)
         _replace(beside, out)
     except OSError as error:
-        raise PublishError(f"the layout {out} cannot be written: {error.strerror or error}", where=str(out)) from error
+        raise PublishError(
+            f"the layout {out} cannot be written: {error.strerror or error}",
+            hint="name a folder that is to be made, on a disk with room that you may write: -o FOLDER",
+        ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Layout(out, *layout)
+
+
+def check_place(out: Path) -> None:
+    """Raises PublishError where a layout would take the place of something else."""
+    if out.exists() and not (out / "oci-layout").is_file() and (not out.is_dir() or any(out.iterdir())):
+        new = out / "image.oci" if out.is_dir() else out.with_name(f"{out.name}.oci")
+        raise PublishError(f"{out} exists and is no OCI layout", hint=f"name a folder that is to be made: -o {new}")
 
 
 @dataclass(frozen=True, slots=True)

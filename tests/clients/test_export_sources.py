@@ -25,7 +25,7 @@ from test_oci_clients import dockerd, run  # noqa: F401  # a fixture
 
 from envbuild.errors import EngineError, InputError, SpecError
 from envbuild.oci.sources import daemon
-from envbuild.outputs import outfile
+from envbuild.outfile import Output
 
 pytestmark = pytest.mark.clients
 
@@ -200,7 +200,8 @@ def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
         (["--compression", "lzo"], 2, "hint: it is zstd, lz4, gzip, none"),
         (["--compression", "none", "--level", "3"], 2, "hint: leave --level out"),
         (["--block", "64K"], 2, "hint: it is 128K, 256K, 512K, 1M"),
-        (["-o", "."], 2, "hint: name a file in it: -o ./image.sqsh"),
+        (["-o", ""], 2, "hint: name a file, e.g. -o image.sqsh, or leave it out"),
+        (["-o", __file__ + "/"], 8, "a file stands in its place"),
     ],
 )
 def test_the_command_refuses(words: list[str], code: int, told: str, layout: Layout, tmp_path: Path) -> None:
@@ -208,6 +209,26 @@ def test_the_command_refuses(words: list[str], code: int, told: str, layout: Lay
     assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
     other = envbuild("export", str(layout.path), "--to", "oci", ENVBUILD_STORE=str(tmp_path / "store"))
     assert other.returncode == 2 and "--to oci is for images of the project" in other.stderr
+
+
+@pytest.mark.parametrize("out", [".", "there", "there/", "new/", "new/deep/."])
+def test_a_folder_takes_a_file_of_the_images_own_name(out: str, layout: Layout, tmp_path: Path) -> None:
+    """`-o new/` made a file called new, and `-o there` was refused."""
+    at = tmp_path / "at"
+    (at / "there").mkdir(parents=True)
+    command = [sys.executable, "-m", "envbuild", "export", str(layout.path), "--to", "squashfs", "--json", "-o", out]
+    paths = {"ENVBUILD_STORE": str(tmp_path / "store"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **paths}, cwd=at)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (file,) = (at / out).glob("*.sqsh")
+    assert file.name == f"layout-{told['config'][7:19]}.sqsh" and at / told["path"] == file
+
+
+def test_a_folder_is_no_way_into_the_image(layout: Layout, tmp_path: Path) -> None:
+    for folder in (layout.path / "blobs", layout.path / "blobs/sha256"):
+        with pytest.raises(SpecError, match="is the image that is to be exported"):
+            Output(folder).prepare(str(layout.path))
 
 
 @pytest.mark.parametrize("name", ["pipe", "link-to-null", "-", "LAYOUT/index.json", "BLOB"])
@@ -232,10 +253,10 @@ def test_what_must_not_be_replaced_stays(name: str, layout: Layout, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["null", "stdout", "new"])
-def test_devices_are_no_files(name: str, tmp_path: Path) -> None:
+def test_devices_are_no_files(name: str) -> None:
     """Not with the command: root's would put the file in their place, if this were wrong."""
     with pytest.raises(SpecError, match="is no file"):
-        outfile(Path("/dev") / name, workspace(tmp_path / "store"), "docker://app:1")
+        Output(Path("/dev") / name).prepare("docker://app:1")
 
 
 def test_a_link_is_replaced_and_what_it_points_at_stays(layout: Layout, tmp_path: Path) -> None:

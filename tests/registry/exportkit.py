@@ -15,6 +15,7 @@ from envbuild.console import Quiet
 from envbuild.convert import Converted, Options, convert
 from envbuild.oci.layer import PackFormat
 from envbuild.oci.sources import blob
+from envbuild.outfile import Output
 from envbuild.project import Project
 from envbuild.site import Site
 from envbuild.store import Store
@@ -90,7 +91,7 @@ def workspace(place: Path, **mirrors: str) -> Workspace:
 def made(source: str, at: Workspace, out: Path | None = None, **options: Any) -> Converted:
     """`convert`, with options by name."""
     form = options.pop("form", PackFormat())
-    return convert(source, at, Options(form, **options), out)
+    return convert(source, at, Options(form, **options), Output(out) if out else None)
 
 
 def said(at: Workspace) -> list[str]:

@@ -106,6 +106,28 @@ def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
     refused(done, 2, "the outputs are: squashfs, oci, docker")
 
 
+@pytest.mark.parametrize(
+    ("to", "out", "code", "text"),
+    [
+        ("squashfs", "file/", 8, "a file stands in its place"),
+        ("squashfs", "-", 2, "-o - would be stdout"),
+        ("oci", "-", 2, "-o - would be stdout"),
+        ("oci", "file", 8, "hint: name a folder that is to be made: -o file.oci"),
+        ("oci", "folder", 8, "hint: name a folder that is to be made: -o folder/image.oci"),
+        ("docker", "file", 2, "hint: leave it out, or use --tag NAME:TAG"),
+    ],
+)
+def test_a_place_that_cannot_be_is_told_before_an_image_is_made(
+    to: str, out: str, code: int, text: str, project: Path, tmp_path: Path
+) -> None:
+    (project / "file").touch()
+    (project / "folder").mkdir()
+    (project / "folder" / "mine").touch()
+    done = envbuild("export", "cpu-ucx", "--to", to, "-o", out, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, code, text)
+    assert "fetching" not in done.stderr and "rm -r" not in done.stderr
+
+
 def test_an_image_without_a_lock_can_be_read(project: Path, tmp_path: Path) -> None:
     (project / "images" / "cpu-ucx.lock").unlink()
     done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))

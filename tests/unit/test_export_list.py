@@ -124,6 +124,22 @@ def test_what_ended(tmp_path: Path) -> None:
     assert "  bad: layer 2 of 3?[2J is damaged" in found.text and "\x1b" not in found.text
 
 
+def test_a_failure_of_several_lines_keeps_them(tmp_path: Path) -> None:
+    record(tmp_path, "app", state="failed", ended=time.time(), error="looked at:\n  https://one\x1b[2J: refused")
+    assert list_exports(tmp_path).text.splitlines()[2:] == ["  app: looked at:", "      https://one?[2J: refused"]
+
+
+def test_a_layout_is_as_large_as_its_files(tmp_path: Path) -> None:
+    at, out = workspace(tmp_path / "store"), tmp_path / "image.oci"
+    with tracked("cpu-ucx", out, at) as progress:
+        progress.start("oci", "OCI layout")
+        (out / "blobs").mkdir(parents=True)
+        (out / "blobs" / "one").write_bytes(b"12345")
+        (out / "index.json").write_bytes(b"{}")
+    (row,) = list_exports(at.store.root).data
+    assert (row["state"], row["bytes"]) == ("done", 7)
+
+
 def test_old_records_go(tmp_path: Path) -> None:
     old = record(tmp_path, "old", DAY + 60, state="done")
     left = record(tmp_path, "left", DAY + 60).rename(tmp_path / "exports/.x.json.0123")

@@ -14,7 +14,7 @@ from packmaker import file, folder, hard, pack, paths, symlink
 
 from envbuild.errors import InputError, PublishError
 from envbuild.oci.member import Kind, Member
-from envbuild.outputs import outfile
+from envbuild.outfile import Output
 from envbuild.plan.units import ImageConfig
 from envbuild.squashfs.export import EVIDENCE, Manner, export_squashfs, writing
 from envbuild.squashfs.limits import unheld
@@ -113,7 +113,7 @@ def test_too_many_owners_name_the_option(tmp_path):
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(PublishError, match="a file stands in its place"):
-        outfile(tmp_path / "file" / "image", None, "x")
+        Output(tmp_path / "file" / "image").prepare("x")
     for number, hint in ((errno.ENOSPC, "free some space"), (errno.EROFS, "read-only")):
         with pytest.raises(PublishError, match="cannot be written") as caught, writing(tmp_path / "image"):
             raise OSError(number, os.strerror(number))
