@@ -299,16 +299,13 @@ def show_(
     show(result.data, as_json, result.text)
 
 
-Side = Annotated[
-    str,
-    typer.Argument(help="A squashfs file, or a spec's name or path.", autocompletion=complete_image),
-]
+SIDE = "A squashfs file, or a spec's name or path."
 
 
 @app.command()
 def diff(
-    a: Side,
-    b: Side,
+    a: Annotated[str, typer.Argument(metavar="A", help=SIDE, autocompletion=complete_image)],
+    b: Annotated[str, typer.Argument(metavar="B", help=SIDE, autocompletion=complete_image)],
     files: Annotated[bool, typer.Option("--files", help="Tell every path and package, not the first few.")] = False,
     as_json: Json = False,
 ) -> None:

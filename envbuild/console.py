@@ -134,10 +134,10 @@ class Live:
         self.began: dict[str, float] = {}
 
     def say(self, text: str) -> None:
-        self.progress.console.print(text, markup=False)
+        self.progress.console.print(text, markup=False, soft_wrap=True)  # what is to be typed stays whole
 
     def warn(self, text: str) -> None:
-        self.progress.console.print(f"warning: {text}", style="yellow", markup=False)
+        self.progress.console.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
     def start(self, task: str, text: str) -> None:
         if not self.ids:

@@ -77,7 +77,10 @@ class Reader:
         if isinstance(node, Table):
             return node.entries
         if not (isinstance(node, Scalar) and node.kind == "null"):
-            self.wrong(node.where, f"'{key}' must be keys with values, not {describe(node)}")
+            listed = node.items if isinstance(node, Sequence) and key == "layers" else ()
+            first = next((short(item.value) for item in listed if isinstance(item, Scalar)), "")
+            hint = f"write '{first}: {{}}' for '- {first}', each on a line of its own" if first else ""
+            self.wrong(node.where, f"'{key}' must be keys with values, not {describe(node)}", hint)
         return {}
 
     def table(self, node: Node, known: Iterable[str], key: str, what: str) -> dict[str, Node]:

@@ -18,8 +18,10 @@ from envbuild.resolve import Resolution, lock_request, remembered
 from envbuild.spec import load
 from envbuild.supply import requested, supplier
 from envbuild.workspace import Workspace
+from envbuild.yamlfile import shown
 
 PLAIN = r"[A-Za-z_][A-Za-z0-9_./+-]*"  # texts that a spec has without quotes
+NAMING = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
 NAMED = 4  # origins that a line of `list` names
 
 
@@ -43,9 +45,12 @@ def list_images(workspace: Workspace) -> Result:
         row["description"] = resolution.spec.description
         if state == "none":
             row |= needs(resolution, workspace)
+    for path in workspace.project.misnamed():
+        what = "an image's file ends in .yaml" if path.suffix == ".yml" else NAMING
+        workspace.talk.warn(f"{shown(path)} is no image by its name: {what}")
     columns = ("name", "target", "lock", "made", "description")
-    shown = [[row[column] for column in columns] for row in short_made(rows)]
-    text = table([column.upper() for column in columns], shown)
+    cells = [[row[column] for column in columns] for row in short_made(rows)]
+    text = table([column.upper() for column in columns], cells)
     return Result(rows, "\n".join([text, *unlocked(rows)]))
 
 

@@ -317,9 +317,11 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
 
 
 def bind_pair(bind: str) -> tuple[str, str]:
-    """``SRC[:DST]`` as two absolute paths. Raises SpecError for a source that is not there."""
+    """``SRC[:DST]`` as two absolute paths. Raises SpecError for a source that is not there and for another DST."""
     source, _, target = bind.partition(":")
     path = Path(source).expanduser().absolute()
     if not path.exists():
         raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
+    if target and not target.startswith("/"):
+        raise SpecError(f"--bind {bind}: {target!r} is no absolute path", hint=f"--bind {source}:/{target}")
     return str(path), target or str(path)

@@ -67,7 +67,18 @@ class Project:
 
     def find_image(self, name: str) -> Path:
         """The spec called `name`, or the file that it is a path of. Raises SpecError."""
-        return Path(name) if looks_like_path(name) else self._find("images", name)
+        if not looks_like_path(name):
+            return self._find("images", name)
+        path = Path(name)
+        if not path.exists() and path.stem in self.images():
+            raise SpecError("no such file", f"did you mean the image '{path.stem}'?", name)
+        return path
+
+    def misnamed(self) -> tuple[Path, ...]:
+        """Files of the project's images/ that look like specs, and that no name leads to."""
+        files = [] if self.root is None else _files(self.root / "images")
+        named = (path for path in files if path.suffix in (".yaml", ".yml") and path.is_file())
+        return tuple(sorted(path for path in named if path.suffix == ".yml" or not valid_name(path.stem)))
 
     def find_recipe(self, name: str) -> Path:
         """The file of recipe `name`; ``nccl-tests`` is ``nccl_tests.py``. Raises SpecError."""

@@ -183,7 +183,8 @@ def _parent(other: str, path: Path, where: str, project: Project, reader: Reader
         raise SpecError(f"'extends': no such file: {short(other)}", where=where)
     if found.resolve() in chain:
         names = [item.stem for item in (*chain[chain.index(found.resolve()) :], found)]
-        raise SpecError(f"specs extend each other in a circle: {' → '.join(names)}", "remove one 'extends'", where)
+        hint = "remove one 'extends'" if len(names) > 2 else "give this spec another name, or the other one"
+        raise SpecError(f"specs extend each other in a circle: {' → '.join(names)}", hint, where)
     return _draft(found, project, reader, chain)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envbuild.engines.asroot import as_root
 from envbuild.engines.embedded import inputs
-from envbuild.errors import EngineError
+from envbuild.errors import PublishError
 from envbuild.plan.containerfile import PRINTED, containerfile, has_debs, script_of
 from envbuild.plan.units import Plan, Unit
 from envbuild.store import Store
@@ -33,7 +33,7 @@ MARK = "Containerfile"
 def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     """Write the context of `plan` into `folder`; returns the path of the Containerfile.
 
-    Files of the store are hard-linked where that is possible. An older context there is replaced. Raises EngineError
+    Files of the store are hard-linked where that is possible. An older context there is replaced. Raises PublishError
     when the folder holds something else or cannot be written, InputError for missing or damaged content.
     """
     text = containerfile(plan)
@@ -41,7 +41,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     try:
         if folder.exists() and any(folder.iterdir()):
             if not ours(folder):
-                raise EngineError(f"{folder} holds something else than a build context", hint="name an empty folder")
+                raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         checked: list[str] = []
@@ -50,7 +50,10 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
         path = folder / MARK  # last: it says that the context is whole
         path.write_text(text)
     except OSError as error:
-        raise EngineError(f"the build context {folder} cannot be written: {error.strerror or error}") from error
+        raise PublishError(
+            f"the build context {folder} cannot be written: {error.strerror or error}",
+            hint="choose a folder on a disk with room that you may write: --context FOLDER",
+        ) from error
     finally:
         os.umask(before)
     return path

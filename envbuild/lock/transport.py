@@ -226,6 +226,7 @@ def reason(error: BaseException) -> str:
             "Name or service not known|Temporary failure in name resolution|NameResolutionError",
             "its name cannot be resolved",
         ),
+        ("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", "no TLS is spoken there"),
         ("Connection refused", "connection refused"),
         ("timed out|Timeout", "no answer in time"),
         ("IncompleteRead|Connection broken|reset by peer|RemoteDisconnected", "the connection broke off"),

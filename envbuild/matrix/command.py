@@ -89,6 +89,9 @@ def check(
     if everything or images:
         results, wrong = check_images(list(project.images()) if everything else images, why)
     else:
+        for word in words:
+            if "/" in word and Path(f"{word}.yaml").is_file():
+                raise SpecError(f"'{word}' is no image", hint=f"envbuild check {word}.yaml")
         results, wrong = [check_words(words, project, why)], []
     if as_json:
         data = [result.data for result in results]

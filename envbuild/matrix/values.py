@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
 from envbuild.errors import SpecError
@@ -118,16 +118,19 @@ def between(component: Component, text: str) -> tuple[str, str] | None:
     return keys[below], keys[above]
 
 
-def request(text: str) -> tuple[str, str]:
+def request(text: str, known: Container[str] = ()) -> tuple[str, str]:
     """(component, constraint) of a word such as ``torch=2.0.1``, ``torch>=2.1,<2.8``, ``gpu=RTX 4090``, ``apex`` (it is
-    there). Raises BadValue."""
+    there). Raises BadValue; `known` are components, for its hint."""
     match = re.fullmatch(rf"\s*([A-Za-z][A-Za-z0-9_-]*)?\s*{OPERATORS}", text, re.DOTALL)
     name, op, rest = match.groups() if match and text.isprintable() else ("", "", text)
     name, op, rest = (name or "").lower().replace("_", "-"), op or "", rest.strip()
     if not name:
         raise BadValue(f"'{short(text)}' names no component", "write component=version: torch=2.8")
     if not op and rest:
-        raise BadValue(f"'{short(text)}' is no request", f"write {name}={short(rest.lstrip(':@= '))}")
+        given = short(rest.lstrip(":@= "))
+        sure = name in known or given[:1].isdigit()
+        hint = f"write {name}={given}" if sure else "write component=version: torch=2.8; the images: envbuild list"
+        raise BadValue(f"'{short(text)}' is no request", hint)
     if op and not rest:
         raise BadValue(f"'{short(text)}' has nothing after '{op}'", f"write {name}{op}VERSION, or {name} alone")
     if op == "=" and rest[0] in "<>" and rest[1:2] != "=":
@@ -138,7 +141,7 @@ def request(text: str) -> tuple[str, str]:
 def asked(text: str, components: Mapping[str, Component]) -> tuple[Component, Constraint]:
     """What a word of a command line asks for. Raises SpecError for an unknown component or value."""
     try:
-        name, wanted = request(text)
+        name, wanted = request(text, components)
         if name not in components:
             known = [component.name for component in components.values() if not component.hidden]
             raise BadValue(f"no component is called '{short(name)}'", did_you_mean(name, known, "the components are"))

@@ -22,7 +22,7 @@ from envbuild.engines.base import BuildOptions, Built
 from envbuild.engines.buildah import Buildah
 from envbuild.engines.context import write_context
 from envbuild.engines.embedded import remove_tree
-from envbuild.errors import BuildError, EngineError
+from envbuild.errors import BuildError, PublishError
 from envbuild.oci import member as m
 from envbuild.oci.layer import stored_members
 from envbuild.plan.units import ImageConfig, Input, Plan, Product
@@ -269,7 +269,7 @@ def test_the_context_is_linked_whole_and_replaced(buildah_store: Store, tmp_path
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "Containerfile").write_text("FROM debian\n")
-    with pytest.raises(EngineError, match="something else"):
+    with pytest.raises(PublishError, match="something else"):
         write_context(plan, buildah_store, foreign)
     assert (foreign / "Containerfile").read_text() == "FROM debian\n"
 

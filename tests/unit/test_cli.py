@@ -107,6 +107,65 @@ def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("check", "images/cpu-ucx"), "hint: envbuild check images/cpu-ucx.yaml"),
+        (("check", "cpu-ucx.yaml"), "cpu-ucx.yaml: no such file\nhint: did you mean the image 'cpu-ucx'?"),
+        (("check", "My Image"), "hint: write component=version: torch=2.8; the images: envbuild list"),
+        (("check", "gpu H100"), "hint: write gpu=H100"),
+        (("check", "listed"), "hint: write 'ucx: {}' for '- ucx', each on a line of its own"),
+        (("check", "itself"), "hint: give this spec another name, or the other one"),
+        (("export", "http://host:5000/app:1", "--to", "squashfs"), "write docker://host:5000/app:1"),
+        (("export", "localhost:5000/team/app:1", "--to", "squashfs"), "write docker://localhost:5000/team/app:1"),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else "",
+)
+def test_what_people_write_instead(words: tuple[str, ...], text: str, project: Path, tmp_path: Path) -> None:
+    head = "schema: 1\ndescription: x\n"
+    (project / "images/listed.yaml").write_text(f"{head}target: cpu\nbase: debian:13\nlayers: [ucx]\n")
+    (project / "images/itself.yaml").write_text(f"{head}extends: itself\n")
+    refused(envbuild(*words, cwd=project, ENVBUILD_STORE=str(tmp_path)), 2, text)
+
+
+def test_a_mount_goes_to_an_absolute_path() -> None:
+    from envbuild.errors import SpecError
+    from envbuild.outputs import bind_pair
+
+    assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")
+    with pytest.raises(SpecError, match="no absolute path") as caught:
+        bind_pair("/tmp:data")
+    assert caught.value.hint == "--bind /tmp:/data"
+
+
+def test_files_that_no_name_leads_to_are_told(project: Path, tmp_path: Path) -> None:
+    for name in ("My Image.yaml", "mine.yml"):
+        shutil.copy(project / "images/cpu-ucx.yaml", project / "images" / name)
+    done = envbuild("list", cwd=project, ENVBUILD_STORE=str(tmp_path))
+    assert done.returncode == 0
+    assert "images/My Image.yaml is no image by its name: a name is made of a-z" in done.stderr
+    assert "images/mine.yml is no image by its name: an image's file ends in .yaml" in done.stderr
+
+
+def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
+    from envbuild.engines.context import write_context
+    from envbuild.errors import PublishError
+    from envbuild.store import Store
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    from smallplan import small_plan
+
+    store = Store.open(tmp_path / "store")
+    (tmp_path / "file").touch()
+    for folder, what in (
+        (tmp_path, "something else than a build context"),
+        (tmp_path / "file/in", "cannot be written"),
+    ):
+        with pytest.raises(PublishError, match=what) as caught:
+            write_context(small_plan(), store, folder)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("to", "out", "code", "text"),
     [
         ("squashfs", "file/", 8, "a file stands in its place"),
@@ -281,6 +340,8 @@ def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
         name = path.stem
         assert "://" not in path.read_text()
         assert read_lock(path).inputs == lock_request(resolve_in(load(name, project), project)).digest()
+        # no more and no fewer units than it would have when locked now, so that `lock --refresh` changes nothing
+        assert {*read_lock(path).units} == {*lock_request(resolve_in(load(name, project), project)).units, "tools"}
 
 
 def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:

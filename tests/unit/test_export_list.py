@@ -299,6 +299,17 @@ def test_a_terminal_shows_bytes_rate_and_time_left(width: int, monkeypatch: pyte
     assert len(said.strip("\n").splitlines()) == 1
 
 
+def test_a_narrow_terminal_keeps_what_is_to_be_typed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that a terminal wraps can be copied as one; a line end in them would cut the command."""
+    monkeypatch.setenv("COLUMNS", "40")
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    live, command = console.Live(), "next: buildah build -f '/data/my images/context/Containerfile' '/data/my images'"
+    live.say(command)
+    live.warn(command)
+    assert said.getvalue().splitlines() == [command, f"warning: {command}"]
+
+
 def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:
     talk = Seen(tmp_path)
     found = Progress(replace(workspace(tmp_path / "store"), talk=talk), "x", None, READING)

@@ -65,7 +65,9 @@ def advice(text: str, scheme: str) -> str:
         return f"podman save -o image.tar {rest}; then: envbuild export docker-archive:image.tar --to squashfs"
     if scheme == "docker":
         return f"write docker://{rest} for a registry, docker-daemon:{rest} for the Docker Engine here"
-    if re.fullmatch(r"[\w.-]+", text[len(scheme) + 1 :]):  # ubuntu:24.04
+    if scheme in ("http", "https"):
+        return f"for an image of a registry write docker://{rest}"
+    if re.fullmatch(r"[\w.-]+|[0-9]+/.+", text[len(scheme) + 1 :]):  # ubuntu:24.04, localhost:5000/app:1
         return f"for an image of a registry write docker://{text}"
     return f"write one of: {FORMS}"
 
