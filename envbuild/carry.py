@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envbuild.console import Talk, amount
+from envbuild.console import Talk, amount, counted
 from envbuild.errors import LockError, PublishError, SpecError
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
 from envbuild.oci.reference import parse
@@ -131,7 +131,9 @@ class Carrying:
         entries = {place_of(entry): entry for entry in inputs(self.lock, manifest=True)}
         check_site(self.folder)
         sizes = {path: self.store.blob(entry.sha256).stat().st_size for path, entry in entries.items()}
-        self.talk.start("carry", f"writing {len(entries)} files, {amount(sum(sizes.values()))}, to {self.folder}")
+        self.talk.start(
+            "carry", f"writing {counted(len(entries), 'file')}, {amount(sum(sizes.values()))}, to {self.folder}"
+        )
         try:
             with ThreadPoolExecutor(4) as pool:
                 written = dict(zip(entries, pool.map(self.one, entries.items()), strict=True))

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from envbuild import __version__, stopping
+from envbuild.console import counted
 from envbuild.errors import FREE_SOME, EnvbuildError, SpecError
 from envbuild.exportcommand import EXPORT
 from envbuild.exportcommand import export as export_command
@@ -111,9 +112,8 @@ def summary(made: Any) -> str:
     if made.up_to_date:
         head = f"{made.image}: up to date, nothing to do"
     else:
-        head = (
-            f"{made.image}: {len(made.built)} units built, {len(made.reused)} from the store, in {made.seconds:.0f} s"
-        )
+        built = counted(len(made.built), "unit")
+        head = f"{made.image}: {built} built, {len(made.reused)} from the store, in {made.seconds:.0f} s"
     checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
     return (
         f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"

@@ -195,6 +195,11 @@ def amount(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things: 1 file, 2 files."""
+    return f"{number} {what}{'s' if number != 1 and not what.startswith(('base', 'part')) else ''}"
+
+
 def table(head: list[str], rows: list[list[Any]]) -> str:
     """Columns for people, two blanks apart."""
     lines = [head, *[[str(cell) for cell in row] for row in rows]]

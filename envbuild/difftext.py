@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envbuild.console import amount
+from envbuild.console import amount, counted
 from envbuild.within import printable
 
 ROWS = 15  # of a section, without --files
@@ -78,10 +78,6 @@ def summary(data: Mapping[str, Any]) -> str:
         if before != after:
             parts.append(f"{amount(before)} → {amount(after)} unpacked")
     return f"different: {', '.join(parts)}"
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 and not what.startswith(('base', 'part')) else ''}"
 
 
 def section(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from envbuild.console import Talk, amount
+from envbuild.console import Talk, amount, counted
 from envbuild.errors import EnvbuildError, Finding, InputError
 from envbuild.lock.lacking import site_lines
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
@@ -89,7 +89,7 @@ def fetch_inputs(
     count = Progress(talk, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
     work = Fetching(image, site, transfer, Index(transport, site.python()), talk, where or {})
-    talk.start("fetch", f"fetching {len(known)} files" + (f", {amount(count.total)}" if count.total else ""))
+    talk.start("fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else ""))
     try:
         # The largest first: they decide when the last one is done.
         known.sort(key=lambda entry: -entry.size)
@@ -98,7 +98,7 @@ def fetch_inputs(
         talk.finish("fetch")
     if findings:
         raise InputError.of(findings)
-    talk.say(f"fetched {len(known)} files, {amount(count.done)}")
+    talk.say(f"fetched {counted(len(known), 'file')}, {amount(count.done)}")
 
 
 def tell_kept(

@@ -14,7 +14,7 @@ from typing import Any
 from envbuild import make as steps
 from envbuild import project
 from envbuild.carry import carry, check_site
-from envbuild.console import amount
+from envbuild.console import amount, counted
 from envbuild.errors import EngineError, EnvbuildError
 from envbuild.fetch import fetch, tell_lines
 from envbuild.heard import Heard
@@ -70,7 +70,7 @@ def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, A
     done = carry(lock, workspace.store, folder, workspace.talk)
     row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
     new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
-    held = f"{lock.image}: {done.files} files, {amount(done.size)} in {folder}, {new}"
+    held = f"{lock.image}: {counted(done.files, 'file')}, {amount(done.size)} in {folder}, {new}"
     return {"to": str(folder), **row}, held
 
 
@@ -78,7 +78,7 @@ def stored(lock: Lock, store: Store) -> tuple[dict[str, Any], str]:
     """The inputs of an image in the store, as data and as a line."""
     digests = {entry.sha256 for entry in inputs(lock)}
     size = sum(store.blob(digest).stat().st_size for digest in digests)
-    held = f"{lock.image}: {len(digests)} files, {amount(size)}, all in the store {store.root}"
+    held = f"{lock.image}: {counted(len(digests), 'file')}, {amount(size)}, all in the store {store.root}"
     return {"store": str(store.root), "files": len(digests), "bytes": size}, held
 
 

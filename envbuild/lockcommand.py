@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from envbuild import make as steps
+from envbuild.console import counted
 from envbuild.errors import EnvbuildError
 from envbuild.heard import Heard
 from envbuild.workspace import Workspace
@@ -37,7 +38,7 @@ def lock_images(
         debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
         path = str(workspace.project.lock_path(resolution.spec.path))
         row = {"image": name, "path": path, "debian": debian, "python": python, "sources": sources}
-        counts = f"{debian} Debian packages, {python} Python files, {sources} sources"
+        counts = f"{counted(debian, 'Debian package')}, {counted(python, 'Python file')}, {counted(sources, 'source')}"
         yield row | {"warnings": heard.taken()}, f"{name}: {counts} in {path}\n  next:     envbuild make {name}"
     if failed:
         raise type(failed[0]).of(dict.fromkeys(finding for error in failed for finding in error.findings))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from envbuild.console import counted
 from envbuild.copies import wheel_copies
 from envbuild.engines.base import BuildOptions, Engine
 from envbuild.errors import EngineError, LockError
@@ -215,5 +216,5 @@ def check(name: str, workspace: Workspace, options: Options) -> Made:
             for record in first.values():
                 if record:
                     workspace.store.record_unit(record)
-    workspace.talk.say(f"{name}: {len(plan.units)} units built twice, all equal")
+    workspace.talk.say(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")
     return made

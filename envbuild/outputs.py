@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.console import amount
+from envbuild.console import amount, counted
 from envbuild.errors import Finding, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
 from envbuild.outfile import Output
@@ -176,7 +176,7 @@ def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
     work = (
         "up to date, nothing to do"
         if done.up_to_date
-        else (f"{packed} layers packed, {len(done.layers) - packed} packed before, in {done.seconds:.0f} s")
+        else (f"{counted(packed, 'layer')} packed, {len(done.layers) - packed} packed before, in {done.seconds:.0f} s")
     )
     return Result(data, f"{done.reference}: {work}\n{told(artifact)}")
 

@@ -170,6 +170,7 @@ def lock_request(resolution: Resolution) -> LockRequest:
             "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],
         },
         where=spec.where,
+        askers={package: name for name in reversed(resolution.order) for package in resolution.runtimes[name].debian},
     )
 
 

@@ -62,6 +62,7 @@ def resolve(
     resolved: list[Input] | None = None,
     replaces: Mapping[str, Iterable[str]] | None = None,
     where: Mapping[str, str] | None = None,
+    askers: Mapping[str, str] | None = None,
 ) -> DebianLock:
     """Resolve `units` (name → package names; ``base`` among them): the base from nothing, every other unit on top of
     it. With `installed`, dpkg's status file of an image that the base is taken from, the base has no packages of its
@@ -71,9 +72,10 @@ def resolve(
     it is, so that a vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to). `prefer` (package →
     version) is kept where the archives still have it. `replaces` (unit → ``libucx0=1.20.1``) are packages that need
     not come, because something else is in their place; apt takes the real one where that is too old for what depends
-    on it. `where` (unit → place in the spec) is for what cannot be had. Raises InputError (archives that cannot be
-    read, WrongInput) and ConflictError (packages that cannot be installed together), after all units that can be
-    resolved without what is missing were: `resolved` gets their files.
+    on it. `where` (unit or layer → place in the spec) and `askers` (package of the unit ``debian`` → layer) are for
+    what cannot be had. Raises InputError (archives that cannot be read, WrongInput) and ConflictError (packages that
+    cannot be installed together), after all units that can be resolved without what is missing were: `resolved` gets
+    their files.
     """
     repositories, resolved, where = tuple(repositories), [] if resolved is None else resolved, where or {}
     opening = Opening(distribution, arch, site, store, transport or Transport(site), talk, refresh)
@@ -86,11 +88,11 @@ def resolve(
     unknown = _unknown_names(packages, wanted)
     if unknown and not findings:
         archives = [distribution.family.capitalize(), *(item.origin for item in repositories)]
-        raise WrongInput.of(_no_package(packages, unknown, archives, where))
+        raise WrongInput.of(_no_package(packages, _asked(unknown, askers or {}), archives, where))
     if unknown:
         read = {source.archive for source in apt.sources}
         closed = [item.origin for item in repositories if item.origin not in read]
-        findings += _misspelt(packages, unknown, closed, where)
+        findings += _misspelt(packages, _asked(unknown, askers or {}), closed, where)
     with store.workdir() as workdir:
         waiting = frozenset(unknown)
         work = Work(apt, packages, workdir, dict(prefer or {}), talk, where, waiting, partial=bool(findings))
@@ -234,29 +236,37 @@ def _unknown_names(packages: Packages, units: Mapping[str, Iterable[str]]) -> di
     return found
 
 
+def _asked(unknown: Mapping[str, list[str]], askers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(who asks, name): the unit, or of the run-time packages, which many layers ask for together, the layer."""
+    layers = {re.split(r"[:=/]", text)[0]: layer for text, layer in askers.items()}
+    for unit, names in unknown.items():
+        for name in names:
+            yield layers.get(name, unit) if unit == "debian" else unit, name
+
+
 def _no_package(
-    packages: Packages, unknown: Mapping[str, list[str]], archives: Sequence[str], where: Mapping[str, str]
+    packages: Packages, unknown: Iterable[tuple[str, str]], archives: Sequence[str], where: Mapping[str, str]
 ) -> Iterator[Finding]:
     """A finding for each name that none of `archives` has (the distribution's name, then the repositories' origins)."""
     what = f"the {archives[0]} archive has no package"
     if len(archives) > 1:
         what = f"neither the {archives[0]} archive nor {', '.join(archives[1:])} has a package"
-    for unit, name in ((unit, name) for unit, names in unknown.items() for name in names):
+    for asker, name in unknown:
         near = nearest(name, _alike(packages, name), LIKENESS)
         hint = f"did you mean '{near}'?" if near else "search for its name: apt-cache search WORD"
-        yield Finding(f"{what} '{name}' (asked for by {unit})", where.get(unit, ""), hint)
+        yield Finding(f"{what} '{name}' (asked for by {asker})", where.get(asker, ""), hint)
 
 
 def _misspelt(
-    packages: Packages, unknown: Mapping[str, list[str]], closed: Sequence[str], where: Mapping[str, str]
+    packages: Packages, unknown: Iterable[tuple[str, str]], closed: Sequence[str], where: Mapping[str, str]
 ) -> Iterator[Finding]:
     """A finding for each unknown name that is nearly a known one. Repositories that cannot be read, `closed`, may have
     it: they give most of the names that are unknown then, so that only a letter or two may be otherwise."""
-    for unit, name in ((unit, name) for unit, names in unknown.items() for name in names):
+    for asker, name in unknown:
         if near := nearest(name, _alike(packages, name), LIKENESS):
-            message = f"'{name}' (asked for by {unit}) is perhaps misspelt: no archive that can be read has it"
+            message = f"'{name}' (asked for by {asker}) is perhaps misspelt: no archive that can be read has it"
             others = " or ".join(closed) or "what cannot be read"
-            yield Finding(message, where.get(unit, ""), f"did you mean '{near}'? Else leave it: {others} may have it")
+            yield Finding(message, where.get(asker, ""), f"did you mean '{near}'? Else leave it: {others} may have it")
 
 
 def _alike(packages: Packages, name: str) -> list[str]:

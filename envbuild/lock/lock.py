@@ -251,7 +251,8 @@ class Locking:
             refresh=self.refresh or bool(self.upgrade),
             resolved=self.resolved,
             replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
-            where={name: place for name in names if (place := self.request.place(name))},
+            where={**self.request.where, **{name: self.request.place(name) for name in names}},
+            askers=self.request.askers,
         )
 
     def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:

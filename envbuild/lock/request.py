@@ -51,6 +51,8 @@ class LockRequest:
     spec: Mapping[str, object] = field(default_factory=dict)
     # layer → its place in the spec, for messages only; under `envbuild.bases.PLACE` that of the base
     where: Mapping[str, str] = field(default_factory=dict)
+    # Debian package of the unit ``debian`` → a layer that asks for it, for messages only
+    askers: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, unit: str) -> str:
         """Where the spec asks for what a unit compiles; empty for the others, which many layers ask for together."""
@@ -68,7 +70,7 @@ class LockRequest:
     def digest(self) -> str:
         """``sha256:<hex>`` of everything above. What is empty does not count, so that a kind of input that a later
         envbuild knows leaves the locks of images without it as they are."""
-        text = json.dumps(_filled(asdict(replace(self, where={}))), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(_filled(asdict(replace(self, where={}, askers={}))), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from envbuild.console import counted
 from envbuild.matrix.check import Answer
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.request import place_of
@@ -45,7 +46,7 @@ def text(answer: Answer, matrix: Matrix, title: str) -> str:
     if cited:
         lines += ["", "facts:", *cited[:SHOWN]]
     if answer.facts:
-        lines.append(f"{len(answer.facts)} facts in all; --json has them with their sources")
+        lines.append(f"{counted(len(answer.facts), 'fact')} in all; --json has them with their sources")
     if age := oldest(answer):
         lines.append(f"the oldest fact used was checked on {age}")
     return "\n".join(lines)

@@ -54,7 +54,7 @@ def test_in_the_middle_of_a_layer(name: str, cache: str, tmp_path: Path) -> None
         registry.stall = 0
         again = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
         said, _ = again.communicate(timeout=PATIENCE)
-        assert again.returncode == 0 and ("1 layers packed, 2 packed before" in said) == (cache == "--cache")
+        assert again.returncode == 0 and ("1 layer packed, 2 packed before" in said) == (cache == "--cache")
 
 
 @pytest.mark.parametrize("cache", ["--cache", "--no-cache"])

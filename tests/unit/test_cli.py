@@ -344,6 +344,21 @@ def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
         assert {*read_lock(path).units} == {*lock_request(resolve_in(load(name, project), project)).units, "tools"}
 
 
+def test_run_time_packages_know_their_layer(project: Path) -> None:
+    from dataclasses import replace
+
+    from envbuild.project import Project
+    from envbuild.resolve import lock_request, resolve_in
+    from envbuild.spec import load
+
+    head = "schema: 1\ndescription: x\ntarget: cpu\nbase: debian:13\n"
+    (project / "images/mine.yaml").write_text(f"{head}layers: {{ucx: {{}}, debian-packages: [jq]}}\n")
+    found = Project.find(project)
+    request = lock_request(resolve_in(load("mine", found), found))
+    assert request.askers["jq"] == "debian-packages" and request.where["debian-packages"].endswith("mine.yaml:5:19")
+    assert replace(request, askers={}).digest() == request.digest()  # words of messages make no lock outdated
+
+
 def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:
     """A wheel holds the shipped specs, locks and recipes; from any folder they are found."""
     pytest.importorskip("hatchling", reason="hatchling is not installed")

@@ -56,7 +56,7 @@ def test_file_arrives_once(server: Answers, store: Store) -> None:
     talk = run(wanted, store, site(store, f"{server.url}/debian"))
     assert store.blob(sha256(DATA)).read_bytes() == DATA
     assert missing(wanted, store) == []
-    assert talk.lines == ["fetched 1 files, 1.0 MB"]
+    assert talk.lines == ["fetched 1 file, 1.0 MB"]
     assert list((store.root / "partial").iterdir()) == []
     run(wanted, store, site(store, f"{server.url}/debian"))
     assert len(server.asked) == 1

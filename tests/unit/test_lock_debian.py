@@ -122,6 +122,17 @@ def test_unknown_packages_are_all_named(site: Site) -> None:
     ]
 
 
+def test_an_unknown_run_time_package_has_the_place_of_its_layer(site: Site) -> None:
+    units, where = {"base": (), "debian": ("awk", "qqqqq=1")}, {"debian-packages": "images/a.yaml:5:3"}
+    with pytest.raises(InputError) as caught:
+        store = Store.open(site.store)
+        askers = {"qqqqq=1": "debian-packages", "awk": "files"}
+        debian.resolve(TRIXIE, "amd64", units, site, store, Quiet(), where=where, askers=askers)
+    (finding,) = caught.value.findings
+    assert finding.message == "the Debian archive has no package 'qqqqq' (asked for by debian-packages)"
+    assert finding.where == "images/a.yaml:5:3"
+
+
 def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(site: Site) -> None:
     """openssl is no misspelt openmpi: what only begins alike is not proposed."""
     units = {"base": (), "build-hello": ("opensmp",), "debian": ("openmpi-bni",)}
