@@ -196,8 +196,9 @@ def amount(size: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things: 1 file, 2 files."""
-    return f"{number} {what}{'s' if number != 1 and not what.startswith(('base', 'part')) else ''}"
+    """A number of things: 1 file, 2 files, 3 parts of the start."""
+    noun, of, whole = what.partition(" of ")
+    return f"{number} {noun}{'s' if number != 1 else ''}{of}{whole}"
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:
