@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from signalkit import heeding
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +21,7 @@ ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}  # Python
 def envbuild(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
     environ = {**os.environ, "COLUMNS": "120", "PYTHONPATH": str(ROOT), **env}
     command = [sys.executable, "-m", "envbuild", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, check=False)
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, check=False, preexec_fn=heeding)
 
 
 @pytest.fixture
