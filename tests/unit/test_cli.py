@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -327,23 +325,6 @@ def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
     assert "FROM scratch AS base" in done.stdout
 
 
-def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
-    from envbuild.lock.lockfile import read_lock
-    from envbuild.project import Project
-    from envbuild.resolve import lock_request, resolve_in
-    from envbuild.spec import load
-
-    project = Project.find(ROOT)
-    locked = sorted((ROOT / "images").glob("*.lock"))
-    assert len(locked) >= 3
-    for path in locked:
-        name = path.stem
-        assert "://" not in path.read_text()
-        assert read_lock(path).inputs == lock_request(resolve_in(load(name, project), project)).digest()
-        # no more and no fewer units than it would have when locked now, so that `lock --refresh` changes nothing
-        assert {*read_lock(path).units} == {*lock_request(resolve_in(load(name, project), project)).units, "tools"}
-
-
 def test_run_time_packages_know_their_layer(project: Path) -> None:
     from dataclasses import replace
 
@@ -357,97 +338,3 @@ def test_run_time_packages_know_their_layer(project: Path) -> None:
     request = lock_request(resolve_in(load("mine", found), found))
     assert request.askers["jq"] == "debian-packages" and request.where["debian-packages"].endswith("mine.yaml:5:19")
     assert replace(request, askers={}).digest() == request.digest()  # words of messages make no lock outdated
-
-
-def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:
-    """A wheel holds the shipped specs, locks and recipes; from any folder they are found."""
-    pytest.importorskip("hatchling", reason="hatchling is not installed")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    import zipfile
-
-    wheel = next(tmp_path.glob("*.whl"))
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assert {
-        "envbuild/shipped/images/cpu-ucx.yaml",
-        "envbuild/shipped/images/cpu-ucx.lock",
-        "envbuild/shipped/recipes/ucx.py",
-    } <= names
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    done = envbuild(
-        "list", "--json", cwd=tmp_path, ENVBUILD_STORE=str(tmp_path / "store"), PYTHONPATH=str(tmp_path / "site")
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"name": "cpu-ucx"' in done.stdout
-
-
-def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    from envbuild.errors import InputError
-    from envbuild.options import show_each
-
-    def results() -> Iterator[tuple[dict[str, str], str]]:
-        yield {"image": "one"}, "one: done"
-        raise InputError("two lacks something")
-
-    for as_json in (False, True):
-        with pytest.raises(InputError):
-            show_each(results(), as_json)
-    text, _, data = capsys.readouterr().out.partition("\n")
-    assert text == "one: done"
-    assert json.loads(data) == [{"image": "one"}]
-
-
-@pytest.mark.parametrize(
-    ("words", "answers"),
-    [
-        ("export --to ", ["squashfs", "oci", "docker"]),
-        ("export --compression g", ["gzip"]),
-        ("export --block 1", ["128K", "1M"]),
-        ("export --platform ", ["linux/amd64", "linux/arm64"]),
-    ],
-)
-def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
-    asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
-    asked["COMP_CWORD"] = str(len(f"{words}|".split()))
-    program = "from envbuild.cli import app; app(prog_name='envbuild')"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **asked}
-    )
-    assert done.stdout.split() == answers, done.stderr
-
-
-def test_a_reader_that_stops_early_is_no_failure() -> None:
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {sys.executable} -m envbuild recipes --json | true"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_full_place_of_the_output_is_not_taken_for_the_store() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "envbuild", "recipes"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
-        )
-    assert done.returncode == 5
-    assert done.stderr.startswith(
-        "error: No space left on device\nhint: free some space where the output goes; in the store: "
-    )
-
-
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
-def test_closed_streams(closed: str, project: Path, tmp_path: Path) -> None:
-    """No file takes their place, and nothing fails."""
-    program = f"exec {sys.executable} -m envbuild list {closed}"
-    environment = {**os.environ, "ENVBUILD_STORE": str(tmp_path)}
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, cwd=project, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    wrong = f"exec {sys.executable} -m envbuild show nothing {closed}"
-    done = subprocess.run(["bash", "-c", wrong], capture_output=True, text=True, cwd=project, env=environment)
-    assert (done.returncode, done.stdout) == (2, "")
