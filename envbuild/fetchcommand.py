@@ -20,7 +20,8 @@ from envbuild.fetch import fetch, tell_lines
 from envbuild.heard import Heard
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import Lock
-from envbuild.resolve import Resolution, lock_request
+from envbuild.lock.request import lock_request
+from envbuild.resolve import Resolution
 from envbuild.store import Store
 from envbuild.supply import inputs
 from envbuild.workspace import Workspace

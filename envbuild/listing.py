@@ -13,8 +13,10 @@ from envbuild.console import amount, table
 from envbuild.errors import EnvbuildError, LockError
 from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
+from envbuild.lock.request import lock_request
+from envbuild.lock.resolve import resolve_as_locked
 from envbuild.record import finished
-from envbuild.resolve import Resolution, lock_request, remembered
+from envbuild.resolve import Resolution
 from envbuild.spec import load
 from envbuild.supply import requested, supplier
 from envbuild.workspace import Workspace
@@ -34,7 +36,7 @@ def list_images(workspace: Workspace) -> Result:
         row = {"name": name, "target": "", "lock": "", "made": "", "description": "", "needs": [], "needs_mirror": []}
         rows.append(row)
         try:
-            resolution = remembered(load(name, workspace.project), workspace.project)
+            resolution = resolve_as_locked(load(name, workspace.project), workspace.project)
             state = lock_state(resolution, workspace)
         except EnvbuildError as error:
             row["description"] = str(error.findings[0]).partition("\nhint: ")[0]  # envbuild check NAME tells it whole

@@ -16,9 +16,11 @@ from envbuild.copies import wheel_copies
 from envbuild.engines.base import BuildOptions, Engine
 from envbuild.errors import EngineError, LockError
 from envbuild.lock.lockfile import Lock, lock_digest, read_lock
+from envbuild.lock.request import lock_request
+from envbuild.lock.resolve import resolve_as_locked, resolve_in
 from envbuild.plan.units import Plan
 from envbuild.record import Made, finished, remember
-from envbuild.resolve import Resolution, lock_request, remembered, resolve_in
+from envbuild.resolve import Resolution
 from envbuild.spec import load
 from envbuild.target import Target
 from envbuild.workspace import Workspace
@@ -37,7 +39,7 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
     """Make the image `name`. Raises what its steps raise; see `envbuild.errors` for the exit codes."""
     began = time.monotonic()
     spec = load(name, workspace.project)
-    before = remembered(spec, workspace.project)
+    before = resolve_as_locked(spec, workspace.project)
     if done := finished(before, workspace, engine=options.engine, verified=options.verify):
         return done
 

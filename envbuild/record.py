@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import envbuild
+from envbuild.lock.request import lock_request
 from envbuild.plan.units import MODEL, Plan
 from envbuild.recipefile import file_of
-from envbuild.resolve import Resolution, lock_request
+from envbuild.resolve import Resolution
 from envbuild.store import read_json, stamp, write_json
 from envbuild.workspace import Workspace
 

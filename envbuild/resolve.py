@@ -1,7 +1,7 @@
-"""Resolve: a spec and its target become one consistent whole, and from that what has to be locked.
+"""Resolve: a spec and its target become one consistent whole.
 
 `resolve` makes only checks that are certain; what the version matrix says, and the versions that it picks, come in
-through `resolve_in`.
+through `resolve_with`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,26 +17,20 @@ from envbuild import target as targets
 from envbuild.copies import second_copies
 from envbuild.errors import ConflictError, Finding, SpecError, UnknownError
 from envbuild.fields import short
-from envbuild.lock.lockfile import read_head
-from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.ordering import ordered
 from envbuild.project import Project
 from envbuild.recipe import Archive, Git, Recipe, RecipeEnv, Runtime, Sources
 from envbuild.recipefile import ask, file_of
 from envbuild.site import SOURCE_KINDS
-from envbuild.spec import ImageSpec, Waiver, filled
+from envbuild.spec import ImageSpec, Waiver
 from envbuild.target import Target
 from envbuild.yamlfile import shown
 
 if TYPE_CHECKING:
     from envbuild.matrix.check import Answer
 
-# Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
-# installs with uv.
-BASE_PACKAGES = ("ca-certificates", "python3")
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: what follows from one is computed once (`lock_request`)
 class Resolution:
     """A spec with everything that follows from it.
 
@@ -89,10 +83,9 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
 
 
-def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) -> Resolution:
-    """`resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix picks
-    where the spec has none. What was picked for an existing lock stays while it is consistent, but for the components
-    (or their packages) in `forget`; ``*`` is all.
+def resolve_with(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
+    """Return `resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix
+    picks where the spec has none. `picks`: component → a version picked before, which stays while it is consistent.
 
     Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
     """
@@ -100,78 +93,12 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
     from envbuild.settle import chosen, settled
 
     target = targets.load(spec.target, project)
-    packages = {recipe.component: recipe.package for recipe in spec.recipes.values()}
-    kept = {
-        name: version
-        for name, version in read_head(project.lock_path(spec.path)).chosen.items()
-        if not {"*", name, packages.get(name, "")} & set(forget)
-    }
     try:
-        whole, answer = settled(spec, target, load_matrix(project.facts()), kept)
+        whole, answer = settled(spec, target, load_matrix(project.facts()), picks)
     except (ConflictError, UnknownError):
         check_stands(spec, target)  # what the recipes refuse is the plainer answer
         raise
     return replace(resolve(whole, target), chosen=chosen(spec, answer), answer=answer)
-
-
-def remembered(spec: ImageSpec, project: Project) -> Resolution:
-    """`resolve` with the versions that the image's lock says were picked, without asking the matrix: enough to see
-    whether anything changed."""
-    chosen = read_head(project.lock_path(spec.path)).chosen
-    return resolve(filled(spec, chosen), targets.load(spec.target, project))
-
-
-def lock_request(resolution: Resolution) -> LockRequest:
-    """What has to be locked for this image: the inputs of each unit, and everything else that changes the image."""
-    spec, target, runtime = resolution.spec, resolution.target, resolution.runtime
-    toolkit = tuple(sorted(set(runtime.toolkit)))
-    core = tuple(sorted({*runtime.core, *toolkit}))
-    every = resolution.sources.values()
-    promised = [
-        (recipe.name, path) for recipe in resolution.recipes for path in ask(recipe, "promised", tuple, resolution.env)
-    ]
-    units = {
-        "base": UnitRequest(debian=BASE_PACKAGES),
-        "debian": UnitRequest(
-            debian=tuple(sorted(set(runtime.debian))),
-            replaces=tuple(sorted(f"{name}={version}" for name, version in runtime.replaces.items())),
-        ),
-        "venv": UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
-        "venv-core": UnitRequest(python=core),
-    }
-    if toolkit:
-        units["venv-toolkit"] = UnitRequest(python=toolkit)
-    for name in resolution.compiled:
-        sources = resolution.sources[name]
-        units[f"build-{name}"] = UnitRequest(
-            debian=tuple(sorted(set(sources.debian))),
-            python=tuple(sorted(set(sources.python))),
-            sdists=tuple(sorted(set(sources.sdists))),
-            archives=sources.archives,
-            git=sources.git,
-            gives=tuple(sorted(set(sources.gives))),
-            devel=tuple(sorted(set(sources.devel))),
-        )
-    return LockRequest(
-        image=spec.name,
-        base=spec.base,
-        distribution=spec.distribution,
-        arch=target.arch,
-        python=spec.python,
-        units=units,
-        repositories=tuple(dict.fromkeys(item for sources in every for item in sources.repositories)),
-        indexes=tuple(dict.fromkeys(item for sources in every for item in sources.indexes)),
-        promised=tuple(promised),
-        spec={
-            "target": {"name": target.name, "sm": target.sm, "cpu": target.cpu},
-            "layers": {name: options(spec.recipes[name]) for name in resolution.order},
-            "components": {recipe.name: recipe.package for recipe in resolution.recipes if recipe.package},
-            "env": dict(runtime.env),
-            "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],
-        },
-        where=spec.where,
-        askers={package: name for name in reversed(resolution.order) for package in resolution.runtimes[name].debian},
-    )
 
 
 def options(recipe: Recipe) -> dict[str, object]:

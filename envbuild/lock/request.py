@@ -7,8 +7,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
+from envbuild.recipefile import ask
+from envbuild.resolve import Resolution, options
+
+# Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
+# installs with uv.
+BASE_PACKAGES = ("ca-certificates", "python3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,62 @@ class LockRequest:
         envbuild knows leaves the locks of images without it as they are."""
         text = json.dumps(_filled(asdict(replace(self, where={}, askers={}))), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=8)  # several steps need that of the image at hand, and it asks every recipe
+def lock_request(resolution: Resolution) -> LockRequest:
+    """Return what has to be locked for an image: the inputs of each unit, and everything else that changes the image.
+
+    Computed once for a resolution."""
+    spec, target, runtime = resolution.spec, resolution.target, resolution.runtime
+    toolkit = tuple(sorted(set(runtime.toolkit)))
+    core = tuple(sorted({*runtime.core, *toolkit}))
+    every = resolution.sources.values()
+    promised = [
+        (recipe.name, path) for recipe in resolution.recipes for path in ask(recipe, "promised", tuple, resolution.env)
+    ]
+    units = {
+        "base": UnitRequest(debian=BASE_PACKAGES),
+        "debian": UnitRequest(
+            debian=tuple(sorted(set(runtime.debian))),
+            replaces=tuple(sorted(f"{name}={version}" for name, version in runtime.replaces.items())),
+        ),
+        "venv": UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
+        "venv-core": UnitRequest(python=core),
+    }
+    if toolkit:
+        units["venv-toolkit"] = UnitRequest(python=toolkit)
+    for name in resolution.compiled:
+        sources = resolution.sources[name]
+        units[f"build-{name}"] = UnitRequest(
+            debian=tuple(sorted(set(sources.debian))),
+            python=tuple(sorted(set(sources.python))),
+            sdists=tuple(sorted(set(sources.sdists))),
+            archives=sources.archives,
+            git=sources.git,
+            gives=tuple(sorted(set(sources.gives))),
+            devel=tuple(sorted(set(sources.devel))),
+        )
+    return LockRequest(
+        image=spec.name,
+        base=spec.base,
+        distribution=spec.distribution,
+        arch=target.arch,
+        python=spec.python,
+        units=units,
+        repositories=tuple(dict.fromkeys(item for sources in every for item in sources.repositories)),
+        indexes=tuple(dict.fromkeys(item for sources in every for item in sources.indexes)),
+        promised=tuple(promised),
+        spec={
+            "target": {"name": target.name, "sm": target.sm, "cpu": target.cpu},
+            "layers": {name: options(spec.recipes[name]) for name in resolution.order},
+            "components": {recipe.name: recipe.package for recipe in resolution.recipes if recipe.package},
+            "env": dict(runtime.env),
+            "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],
+        },
+        where=spec.where,
+        askers={package: name for name in reversed(resolution.order) for package in resolution.runtimes[name].debian},
+    )
 
 
 def _filled(value: object) -> object:

@@ -11,13 +11,14 @@ from typing import Any
 from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fields import did_you_mean
 from envbuild.lock.lockfile import Head, read_head
+from envbuild.lock.request import lock_request
 from envbuild.matrix.check import VERDICTS, Answer, check
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.report import brief, plain, text
 from envbuild.matrix.request import Ask, of_image, of_words, overlaid, picked
 from envbuild.project import Project, valid_name
-from envbuild.resolve import check_stands, lock_request, resolve
+from envbuild.resolve import check_stands, resolve
 from envbuild.settle import met, waived
 from envbuild.spec import ImageSpec, Waiver, filled, load
 from envbuild.target import Target

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.lock.resolve import resolve_in
 from envbuild.make import open_lock, planned
 from envbuild.plan.containerfile import containerfile
 from envbuild.plan.units import Plan
 from envbuild.project import Project
-from envbuild.resolve import resolve_in
 from envbuild.spec import load
 
 pytestmark = pytest.mark.golden

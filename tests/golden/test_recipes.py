@@ -22,11 +22,12 @@ from envbuild import target as targets
 from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import EnvbuildError
 from envbuild.lock.draft import draft
+from envbuild.lock.request import lock_request
 from envbuild.plan import bridge
 from envbuild.plan.planner import make_plan
 from envbuild.project import Project
 from envbuild.recipefile import load_recipe
-from envbuild.resolve import lock_request, resolve
+from envbuild.resolve import resolve
 from envbuild.spec import ImageSpec, filled
 
 pytestmark = pytest.mark.golden

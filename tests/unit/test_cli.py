@@ -328,8 +328,9 @@ def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
 def test_run_time_packages_know_their_layer(project: Path) -> None:
     from dataclasses import replace
 
+    from envbuild.lock.request import lock_request
+    from envbuild.lock.resolve import resolve_in
     from envbuild.project import Project
-    from envbuild.resolve import lock_request, resolve_in
     from envbuild.spec import load
 
     head = "schema: 1\ndescription: x\ntarget: cpu\nbase: debian:13\n"

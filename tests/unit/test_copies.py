@@ -14,8 +14,8 @@ from envbuild.copies import second_copies, wheel_copies
 from envbuild.errors import ConflictError
 from envbuild.libraries import ASKING, PACKAGES, WHEELS, brought, held, needed, python_name
 from envbuild.lock.lockfile import read_lock
+from envbuild.lock.resolve import resolve_in
 from envbuild.project import Project
-from envbuild.resolve import resolve_in
 from envbuild.spec import load
 
 pytestmark = pytest.mark.unit

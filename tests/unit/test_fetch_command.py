@@ -13,8 +13,9 @@ from envbuild.console import Quiet
 from envbuild.errors import InputError
 from envbuild.fetchcommand import fetch_images
 from envbuild.lock.lockfile import DebianFile, UnitLock, write_lock
+from envbuild.lock.request import lock_request
+from envbuild.lock.resolve import resolve_as_locked
 from envbuild.project import Project
-from envbuild.resolve import lock_request, remembered
 from envbuild.site import Site, read_site
 from envbuild.spec import load
 from envbuild.store import Store
@@ -28,7 +29,7 @@ def written(folder: Path, name: str, entries: dict[str, DebianFile]) -> None:
     (folder / "images").mkdir(parents=True, exist_ok=True)
     spec = folder / "images" / f"{name}.yaml"
     spec.write_text("schema: 1\ntarget: node\nbase: debian:13\nlayers: {}\n")
-    resolution = remembered(load(name, Project(folder)), Project(folder))
+    resolution = resolve_as_locked(load(name, Project(folder)), Project(folder))
     units = {"base": UnitLock(debian=tuple(entries))}
     whole = replace(lock(name=name), inputs=lock_request(resolution).digest(), debian=entries, units=units)
     write_lock(whole, spec.with_suffix(".lock"))

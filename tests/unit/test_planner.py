@@ -11,12 +11,13 @@ import pytest
 
 from envbuild.errors import SpecError
 from envbuild.lock.lockfile import Lock, read_lock
+from envbuild.lock.resolve import resolve_in
 from envbuild.plan import bridge
 from envbuild.plan.containerfile import containerfile
 from envbuild.plan.planner import make_plan
 from envbuild.plan.units import Input, Plan, Product, Step, Unit
 from envbuild.project import Project
-from envbuild.resolve import Resolution, resolve_in
+from envbuild.resolve import Resolution
 from envbuild.spec import load
 
 pytestmark = pytest.mark.unit

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.draft import draft
+from envbuild.lock.request import LockRequest, lock_request
+from envbuild.lock.resolve import resolve_in
 from envbuild.make import open_lock, planned
 from envbuild.plan.containerfile import OPEN_BASE, containerfile
 from envbuild.plan.planner import make_plan
 from envbuild.plan.units import Plan
 from envbuild.project import Project
 from envbuild.recipe import Sources
-from envbuild.resolve import LockRequest, lock_request, resolve, resolve_in
+from envbuild.resolve import resolve
 from envbuild.spec import load
 from envbuild.target import load as load_target
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from recipekit import ROOT, recipe
 
+from envbuild.lock.resolve import resolve_in
 from envbuild.make import open_lock
 from envbuild.plan.imageconfig import image_config
 from envbuild.project import Project
-from envbuild.resolve import resolve_in
 from envbuild.spec import load
 
 pytestmark = pytest.mark.unit

@@ -9,10 +9,12 @@ import pytest
 
 from envbuild.errors import ConflictError, SpecError, UnknownError
 from envbuild.lock.lockfile import read_head, read_lock, write_lock
+from envbuild.lock.request import lock_request
+from envbuild.lock.resolve import resolve_in
 from envbuild.matrix.ask import check_image
 from envbuild.matrix.compiled import load_matrix
 from envbuild.project import Project
-from envbuild.resolve import Resolution, lock_request, resolve_in
+from envbuild.resolve import Resolution
 from envbuild.settle import checked
 from envbuild.spec import load
 from envbuild.target import load as load_target

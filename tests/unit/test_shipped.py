@@ -15,8 +15,9 @@ pytestmark = pytest.mark.unit
 
 def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
     from envbuild.lock.lockfile import read_lock
+    from envbuild.lock.request import lock_request
+    from envbuild.lock.resolve import resolve_in
     from envbuild.project import Project
-    from envbuild.resolve import lock_request, resolve_in
     from envbuild.spec import load
 
     project = Project.find(ROOT)

@@ -9,9 +9,9 @@ import pytest
 
 from envbuild import spec
 from envbuild.errors import SpecError
+from envbuild.lock.resolve import resolve_in
 from envbuild.project import Project
 from envbuild.recipefile import ask, load_recipe
-from envbuild.resolve import resolve_in
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import EnvbuildError
+from envbuild.lock.resolve import resolve_in
 from envbuild.project import Project
-from envbuild.resolve import resolve_in
 from envbuild.spec import load
 from envbuild.yamlfile import shown
 

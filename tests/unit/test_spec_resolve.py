@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from envbuild import spec
 from envbuild.errors import ConflictError, SpecError
-from envbuild.lock.request import UnitRequest
+from envbuild.lock.request import UnitRequest, lock_request
+from envbuild.lock.resolve import resolve_in
 from envbuild.ordering import ordered
 from envbuild.project import Project
 from envbuild.recipe import Archive
-from envbuild.resolve import Resolution, lock_request, resolve, resolve_in
+from envbuild.resolve import Resolution, resolve
 from envbuild.target import load as load_target
 
 pytestmark = pytest.mark.unit
@@ -144,13 +145,21 @@ def test_order(after: dict[str, set[str]]) -> None:
         assert all(later in after[name] for name, later in pairwise(cycle))
 
 
+def test_the_request_is_computed_once(small: Project) -> None:
+    resolution = resolve_in(spec.load("good", small), small)
+    assert lock_request(resolution) is lock_request(resolution)
+    again = lock_request(dataclasses.replace(resolution))
+    assert again is not lock_request(resolution) and again.digest() == lock_request(resolution).digest()
+
+
 def test_light() -> None:
     """Load, resolve and the lock's digest import nothing heavy: they run in every `make` that has nothing to do."""
     program = f"""
 import pathlib, sys
-from envbuild import spec, resolve, project
+from envbuild import spec, project
+from envbuild.lock import request, resolve
 here = project.Project(pathlib.Path({str(Path(__file__).parent / "project")!r}))
-resolve.lock_request(resolve.resolve_in(spec.load("good", here), here)).digest()
+request.lock_request(resolve.resolve_in(spec.load("good", here), here)).digest()
 print(*sorted({{"hpccm", "requests", "docker", "zstandard", "rich", "packaging", "typer"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.lockfile import BaseImage, Lock, SourceFile, UnitLock, read_lock
+from envbuild.lock.resolve import resolve_in
 from envbuild.project import Project
 from envbuild.recipe import Sources
-from envbuild.resolve import Resolution, resolve_in
+from envbuild.resolve import Resolution
 from envbuild.spec import load
 from envbuild.verify.look import Own
 from envbuild.verify.promised import expectations, locked_expectations, locked_own, own

@@ -1,0 +1,37 @@
+"""Resolution with the versions that an earlier lock picked: they stay while they are consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from envbuild import target as targets
+from envbuild.lock.lockfile import read_head
+from envbuild.project import Project
+from envbuild.resolve import Resolution, resolve, resolve_with
+from envbuild.spec import ImageSpec, filled
+
+
+def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) -> Resolution:
+    """Return `resolve_with` with the picks of the image's lock, but for the components (or their packages) in `forget`;
+    ``*`` is all.
+
+    Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
+    """
+    packages = {recipe.component: recipe.package for recipe in spec.recipes.values()}
+    picks = {
+        name: version
+        for name, version in locked_picks(spec, project).items()
+        if not {"*", name, packages.get(name, "")} & set(forget)
+    }
+    return resolve_with(spec, project, picks)
+
+
+def resolve_as_locked(spec: ImageSpec, project: Project) -> Resolution:
+    """Return `resolve` with the versions that the image's lock says were picked, without asking the matrix: enough to
+    see whether anything changed."""
+    return resolve(filled(spec, locked_picks(spec, project)), targets.load(spec.target, project))
+
+
+def locked_picks(spec: ImageSpec, project: Project) -> Mapping[str, str]:
+    """Return component → the version that was picked when the image was locked; nothing without a lock."""
+    return read_head(project.lock_path(spec.path)).chosen
