@@ -14,8 +14,9 @@ from envbuild.console import Talk, amount
 if TYPE_CHECKING:
     from envbuild.engines.base import Built
     from envbuild.lock.lockfile import Lock
+    from envbuild.oci.config import ImageConfig
     from envbuild.oci.layer import PackFormat
-    from envbuild.plan.units import ImageConfig, Plan
+    from envbuild.plan.units import Plan
     from envbuild.squashfs.export import Lowest, Manner
     from envbuild.squashfs.writer import Written
     from envbuild.store import LayerRecord, Store

@@ -185,8 +185,8 @@ class Hpcx(Recipe):
         return Sources(debian=("bzip2",), archives=(self.source(env),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.build.steps import INPUTS
         from envbuild.plan import bridge
-        from envbuild.plan.units import INPUTS
 
         away = [*AWAY, *([] if self.plugin else [PLUGIN])]
         return [

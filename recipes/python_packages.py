@@ -46,8 +46,8 @@ class PythonPackages(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         if not self.compiled:
             return []
+        from envbuild.build.steps import INPUTS
         from envbuild.plan import bridge
-        from envbuild.plan.units import INPUTS
 
         make = f'"$UV" build --wheel --no-build-isolation --python {VENV}/bin/python --out-dir {INPUTS}/out "$sdist"'
         return [

@@ -88,8 +88,8 @@ class TorchUcc(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
+        from envbuild.build.steps import INPUTS, WORK
         from envbuild.plan import bridge
-        from envbuild.plan.units import INPUTS, WORK
 
         folder = f"{WORK}/torch-ucc"
         variables = {

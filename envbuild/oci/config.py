@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from envbuild.plan.units import ImageConfig
 from envbuild.store import LayerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """The run-time half of an image: OCI config values. `labels` are single-line. Images of envbuild's own have no
+    `entrypoint`, `volumes` and `user`; those of others may."""
+
+    architecture: str = "amd64"
+    env: Mapping[str, str] = field(default_factory=dict)
+    cmd: tuple[str, ...] = ("/bin/bash",)
+    workdir: str = "/"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    user: str = ""
 
 
 def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) -> bytes:

@@ -18,9 +18,8 @@ from typing import IO, TYPE_CHECKING
 
 from envbuild.console import Talk
 from envbuild.errors import EngineError
-from envbuild.oci.config import canonical, config_json
+from envbuild.oci.config import ImageConfig, canonical, config_json
 from envbuild.oci.layer import write_layer_tar
-from envbuild.plan.units import ImageConfig
 from envbuild.store import LayerRecord, Store
 
 if TYPE_CHECKING:

@@ -15,48 +15,18 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envbuild.errors import PublishError, SpecError
+from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
 from envbuild.oci.compress import Measured, compressing
-from envbuild.oci.config import canonical, config_json
+from envbuild.oci.config import ImageConfig, canonical, config_json
 from envbuild.oci.layer import write_layer_tar
-from envbuild.plan.units import ImageConfig
 from envbuild.store import LayerRecord, Store
-
-REF_NAME = "org.opencontainers.image.ref.name"
-
-
-@dataclass(frozen=True, slots=True)
-class MediaTypes:
-    """The words for the parts of an image; `layers` by compression."""
-
-    manifest: str
-    config: str
-    layers: Mapping[str, str]
-
-
-OCI = MediaTypes(
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.oci.image.config.v1+json",
-    {
-        "none": "application/vnd.oci.image.layer.v1.tar",
-        "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
-        "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
-    },
-)
-DOCKER = MediaTypes(
-    "application/vnd.docker.distribution.manifest.v2+json",
-    "application/vnd.docker.container.image.v1+json",
-    {
-        "none": "application/vnd.docker.image.rootfs.diff.tar",
-        "gzip": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from envbuild.errors import InputError
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, join, local_path, shown
-from envbuild.oci.layout import DOCKER as DOCKER_TYPES
-from envbuild.oci.layout import OCI, REF_NAME
+from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
+from envbuild.net.registry.media_types import OCI, REF_NAME
 from envbuild.oci.login import Login
 from envbuild.oci.reference import Reference, host, parse
 from envbuild.site import Site, mirror_line

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any
 
-from envbuild.plan.units import ImageConfig
+from envbuild.oci.config import ImageConfig
 
 
 class Reading(io.RawIOBase):

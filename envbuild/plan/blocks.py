@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envbuild.build.steps import INPUTS, WORK
 from envbuild.plan import bridge
-from envbuild.plan.units import INPUTS, WORK
 from envbuild.recipe import VENV, Archive, Git
 
 # Debug information holds build paths and makes a library ten times its size.

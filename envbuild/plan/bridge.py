@@ -25,8 +25,8 @@ import hpccm.building_blocks
 import hpccm.config
 import hpccm.primitives
 
+from envbuild.build.steps import INPUTS, Step
 from envbuild.errors import SpecError
-from envbuild.plan.units import INPUTS, Step
 
 _LOCK = threading.RLock()
 _ARCH = {"amd64": "x86_64", "arm64": "aarch64"}  # any other word leaves hpccm on the architecture of the compile before

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envbuild.build.steps import INPUTS, WORK
 from envbuild.errors import SpecError
 from envbuild.plan import bridge
-from envbuild.plan.units import INPUTS, WORK, Input, Plan, Unit, environment
+from envbuild.plan.units import Input, Plan, Unit, environment
 
 OUT = f"{INPUTS}/out"
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer

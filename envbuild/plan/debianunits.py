@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from envbuild.build.steps import INPUTS, Step
 from envbuild.lock.standin import StandIn
 from envbuild.plan import bridge
 from envbuild.plan.inputs import debs, locked
-from envbuild.plan.units import INPUTS, Blob, Input, Step, Unit
+from envbuild.plan.units import Blob, Input, Unit
 
 if TYPE_CHECKING:
     from envbuild.lock.lockfile import BaseImage, Lock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envbuild.plan.units import SYSTEM_PATH, ImageConfig
+from envbuild.oci.config import ImageConfig
+from envbuild.plan.units import SYSTEM_PATH
 from envbuild.recipe import VENV, RecipeEnv, Runtime
 from envbuild.recipefile import ask
 

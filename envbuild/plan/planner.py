@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.build.steps import INPUTS, Step
 from envbuild.plan import bridge, evidence
 from envbuild.plan.debianunits import base_unit, package_unit
 from envbuild.plan.imageconfig import image_config, recipe_env
 from envbuild.plan.inputs import archives, locked, python_files, tools
 from envbuild.plan.pythonunits import UV_CACHE, install, new_venv, uv_env, venv_unit
-from envbuild.plan.units import INPUTS, Input, Plan, Product, Step, Unit
+from envbuild.plan.units import Input, Plan, Product, Unit
 from envbuild.recipe import VENV, Recipe, Runtime
 from envbuild.recipefile import ask, blame, file_of
 from envbuild.squashfs.enroot import PATH_FILE, path_script

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from envbuild.build.steps import INPUTS, Step
 from envbuild.plan.inputs import locked, python_files, requirements, tools
-from envbuild.plan.units import INPUTS, Input, Step, Unit
+from envbuild.plan.units import Input, Unit
 from envbuild.recipe import VENV, RecipeEnv
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from envbuild.plan.units import WORK
+from envbuild.build.steps import WORK
 from envbuild.recipe import Git
 
 FOLDER = f"{WORK}/known-revision"

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
-# Where inputs are seen in a unit: /run is a tmpfs there, so that no mount point gets into the layer.
-INPUTS = "/run/envbuild"
-WORK = f"{INPUTS}/work"  # a folder on disk for builds, and TMPDIR: compilers fill a tmpfs
+from envbuild.build.steps import INPUTS, WORK, Step
+from envbuild.oci.config import ImageConfig
 
 
 class Product(StrEnum):
@@ -51,14 +50,6 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One command, run by ``/bin/sh -c`` as root of the unit, and the line that tells a person what it does."""
-
-    command: str
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Unit:
     """One isolated build.
 
@@ -84,21 +75,6 @@ class Unit:
     memory_gb: float = 0.5
     cpu_minutes: float = 0.0
     epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ImageConfig:
-    """The run-time half of an image: OCI config values. `labels` are single-line. Images of envbuild's own have no
-    `entrypoint`, `volumes` and `user`; those of others may."""
-
-    architecture: str = "amd64"
-    env: Mapping[str, str] = field(default_factory=dict)
-    cmd: tuple[str, ...] = ("/bin/bash",)
-    workdir: str = "/"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    entrypoint: tuple[str, ...] = ()
-    volumes: tuple[str, ...] = ()
-    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

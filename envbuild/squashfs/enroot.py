@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from envbuild.errors import EnvbuildError, Finding, SpecError, VerifyError
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
-from envbuild.plan.units import ImageConfig
 from envbuild.squashfs.index import DIR, FILE
 from envbuild.squashfs.merge import Tree
 

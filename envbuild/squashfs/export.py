@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import PublishError
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
-from envbuild.plan.units import ImageConfig
 from envbuild.quickly import uncollected
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.enroot import configure

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from envbuild.errors import EnvbuildError, Finding, InputError, VerifyError
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
-from envbuild.plan.units import ImageConfig
 from envbuild.squashfs import enroot
 from envbuild.squashfs.enroot import Additions, quote
 from envbuild.squashfs.index import DIR, FILE

@@ -22,9 +22,9 @@ from layermaker import EPOCH, layer
 
 from envbuild.console import Quiet
 from envbuild.errors import EngineError
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.docker import load
 from envbuild.oci.layout import Layout, write_layout
-from envbuild.plan.units import ImageConfig
 from envbuild.store import LayerRecord, Store
 
 pytestmark = pytest.mark.clients

@@ -19,9 +19,10 @@ from envbuild.console import Quiet
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.export import write
 from envbuild.lock.lockfile import lock_digest, read_lock
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.layer import PackFormat
 from envbuild.oci.member import Kind
-from envbuild.plan.units import ImageConfig, Plan
+from envbuild.plan.units import Plan
 from envbuild.squashfs import describe, export_squashfs
 from envbuild.squashfs.export import Manner
 from envbuild.store import Store

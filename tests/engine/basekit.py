@@ -13,8 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import embeddedkit as kit
 
+from envbuild.build.steps import Step
 from envbuild.engines.embedded import deb
-from envbuild.plan.units import ImageConfig, Input, Plan, Step, Unit
+from envbuild.oci.config import ImageConfig
+from envbuild.plan.units import Input, Plan, Unit
 from envbuild.store import Store
 
 LAYERS = ("000", "001", "002")

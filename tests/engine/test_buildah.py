@@ -24,8 +24,9 @@ from envbuild.engines.context import write_context
 from envbuild.engines.embedded import remove_tree
 from envbuild.errors import BuildError, PublishError
 from envbuild.oci import member as m
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.layer import stored_members
-from envbuild.plan.units import ImageConfig, Input, Plan, Product
+from envbuild.plan.units import Input, Plan, Product
 from envbuild.store import Store
 
 pytestmark = [

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from registrykit import Layout, Lock, Server
 
+from envbuild.build.steps import Step
 from envbuild.console import Quiet
 from envbuild.engines.base import BuildOptions
 from envbuild.engines.embedded import Embedded, remove_tree
 from envbuild.lock import host
-from envbuild.plan.units import Blob, ImageConfig, Input, Plan, Step, Unit
+from envbuild.oci.config import ImageConfig
+from envbuild.plan.units import Blob, Input, Plan, Unit
 from envbuild.store import Store
 
 pytestmark = [

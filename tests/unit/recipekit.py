@@ -12,11 +12,11 @@ import yaml
 
 from envbuild import target as targets
 from envbuild.bases import DISTRIBUTIONS
+from envbuild.build.steps import INPUTS
 from envbuild.fields import Reader
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import Matrix
 from envbuild.plan import bridge
-from envbuild.plan.units import INPUTS
 from envbuild.project import Project
 from envbuild.recipe import Check, Recipe, RecipeEnv
 from envbuild.recipefile import load_recipe, read_options

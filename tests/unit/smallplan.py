@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from envbuild.plan.units import Blob, ImageConfig, Input, Plan, Product, Step, Unit
+from envbuild.build.steps import Step
+from envbuild.oci.config import ImageConfig
+from envbuild.plan.units import Blob, Input, Plan, Product, Unit
 
 EPOCH = 1_700_000_000
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from envbuild.build.steps import Step
 from envbuild.engines.embedded.forecast import check_memory, minutes, words
 from envbuild.errors import EngineError
-from envbuild.plan.units import Step, Unit
+from envbuild.plan.units import Unit
 
 pytestmark = pytest.mark.unit
 GB = 1_000_000_000

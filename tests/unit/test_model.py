@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.steps import INPUTS
 from envbuild.engines.embedded import deb, inputs, mounts
 from envbuild.oci import clean, layer, lower, member, scan, tarsink
-from envbuild.plan.units import FIXED, INPUTS, MODEL
+from envbuild.plan.units import FIXED, MODEL
 from envbuild.squashfs import pack_name
 
 pytestmark = pytest.mark.unit

@@ -24,9 +24,8 @@ from layermaker import EPOCH, files, layer
 
 from envbuild.errors import EngineError, PublishError, SpecError
 from envbuild.oci.compress import Measured, compressing
-from envbuild.oci.config import config_json
+from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layout import Layout, write_layout
-from envbuild.plan.units import ImageConfig
 from envbuild.store import LayerRecord, Store
 
 pytestmark = [

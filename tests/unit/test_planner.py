@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.steps import Step
 from envbuild.errors import SpecError
 from envbuild.lock.lockfile import Lock, read_lock
 from envbuild.lock.resolve import resolve_in
 from envbuild.plan import bridge
 from envbuild.plan.containerfile import containerfile
 from envbuild.plan.planner import make_plan
-from envbuild.plan.units import Input, Plan, Product, Step, Unit
+from envbuild.plan.units import Input, Plan, Product, Unit
 from envbuild.project import Project
 from envbuild.resolve import Resolution
 from envbuild.spec import load
@@ -102,7 +103,7 @@ TOP = Unit(
 
 
 def key(unit: Unit, base: Unit = BASE) -> str:
-    from envbuild.plan.units import ImageConfig
+    from envbuild.oci.config import ImageConfig
 
     return Plan("image", (base, unit), ImageConfig(), 0).keys()[unit.name]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from recipekit import image, moved, recipe, steps
 
+from envbuild.build.steps import INPUTS
 from envbuild.errors import SpecError
-from envbuild.plan.units import INPUTS
 from envbuild.recipe import Archive
 
 pytestmark = pytest.mark.unit

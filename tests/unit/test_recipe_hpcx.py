@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from recipekit import KEY, image, moved, recipe, steps
 
+from envbuild.build.steps import INPUTS
 from envbuild.errors import SpecError
-from envbuild.plan.units import INPUTS
 
 pytestmark = pytest.mark.unit
 

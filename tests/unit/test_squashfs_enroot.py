@@ -7,7 +7,7 @@ import pytest
 from packmaker import file, folder, packs, symlink, tree
 
 from envbuild.errors import SpecError, VerifyError
-from envbuild.plan.units import ImageConfig
+from envbuild.oci.config import ImageConfig
 from envbuild.squashfs.enroot import PATH_FILE, configure, quote, start_script
 from envbuild.squashfs.merge import merge
 

@@ -13,9 +13,9 @@ import pytest
 from packmaker import file, folder, hard, pack, paths, symlink
 
 from envbuild.errors import InputError, PublishError
+from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
 from envbuild.outfile import Output
-from envbuild.plan.units import ImageConfig
 from envbuild.squashfs.export import EVIDENCE, Manner, export_squashfs, writing
 from envbuild.squashfs.limits import unheld
 from envbuild.squashfs.merge import merge

@@ -9,7 +9,7 @@ import pytest
 from packmaker import file, folder, packs, symlink, tree
 
 from envbuild.errors import InputError, VerifyError
-from envbuild.plan.units import ImageConfig
+from envbuild.oci.config import ImageConfig
 from envbuild.squashfs.enroot import PATH_FILE, configure
 from envbuild.squashfs.mend import ENV_FILE, mend
 from envbuild.squashfs.merge import merge

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envbuild.build.steps import INPUTS
 from envbuild.engines.embedded import deb
 from envbuild.engines.embedded.untar import extract
 from envbuild.errors import InputError
-from envbuild.plan.units import INPUTS
 from envbuild.store import Store
 
 TIME = 315532800  # 1980-01-01, the earliest that a zip archive can hold

@@ -15,10 +15,9 @@ from typing import IO, Any
 
 from envbuild.errors import InputError
 from envbuild.oci import manifest as m
-from envbuild.oci.config import seconds
+from envbuild.oci.config import ImageConfig, seconds
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources.platform import Platform, wrong_platform
-from envbuild.plan.units import ImageConfig
 
 DIFF_ID = re.compile(r"sha256:[0-9a-f]{64}")
 LARGEST = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from envbuild.errors import InputError
+from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci import manifest as m
-from envbuild.oci.layout import REF_NAME
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import documents
 from envbuild.oci.sources.platform import Platform, pick

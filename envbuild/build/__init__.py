@@ -1,0 +1,1 @@
+"""Building: plans of units, the building blocks of recipes, and the engines that run them."""

@@ -1,0 +1,1 @@
+"""The network: mirrors of a site, downloads, registries and package indexes."""

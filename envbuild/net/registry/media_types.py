@@ -1,0 +1,39 @@
+"""Media types of images.
+
+Formats: OCI image spec 1.1, media-types.md; Docker's: distribution, "Image Manifest V 2, Schema 2".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+REF_NAME = "org.opencontainers.image.ref.name"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaTypes:
+    """The words for the parts of an image; `layers` by compression."""
+
+    manifest: str
+    config: str
+    layers: Mapping[str, str]
+
+
+OCI = MediaTypes(
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.config.v1+json",
+    {
+        "none": "application/vnd.oci.image.layer.v1.tar",
+        "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
+        "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
+    },
+)
+DOCKER = MediaTypes(
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.container.image.v1+json",
+    {
+        "none": "application/vnd.docker.image.rootfs.diff.tar",
+        "gzip": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    },
+)
