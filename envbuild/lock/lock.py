@@ -230,29 +230,27 @@ class Locking:
         opening = Opening(self.distribution, self.request.arch, self.site, self.store, self.transport, self.talk, fresh)
         opening.apt(self.request.repositories)
 
-    def debian(self, names: Mapping[str, Iterable[str]], base: Found | None) -> debian.DebianLock:
+    def debian(self, names: Mapping[str, tuple[str, ...]], base: Found | None) -> debian.DebianLock:
         """The Debian packages. The apt sources that a base image has of its own take no part."""
         forgotten = self.upgrade | self.upgraded
-        return debian.resolve(
+        request = debian.DebianRequest(
             self.distribution,
             self.request.arch,
             names,
-            self.site,
-            self.store,
-            self.talk,
-            repositories=self.request.repositories,
+            self.request.repositories,
             installed=base.status if base else None,
-            transport=self.transport,
             prefer={
                 file.name: file.version
                 for file in (self.kept.debian.values() if self.kept else ())
                 if file.name not in forgotten
             },
             refresh=self.refresh or bool(self.upgrade),
-            resolved=self.resolved,
             replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
             where={**self.request.where, **{name: self.request.place(name) for name in names}},
             askers=self.request.askers,
+        )
+        return debian.resolve(
+            request, self.site, self.store, self.talk, transport=self.transport, resolved=self.resolved
         )
 
     def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:

@@ -116,7 +116,8 @@ def test_debian_12(site: Site, store: Store) -> None:
 def test_mistakes(site: Site, store: Store) -> None:
     units = {"base": UnitRequest(debian=("openmpi-bni",))}
     with pytest.raises(InputError, match="no package 'openmpi-bni'") as missing_package:
-        debian.resolve(distribution("debian:13"), "amd64", {"base": units["base"].debian}, site, store, Quiet())
+        request = debian.DebianRequest(distribution("debian:13"), "amd64", {"base": units["base"].debian})
+        debian.resolve(request, site, store, Quiet())
     assert missing_package.value.hint == "did you mean 'openmpi-bin'?"
     with pytest.raises(ConflictError, match="numpy"):
         conflict = UnitRequest(python=("numpy<1.20", "numpy>2"))

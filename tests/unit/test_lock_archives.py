@@ -104,10 +104,8 @@ def resolve(
     **units: str,
 ) -> debian.DebianLock:
     asked = {name.replace("_", "-"): tuple(names.split()) for name, names in units.items()}
-    store = Store.open(site.store)
-    return debian.resolve(
-        NOBLE, "amd64", asked, site, store, talk or Quiet(), repositories=repositories, installed=status, refresh=True
-    )
+    request = debian.DebianRequest(NOBLE, "amd64", asked, tuple(repositories), installed=status, refresh=True)
+    return debian.resolve(request, site, Store.open(site.store), talk or Quiet())
 
 
 def named(lock: debian.DebianLock, unit: str) -> dict[str, str]:
@@ -142,7 +140,8 @@ def test_without_archive_or_keys_the_distribution_is_named(site: Site) -> None:
     keyless = replace(NOBLE, keyrings=())
     with pytest.raises(InputError) as caught:
         bare = replace(site, mirrors={}, keyrings={}, debian_keyring=site.keyrings["ubuntu:"])
-        debian.resolve(keyless, "amd64", {"base": ()}, bare, Store.open(site.store), Quiet())
+        request = debian.DebianRequest(keyless, "amd64", {"base": ()})
+        debian.resolve(request, bare, Store.open(site.store), Quiet())
     assert told(caught.value) == [
         (
             "this machine's apt configuration names no Ubuntu archive",
@@ -159,7 +158,8 @@ def test_keys_of_this_machine(site: Site, key: Signer, tmp_path: Path) -> None:
     shutil.copy(key.keyring, tmp_path / "ubuntu.gpg")
     here = replace(NOBLE, keyrings=(str(tmp_path / "none.gpg"), str(tmp_path / "ubuntu.gpg")))
     plain = replace(site, keyrings={})
-    lock = debian.resolve(here, "amd64", {"base": ("curl",)}, plain, Store.open(site.store), Quiet())
+    request = debian.DebianRequest(here, "amd64", {"base": ("curl",)})
+    lock = debian.resolve(request, plain, Store.open(site.store), Quiet())
     assert "curl 8.5-2" in named(lock, "base")
 
 

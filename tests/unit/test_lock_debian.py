@@ -61,7 +61,8 @@ def site(tmp_path: Path, key: Signer) -> Site:
 
 def resolve(site: Site, prefer: dict[str, str] | None = None, refresh: bool = True, **units: str) -> debian.DebianLock:
     asked = {name.replace("_", "-"): tuple(names.split()) for name, names in units.items()}
-    return debian.resolve(TRIXIE, "amd64", asked, site, Store.open(site.store), Quiet(), prefer=prefer, refresh=refresh)
+    request = debian.DebianRequest(TRIXIE, "amd64", asked, prefer=prefer or {}, refresh=refresh)
+    return debian.resolve(request, site, Store.open(site.store), Quiet())
 
 
 def names(lock: debian.DebianLock, unit: str) -> list[str]:
@@ -104,7 +105,8 @@ def test_security_archive_wins_and_a_locked_version_stays(site: Site) -> None:
 def test_without_security_archive(site: Site) -> None:
     talk = Quiet()
     alone = replace(site, mirrors={"debian:": site.mirrors["debian:"]})
-    lock = debian.resolve(TRIXIE, "amd64", {"base": ("openssl",)}, alone, Store.open(site.store), talk)
+    request = debian.DebianRequest(TRIXIE, "amd64", {"base": ("openssl",)})
+    lock = debian.resolve(request, alone, Store.open(site.store), talk)
     assert "openssl 3.0-1" in names(lock, "base")
     assert any("security archive" in line for line in talk.lines)
 
@@ -125,9 +127,9 @@ def test_unknown_packages_are_all_named(site: Site) -> None:
 def test_an_unknown_run_time_package_has_the_place_of_its_layer(site: Site) -> None:
     units, where = {"base": (), "debian": ("awk", "qqqqq=1")}, {"debian-packages": "images/a.yaml:5:3"}
     with pytest.raises(InputError) as caught:
-        store = Store.open(site.store)
         askers = {"qqqqq=1": "debian-packages", "awk": "files"}
-        debian.resolve(TRIXIE, "amd64", units, site, store, Quiet(), where=where, askers=askers)
+        request = debian.DebianRequest(TRIXIE, "amd64", units, where=where, askers=askers)
+        debian.resolve(request, site, Store.open(site.store), Quiet())
     (finding,) = caught.value.findings
     assert finding.message == "the Debian archive has no package 'qqqqq' (asked for by debian-packages)"
     assert finding.where == "images/a.yaml:5:3"
@@ -138,8 +140,8 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(sit
     units = {"base": (), "build-hello": ("opensmp",), "debian": ("openmpi-bni",)}
     place = "images/x.yaml:6:3"
     with pytest.raises(InputError) as caught:
-        store = Store.open(site.store)
-        debian.resolve(TRIXIE, "amd64", units, site, store, Quiet(), where={"build-hello": place})
+        request = debian.DebianRequest(TRIXIE, "amd64", units, where={"build-hello": place})
+        debian.resolve(request, site, Store.open(site.store), Quiet())
     told = {finding.message.split("'")[1]: finding for finding in caught.value.findings}
     assert told["opensmp"].where == place
     assert told["opensmp"].hint == "search for its name: apt-cache search WORD"
@@ -160,9 +162,8 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(sit
 )
 def test_a_package_in_name_only(site: Site, asked: str, version: str, chosen: list[str], stands: tuple[str]) -> None:
     units = {"base": (), "debian": tuple(asked.split()), "build-x": ("mpi",)}
-    lock = debian.resolve(
-        TRIXIE, "amd64", units, site, Store.open(site.store), Quiet(), replaces={"debian": [f"libucx0={version}"]}
-    )
+    request = debian.DebianRequest(TRIXIE, "amd64", units, replaces={"debian": [f"libucx0={version}"]})
+    lock = debian.resolve(request, site, Store.open(site.store), Quiet())
     assert names(lock, "debian") == chosen
     assert lock.replaced["debian"] == stands
     # a build links with the real one: its unit is another
@@ -173,16 +174,10 @@ def test_a_package_in_name_only(site: Site, asked: str, version: str, chosen: li
 def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
     installed = "Package: libucx0\nStatus: install ok installed\nVersion: 1.18-2\nArchitecture: amd64\n\n"
     installed += installed.replace("libucx0", "libc6").replace("1.18-2", "2.41-12+deb13u4")
-    lock = debian.resolve(
-        TRIXIE,
-        "amd64",
-        {"base": (), "debian": ("mpi",)},
-        site,
-        Store.open(site.store),
-        Quiet(),
-        installed=installed,
-        replaces={"debian": ["libucx0=1.20.1"]},
-    )
+    units = {"base": (), "debian": ("mpi",)}
+    replaces = {"debian": ["libucx0=1.20.1"]}
+    request = debian.DebianRequest(TRIXIE, "amd64", units, installed=installed, replaces=replaces)
+    lock = debian.resolve(request, site, Store.open(site.store), Quiet())
     assert (names(lock, "debian"), lock.replaced["debian"]) == (["libmpi 1.0", "mpi 1.0"], ())
 
 
@@ -253,7 +248,8 @@ def test_missing_parts_of_the_host(site: Site, monkeypatch: pytest.MonkeyPatch) 
     keyless = replace(TRIXIE, keyrings=())
     bare = replace(site, mirrors={}, debian_keyring=None)
     with pytest.raises(InputError) as caught:
-        debian.resolve(keyless, "amd64", {"base": ()}, bare, Store.open(site.store), Quiet())
+        request = debian.DebianRequest(keyless, "amd64", {"base": ()})
+        debian.resolve(request, bare, Store.open(site.store), Quiet())
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
             "this machine's apt configuration names no Debian archive",
