@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -14,7 +15,50 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import ConflictError, SpecError
 from envbuild.lock.lockfile import PythonFile
+from envbuild.lock.python_requirements import BUILD_TOOLS
 from envbuild.lock.request import UnitRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """Those packages, name → version, for Python `python` on `machine`: what the build of each unit makes (`made`),
+    what all builds make (`compiled`), and what the base image has and no build makes (`present`)."""
+
+    made: Mapping[str, Mapping[str, str]]
+    compiled: Mapping[str, str]
+    present: Mapping[str, str]
+    python: str
+    machine: str
+
+    @classmethod
+    def of(
+        cls,
+        made: Mapping[str, Mapping[str, str]],
+        assumed: Mapping[str, str],
+        present: Mapping[str, str],
+        python: str,
+        machine: str,
+    ) -> Provided:
+        """Sort them by where they come from. `assumed`: made by builds that nobody can look at now."""
+        compiled = {**assumed, **{name: version for found in made.values() for name, version in found.items()}}
+        kept = {name: version for name, version in plain_versions(present).items() if name not in compiled}
+        return cls(made, compiled, kept, python, machine)
+
+    def to_image(self, requirements: Iterable[str]) -> dict[str, str]:
+        """Return those that the image has without an index, given its run-time `requirements`."""
+        # What is compiled reaches the image as a wheel of its own, not from the index.
+        return {**accepted(self.present, requirements, self.python, self.machine), **self.compiled}
+
+    def to_build(self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str]) -> dict[str, str]:
+        """Return those that the build of a unit has below it. `shipped`: what the venv has in their place."""
+        kept = accepted(self.present, requirements, self.python, self.machine)
+        below = {
+            name: version
+            for name, version in self.present.items()
+            if name not in shipped and (name in kept or name not in BUILD_TOOLS)
+        }
+        # What an index has of another unit's package is another build of it: this one is below, or it is missed.
+        return below | {name: version for name, version in self.compiled.items() if name not in self.made[unit]}
 
 
 def compiled_packages(

@@ -17,42 +17,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
-from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
+from envbuild.lock.given import Provided, compiled_packages, exact
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import PythonFile, UnitLock
+from envbuild.lock.python_requirements import (
+    BUILD_TOOLS,
+    PART,
+    VENV,
+    build_requirements,
+    check_requirements,
+    runtime_requirements,
+    venv_parts,
+)
 from envbuild.lock.pythonfiles import Choice
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.uv import Pin, Resolver
 
 Clashes = Callable[[Mapping[str, Sequence[str]]], Iterable[Finding]]
-
-PART = "venv-"  # of the units that form the lower layers of the venv
-# Programs of a build that leave no trace of their own version in what they make: their version may differ from the
-# shipped one.
-BUILD_TOOLS = frozenset(
-    [
-        "build",
-        "cmake",
-        "cython",
-        "flit-core",
-        "hatchling",
-        "meson",
-        "meson-python",
-        "ninja",
-        "packaging",
-        "pip",
-        "pybind11",
-        "scikit-build-core",
-        "setuptools",
-        "setuptools-scm",
-        "uv",
-        "wheel",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +76,28 @@ class PythonWork:
         chosen without what is missing was."""
         for unit, request in units.items():
             check_requirements(unit, (*request.python, *request.devel, *request.sdists))
-        self.sdists, self.errors = {}, list(self.before)
+        self.errors = list(self.before)
+        assumed = self.choose_sdists(units)
+        provided = self.provided(units, assumed)
+        runtime = runtime_requirements(units)
+        omit = provided.to_image(runtime)
+        venv = self.resolve_venv(units, runtime, omit) if runtime else {}
+        pins = {VENV: venv or {}, **self.resolve_rest(units, venv, provided, omit)}
+        self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
+        if self.errors:
+            raise together(self.errors)
+        locked = {
+            unit: UnitLock(
+                python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
+                sdists=tuple(sorted(file.file for file in self.sdists.get(unit, ()))),
+            )
+            for unit in units
+        }
+        return PythonLock(locked, {file.file: file for file in self.found()})
+
+    def choose_sdists(self, units: Mapping[str, UnitRequest]) -> dict[str, str]:
+        """Fill `sdists`. Return name → version that is assumed of those that cannot be had."""
+        self.sdists = {}
         assumed: dict[str, str] = {}
         for unit, request in units.items():
             for text in request.sdists:
@@ -100,65 +106,51 @@ class PythonWork:
                 except (InputError, ConflictError) as error:
                     self.errors.append(error)
                     assumed |= self.without(text)
-        sdists = {unit: self.sdists.get(unit, []) for unit in units}
-        made = compiled_packages(units, sdists)
-        compiled = assumed | {name: version for found in made.values() for name, version in found.items()}
-        present = {name: version for name, version in plain_versions(self.present).items() if name not in compiled}
-        parts = {unit: request.python for unit, request in units.items() if unit.startswith(PART) and request.python}
-        asked = [text for texts in parts.values() for text in texts]
-        runtime = tuple(dict.fromkeys([*asked, *units.get("venv", UnitRequest()).python]))
-        python, machine = self.resolver.python, self.resolver.platform.partition("-")[0]
-        # What is compiled reaches the image as a wheel of its own, not from the index.
-        omit = {**accepted(present, runtime, python, machine), **compiled}
-        pins: dict[str, dict[str, Pin]] = {}
-        blind = False  # what is shipped is not known
-        if runtime:
-            beside = [text for request in units.values() for text in request.devel]
-            prefer = self.beside(runtime, beside, omit) if beside else self.previous.get("venv")
-            known = self.attempt("venv", runtime, prefer=prefer, omit=omit)
-            blind, pins["venv"] = known is None, known or {}
-            # at once: an index without digests has files fetched to choose them
-            if findings := tuple(self.clashes({name: pin.users for name, pin in pins["venv"].items()})):
-                raise together([*self.errors, ConflictError.of(findings)])
-        shipped = {name: pin.version for name, pin in pins.get("venv", {}).items()}
-        apart = {
-            unit: (*request.python, *request.devel)
-            for unit, request in units.items()
-            if (request.python or request.devel) and unit != "venv" and unit not in parts
-        }
-        given: dict[str, dict[str, str]] = {}
-        for unit, requirements in apart.items():
-            kept = accepted(present, requirements, python, machine)
-            given[unit] = {
-                name: version
-                for name, version in present.items()
-                if name not in shipped and (name in kept or name not in BUILD_TOOLS)
-            }
-            # What an index has of another unit's package is another build of it: this one is below, or it is missed.
-            given[unit] |= {name: version for name, version in compiled.items() if name not in made[unit]}
-        apart |= {} if blind else parts
-        given |= dict.fromkeys(parts, omit)
+        return assumed
+
+    def provided(self, units: Mapping[str, UnitRequest], assumed: Mapping[str, str]) -> Provided:
+        """Return the packages that no index gives: those of builds, `assumed` ones too, and of the base image."""
+        made = compiled_packages(units, {unit: self.sdists.get(unit, []) for unit in units})
+        machine = self.resolver.platform.partition("-")[0]
+        return Provided.of(made, assumed, self.present, self.resolver.python, machine)
+
+    def resolve_venv(
+        self, units: Mapping[str, UnitRequest], runtime: Sequence[str], omit: Mapping[str, str]
+    ) -> dict[str, Pin] | None:
+        """Return the packages that are shipped; None where nobody can say. Raises what `clashes` finds wrong."""
+        beside = [text for request in units.values() for text in request.devel]
+        prefer = self.beside(runtime, beside, omit) if beside else self.previous.get(VENV)
+        pins = self.attempt(VENV, runtime, prefer=prefer, omit=omit)
+        # at once: an index without digests has files fetched to choose them
+        if findings := tuple(self.clashes({name: pin.users for name, pin in (pins or {}).items()})):
+            raise together([*self.errors, ConflictError.of(findings)])
+        return pins
+
+    def resolve_rest(
+        self,
+        units: Mapping[str, UnitRequest],
+        venv: Mapping[str, Pin] | None,
+        provided: Provided,
+        omit: Mapping[str, str],
+    ) -> dict[str, dict[str, Pin]]:
+        """Return unit → packages of the builds, and of the parts of the venv, in the versions that the `venv` has.
+        Without those (None) the parts are left out, and a build that fails is not an error of its own."""
+        blind = venv is None
+        shipped = {name: pin.version for name, pin in (venv or {}).items()}
+        builds = build_requirements(units)
+        parts = {} if blind else venv_parts(units)
+        asked = {**builds, **parts}
+        given = {unit: provided.to_build(unit, builds[unit], shipped) if unit in builds else omit for unit in asked}
         with ThreadPoolExecutor(2) as pool:
-            results = pool.map(lambda unit: self.apart(unit, apart[unit], shipped, given[unit], blind=blind), apart)
-            pins |= {unit: found or {} for unit, found in zip(apart, results, strict=True)}
-        self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
-        if self.errors:
-            raise together(self.errors)
-        locked = {
-            unit: UnitLock(
-                python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
-                sdists=tuple(sorted(file.file for file in sdists[unit])),
-            )
-            for unit in units
-        }
-        return PythonLock(locked, {file.file: file for file in self.found()})
+            results = pool.map(lambda unit: self.apart(unit, asked[unit], shipped, given[unit], blind=blind), asked)
+            return {unit: found or {} for unit, found in zip(asked, results, strict=True)}
 
     def beside(self, runtime: Sequence[str], devel: Sequence[str], omit: Mapping[str, str]) -> dict[str, str]:
         """The versions to prefer for the image: those in which its packages fit what its builds take of the same
         product. Left to itself the image would get the newest CCCL, which NVSHMEM needs in any version, and nvcc comes
         with its own."""
-        previous = self.previous.get("venv", {})
-        found = self.attempt("venv", [*runtime, *devel], prefer=previous, omit=omit, blind=True)
+        previous = self.previous.get(VENV, {})
+        found = self.attempt(VENV, [*runtime, *devel], prefer=previous, omit=omit, blind=True)
         return {**previous, **{name: pin.version for name, pin in (found or {}).items()}}
 
     def apart(
@@ -273,19 +265,3 @@ class PythonWork:
 def speaks_of(name: str, message: str) -> bool:
     """Whether a package is named in uv's words; ``torch`` is not in ``torchvision`` or ``torch-neuronx``."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message) is not None
-
-
-def check_requirements(unit: str, requirements: Iterable[str]) -> None:
-    """Raises SpecError for what is not a requirement by name (PEP 508)."""
-    for text in requirements:
-        try:
-            found = Requirement(text)
-        except InvalidRequirement as error:
-            raise SpecError(
-                f"'{text}' (of {unit}) is not a Python requirement: {error}", hint="write for example: numpy>=2,<3"
-            ) from None
-        if found.url:
-            raise SpecError(
-                f"'{text}' (of {unit}) names an address; a lock holds packages of an index",
-                hint="give a recipe with the source as an archive, or write a version",
-            )
