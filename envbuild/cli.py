@@ -84,19 +84,19 @@ def make(
     from dataclasses import asdict
 
     from envbuild.engines.base import BuildOptions
-    from envbuild.make import Options, resolved
-    from envbuild.make import check as check_image
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.make import Options, make_twice
     from envbuild.make import make as make_image
     from envbuild.workspace import open_workspace
 
     workspace = open_workspace()
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
     for name in names if len(names) > 1 else ():  # a mistake in the last one is told before the first takes minutes
-        resolved(name, workspace)
+        resolve_image(name, workspace)
     results: list[dict[str, Any]] = []
     try:
         for name in names:
-            made = (check_image if check else make_image)(name, workspace, options)
+            made = (make_twice if check else make_image)(name, workspace, options)
             results.append(asdict(made))
             if not as_json:
                 typer.echo(summary(made))
@@ -179,15 +179,17 @@ def compile_(
 
     An image without a lock is printed too; which files its inputs are then stands open.
     """
-    from envbuild import make as steps
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.lock.update import current_lock, draft_lock
     from envbuild.plan.containerfile import containerfile
+    from envbuild.plan.planner import make_plan
     from envbuild.workspace import open_workspace
 
     workspace = open_workspace()
-    resolution = steps.resolved(name, workspace)
+    resolution = resolve_image(name, workspace)
     has_lock = workspace.project.lock_path(resolution.spec.path).is_file() or context is not None
-    lock = steps.existing_lock(resolution, workspace) if has_lock else steps.open_lock(resolution)
-    plan = steps.planned(resolution, lock)
+    lock = current_lock(resolution, workspace) if has_lock else draft_lock(resolution)
+    plan = make_plan(resolution, lock)
     text = containerfile(plan, locked=has_lock)
     if not has_lock:
         workspace.talk.say(f"{name} has no lock; next: envbuild lock {name}")

@@ -1,4 +1,4 @@
-"""Where two builds of one unit differ: the first file, and in what."""
+"""Where two builds of one image differ: the first unit, the first file, and in what."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ import hashlib
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from envbuild.console import Talk
+from envbuild.engines.base import BuildOptions, Engine
 from envbuild.errors import BuildError
 from envbuild.plan.units import Plan
 from envbuild.store import LayerRecord, Store, UnitRecord
 
 FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
+
+
+def rebuild_and_compare(
+    plan: Plan, layers: Sequence[str], engine: Engine, store: Store, talk: Talk, options: BuildOptions
+) -> None:
+    """Build every unit of an image a second time and compare with the first build, whose layers are `layers` (diff ids,
+    bottom first). Raises BuildError naming the first difference; the store keeps the first build."""
+    first = {unit: store.unit(key) for unit, key in plan.keys().items()}
+    with store.lock("gc", shared=True):
+        second = engine.build(plan, store, talk, replace(options, rebuild=True))
+        try:
+            compare(plan, first, store)
+            compare_layers(layers, second.layers, store)
+        finally:
+            for record in first.values():
+                if record:
+                    store.record_unit(record)
 
 
 def compare(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) -> None:

@@ -77,16 +77,17 @@ def diff_images(before: str, after: str, workspace: Workspace, *, files: bool = 
 
 def found(name: str, workspace: Workspace) -> Side:
     """What a word of the command line stands for."""
-    from envbuild import make as steps
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.lock.update import current_lock
     from envbuild.record import finished
 
     file = squashfs_file(name)
     if file:
         return Side(name, file, None)
-    resolution = steps.resolved(name, workspace)
+    resolution = resolve_image(name, workspace)
     if made := finished(resolution, workspace):
         return Side(name, Path(made.artifact), None)
-    return Side(name, None, steps.existing_lock(resolution, workspace))
+    return Side(name, None, current_lock(resolution, workspace))
 
 
 def looked(side: Side, tree: SquashTree, holdings: Holdings) -> Side:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envbuild import make as steps
 from envbuild import project
 from envbuild.carry import carry, check_site
 from envbuild.console import amount, counted
@@ -21,6 +20,8 @@ from envbuild.heard import Heard
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
+from envbuild.lock.resolve import resolve_image
+from envbuild.lock.update import ensure_lock
 from envbuild.resolve import Resolution
 from envbuild.store import Store
 from envbuild.supply import inputs
@@ -39,12 +40,12 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
         check_site(folder)
     heard = Heard(workspace.talk)
     workspace = replace(workspace, talk=heard)
-    resolutions = [(name, steps.resolved(name, workspace)) for name in names]
+    resolutions = [(name, resolve_image(name, workspace)) for name in names]
     failed: list[EnvbuildError] = []
     with workspace.store.lock("gc", shared=True):
         for name, resolution in resolutions:
             try:
-                lock = steps.locked(resolution, workspace)
+                lock = ensure_lock(resolution, workspace)
                 where = lock_request(resolution).places()
                 fetch(lock, workspace.store, workspace.site, workspace.talk, manifest=folder is not None, where=where)
                 if folder:

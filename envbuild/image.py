@@ -79,15 +79,17 @@ class Image:
 
 def made_image(name: str, workspace: Workspace) -> Image:
     """The image `name` as it was made. Raises LockError or EnvbuildError with the command that makes it."""
-    from envbuild import make as steps
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.lock.update import current_lock
+    from envbuild.plan.planner import make_plan
     from envbuild.record import finished
 
-    resolution = steps.resolved(name, workspace)
-    lock = steps.existing_lock(resolution, workspace)
+    resolution = resolve_image(name, workspace)
+    lock = current_lock(resolution, workspace)
     made = finished(resolution, workspace)
     if made is None:
         raise EnvbuildError(
             f"{resolution.spec.name} is not made, or something changed since", hint=f"envbuild make {name}"
         )
     layers = tuple(workspace.store.layer(layer) for layer in made.layers)
-    return Image(resolution, lock, steps.planned(resolution, lock), made, layers)
+    return Image(resolution, lock, make_plan(resolution, lock), made, layers)

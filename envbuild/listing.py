@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from envbuild import make as steps
 from envbuild.console import amount, table
 from envbuild.errors import EnvbuildError, LockError
 from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.lock.request import lock_request
-from envbuild.lock.resolve import resolve_as_locked
+from envbuild.lock.resolve import resolve_as_locked, resolve_image
+from envbuild.lock.update import current_lock
 from envbuild.record import finished
 from envbuild.resolve import Resolution
 from envbuild.spec import load
@@ -122,13 +122,15 @@ def show_image(name: str, workspace: Workspace) -> Result:
         from envbuild.showfile import show_file
 
         return show_file(file)
-    resolution = steps.resolved(name, workspace)
+    resolution = resolve_image(name, workspace)
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         from envbuild.showspec import show_spec
 
         return show_spec(name, resolution, workspace)
-    lock = steps.existing_lock(resolution, workspace)
-    plan = steps.planned(resolution, lock)
+    from envbuild.plan.planner import make_plan
+
+    lock = current_lock(resolution, workspace)
+    plan = make_plan(resolution, lock)
     keys = plan.keys()
     done = finished(resolution, workspace)
     units: list[dict[str, Any]] = []

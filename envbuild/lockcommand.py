@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from envbuild import make as steps
 from envbuild.console import counted
 from envbuild.errors import EnvbuildError
 from envbuild.heard import Heard
+from envbuild.lock.resolve import resolve_image
+from envbuild.lock.update import update_lock
 from envbuild.workspace import Workspace
 
 
@@ -29,8 +30,8 @@ def lock_images(
     failed: list[EnvbuildError] = []
     for name in names:
         try:
-            resolution = steps.resolved(name, workspace, forget=["*"] if fresh else upgrade)
-            lock = steps.relock(resolution, workspace, upgrade=upgrade, refresh=refresh, fresh=fresh)
+            resolution = resolve_image(name, workspace, forget=["*"] if fresh else upgrade)
+            lock = update_lock(resolution, workspace, upgrade=upgrade, refresh=refresh, fresh=fresh)
         except EnvbuildError as error:
             heard.taken()
             failed.append(named(error, name) if len(names) > 1 else error)

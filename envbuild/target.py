@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from envbuild.environment import env_guard, name_fault
+from envbuild.errors import EngineError
 from envbuild.fields import Reader
 from envbuild.yamlfile import Node, Scalar, Table
 
@@ -136,6 +137,19 @@ def read(path: Path) -> Target:
     )
     reader.finish()
     return target
+
+
+def check_machine(target: Target) -> None:
+    """Raise EngineError when this machine cannot run the programs of the target's CPU architecture: known before
+    anything is downloaded. An emulator that the kernel knows (binfmt_misc) will do, slowly."""
+    import platform
+
+    emulator = Path(f"/proc/sys/fs/binfmt_misc/qemu-{target.machine}")
+    if platform.machine() != target.machine and not emulator.exists():
+        raise EngineError(
+            f"target '{target.name}' is {target.machine} and this machine is {platform.machine()}",
+            hint="lock and fetch here (envbuild fetch NAME --to DIR), and make it on a machine of that architecture",
+        )
 
 
 def _text(reader: Reader, nodes: Mapping[str, Node], key: str) -> str:

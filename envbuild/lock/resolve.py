@@ -8,7 +8,8 @@ from envbuild import target as targets
 from envbuild.lock.lockfile import read_head
 from envbuild.project import Project
 from envbuild.resolve import Resolution, resolve, resolve_with
-from envbuild.spec import ImageSpec, filled
+from envbuild.spec import ImageSpec, filled, load
+from envbuild.workspace import Workspace
 
 
 def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) -> Resolution:
@@ -35,3 +36,8 @@ def resolve_as_locked(spec: ImageSpec, project: Project) -> Resolution:
 def locked_picks(spec: ImageSpec, project: Project) -> Mapping[str, str]:
     """Return component → the version that was picked when the image was locked; nothing without a lock."""
     return read_head(project.lock_path(spec.path)).chosen
+
+
+def resolve_image(name: str, workspace: Workspace, forget: Collection[str] = ()) -> Resolution:
+    """Return the image called `name`, loaded and resolved. `forget`: components whose version is to be picked again."""
+    return resolve_in(load(name, workspace.project), workspace.project, forget)

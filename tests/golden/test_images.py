@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.resolve import resolve_in
-from envbuild.make import open_lock, planned
+from envbuild.lock.update import draft_lock
 from envbuild.plan.containerfile import containerfile
+from envbuild.plan.planner import make_plan
 from envbuild.plan.units import Plan
 from envbuild.project import Project
 from envbuild.spec import load
@@ -25,7 +26,7 @@ NAMES = sorted(path.stem for path in (ROOT / "images").glob("*.yaml"))
 def plan(name: str) -> Plan:
     project = Project.find(ROOT)
     resolution = resolve_in(load(name, project), project)
-    return planned(resolution, open_lock(resolution))
+    return make_plan(resolution, draft_lock(resolution))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from envbuild.lock.draft import draft
 from envbuild.lock.request import LockRequest, lock_request
 from envbuild.lock.resolve import resolve_in
-from envbuild.make import open_lock, planned
+from envbuild.lock.update import draft_lock
 from envbuild.plan.containerfile import OPEN_BASE, containerfile
 from envbuild.plan.planner import make_plan
 from envbuild.plan.units import Plan
@@ -157,7 +157,7 @@ def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
     texts = {}
     for name in ("azure-msccl", "cpu-ucx"):
         resolution = resolve_in(load(name, project), project)
-        plan = planned(resolution, open_lock(resolution))
+        plan = make_plan(resolution, draft_lock(resolution))
         texts[name] = containerfile(plan, locked=False), containerfile(plan)
     said = f"# {OPEN_BASE}\n\nENV CUDA_HOME="
     assert [said in text for text in texts["azure-msccl"]] == [True, False]

@@ -6,7 +6,7 @@ import pytest
 from recipekit import ROOT, recipe
 
 from envbuild.lock.resolve import resolve_in
-from envbuild.make import open_lock
+from envbuild.lock.update import draft_lock
 from envbuild.plan.imageconfig import image_config
 from envbuild.project import Project
 from envbuild.spec import load
@@ -63,6 +63,6 @@ def test_what_builds_nothing_is_not_on_path() -> None:
 def test_the_path_of_an_image() -> None:
     project = Project.find(ROOT)
     resolution = resolve_in(load("azure-msccl", project), project)
-    folders = image_config(resolution, open_lock(resolution)).env["PATH"].split(":")
+    folders = image_config(resolution, draft_lock(resolution)).env["PATH"].split(":")
     assert folders[:2] == ["/opt/venv/bin", "/opt/cuda/bin"]
     assert "/opt/msccl/bin" not in folders

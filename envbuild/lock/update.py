@@ -1,0 +1,102 @@
+"""The lock of an image as a step of `make`: read when it is current, made when there is none, updated on request."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from envbuild.copies import wheel_copies
+from envbuild.errors import LockError
+from envbuild.lock.lockfile import Lock, read_lock
+from envbuild.lock.request import lock_request
+from envbuild.resolve import Resolution
+from envbuild.workspace import Workspace
+
+
+def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
+    """Return the lock of an image; make it when there is none. Raises LockError when the image asks for something else
+    than the lock answers."""
+    if not workspace.project.lock_path(resolution.spec.path).is_file():
+        workspace.talk.say(f"{resolution.spec.name} has no lock; locking its inputs")
+        return update_lock(resolution, workspace)
+    from envbuild.agree import agree
+
+    lock = current_lock(resolution, workspace)
+    agree(resolution, lock, workspace)
+    return lock
+
+
+def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
+    """Return the lock that is there. Raises LockError when there is none, or when the image asks for something else."""
+    path, name = workspace.project.lock_path(resolution.spec.path), resolution.spec.name
+    if not path.is_file():
+        raise LockError(f"{name} has no lock", hint=f"envbuild lock {name}")
+    lock = read_lock(path)
+    if lock.inputs != lock_request(resolution).digest():
+        raise LockError(
+            f"{path.name} is outdated, because the inputs of {name} changed since it was made",
+            hint=f"envbuild lock {name}",
+            where=str(path),
+        )
+    return lock
+
+
+def draft_lock(resolution: Resolution) -> Lock:
+    """Return what stands for the lock of an image that has none: good for reading its plan, not for building it."""
+    from envbuild.lock.draft import draft
+
+    return draft(lock_request(resolution))
+
+
+def update_lock(
+    resolution: Resolution,
+    workspace: Workspace,
+    *,
+    upgrade: frozenset[str] = frozenset(),
+    refresh: bool = False,
+    fresh: bool = False,
+) -> Lock:
+    """Lock an image and write the file. An older lock's versions stay where they still fit, unless `fresh`; a damaged
+    one is put aside with a warning."""
+    from envbuild.agree import confirmed
+    from envbuild.lock.changes import changes
+    from envbuild.lock.lock import make_lock
+    from envbuild.lock.lockfile import write_lock
+    from envbuild.pins import pins
+
+    talk, name = workspace.talk, resolution.spec.name
+    new_path = workspace.project.new_lock_path(resolution.spec.path)
+    previous = None if fresh else previous_lock(resolution, workspace)
+    lock = make_lock(
+        lock_request(resolution),
+        workspace.site,
+        workspace.store,
+        talk,
+        previous=previous,
+        upgrade=upgrade,
+        refresh=refresh,
+        waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
+        clashes=partial(wheel_copies, resolution.env, resolution.spec.where),
+        pins=pins(resolution),
+    )
+    lock = confirmed(resolution, lock, workspace)
+    for line in changes(previous, lock) if previous else ():
+        talk.say(line)
+    if previous == lock:
+        talk.say(f"{name}: the lock is unchanged")
+        return lock
+    new_path.parent.mkdir(parents=True, exist_ok=True)
+    write_lock(lock, new_path)
+    talk.say(f"wrote {new_path}")
+    return lock
+
+
+def previous_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:
+    """Return the lock whose versions are to stay; None without one, and for a damaged one."""
+    path = workspace.project.lock_path(resolution.spec.path)
+    if not path.is_file():
+        return None
+    try:
+        return read_lock(path)
+    except LockError as error:
+        workspace.talk.warn(f"{error.message}; its versions are forgotten")
+        return None
