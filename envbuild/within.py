@@ -151,16 +151,14 @@ def debian_packages(tree: SquashTree) -> dict[str, str]:
 def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
     """What a lock puts into the image itself: debian, python and source → name → version (of a source: its origin).
     Inputs that only builds use are left out, as in the SBOM (`envbuild.plan.evidence`)."""
-    units = [unit for name, unit in lock.units.items() if not name.startswith("build-") and name != "tools"]
-    kernels = {file for unit in lock.units.values() for file in unit.sdists}
-    debian = {file for unit in units for file in (*unit.debian, *unit.essential)}
-    python = {file for unit in units for file in unit.python} | kernels
+    debian = [lock.debian[file] for unit in lock.image_units() for file in (*unit.debian, *unit.essential)]
+    python = [lock.python_files[file] for file in lock.image_python()]
     base = lock.base_image.python if lock.base_image else {}
     return {
-        "debian": gathered((lock.debian[file].name, lock.debian[file].version) for file in debian),
+        "debian": gathered((file.name, file.version) for file in debian),
         "python": {
             **{canonical(name): version for name, version in base.items()},
-            **gathered((canonical(lock.python_files[file].name), lock.python_files[file].version) for file in python),
+            **gathered((canonical(file.name), file.version) for file in python),
         },
         "source": {source.file: source.origin for source in lock.sources.values()},
     }

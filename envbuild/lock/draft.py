@@ -11,6 +11,7 @@ from envbuild.bases import is_image
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.standin import StandIn
+from envbuild.lock.unit_names import BASE, TOOLS
 
 OPEN = "0" * 64  # a digest that no content has
 PACKAGES = "PACKAGES.deb"  # the files of a unit that apt has not chosen yet
@@ -40,7 +41,7 @@ def draft(request: LockRequest) -> Lock:
         debian={PACKAGES: DebianFile(PACKAGES, PACKAGES, "", "", "", 0, OPEN)},
         python_files={file.file: file for file in files},
         sources={source.file: source for source in sources},
-        units={**units, "tools": UnitLock(python=(tool.file,))},
+        units={**units, TOOLS: UnitLock(python=(tool.file,))},
         distribution=request.distribution,
         base_image=BaseImage(request.base, OPEN, OPEN, ((OPEN, 0, ""),), request.distribution) if image else None,
     )
@@ -50,7 +51,7 @@ def _unit(name: str, unit: UnitRequest) -> UnitLock:
     return UnitLock(
         debian=(PACKAGES,) if unit.debian else (),
         requested=_sorted(unit.debian),
-        essential=(PACKAGES,) if name == "base" else (),
+        essential=(PACKAGES,) if name == BASE else (),
         python=_sorted((*unit.python, *unit.devel)),
         sdists=_sorted(unit.sdists),
         sources=_sorted([*(item.file for item in unit.archives), *(item.file for item in unit.git)]),

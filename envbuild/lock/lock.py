@@ -20,7 +20,7 @@ from envbuild import __version__
 from envbuild.bases import PLACE, Distribution, distribution, is_image
 from envbuild.console import Talk
 from envbuild.errors import ConflictError, EnvbuildError, InputError, LockError, SpecError
-from envbuild.lock import debian, python, pythonfiles, unlocked, uv
+from envbuild.lock import debian, python, pythonfiles, unit_names, unlocked, uv
 from envbuild.lock.archives import Opening
 from envbuild.lock.baseimage import Found, lock_base
 from envbuild.lock.changes import BASE, EVERYTHING, check_upgrades
@@ -37,7 +37,6 @@ from envbuild.site import Site
 from envbuild.store import Store
 from envbuild.supply import Input, image_blobs
 
-TOOLS = "tools"  # the pseudo-unit whose Python file is the uv that builds use
 Part = TypeVar("Part")
 
 
@@ -141,7 +140,7 @@ class Locking:
             name: UnitLock(
                 debian=tuple(file.file for file in packages.units[name]),
                 requested=packages.requested[name],
-                essential=packages.essential if name == "base" else (),
+                essential=packages.essential if name == unit_names.BASE else (),
                 python=files.units[name].python if name in files.units else (),
                 sdists=files.units[name].sdists if name in files.units else (),
                 sources=source_files(self.unit(name)),
@@ -161,7 +160,7 @@ class Locking:
             debian=by_name(file for found in packages.units.values() for file in found),
             python_files={**files.files, tool.file: tool},
             sources=sources,
-            units={**units, TOOLS: UnitLock(python=(tool.file,))},
+            units={**units, unit_names.TOOLS: UnitLock(python=(tool.file,))},
             distribution=self.distribution.name,
             base_image=base.image if base else None,
         )
@@ -197,9 +196,10 @@ class Locking:
         packages of its own."""
         names = {name: unit.debian for name, unit in self.request.units.items()}
         if is_image(self.request.base):
-            common = names.get("base", ())
-            names = {"base": (), "debian": (), **names}
-            names |= {"base": (), "debian": tuple(sorted({*names["debian"], *common}))}
+            common = names.get(unit_names.BASE, ())
+            names = {unit_names.BASE: (), unit_names.DEBIAN: (), **names}
+            runtime = tuple(sorted({*names[unit_names.DEBIAN], *common}))
+            names |= {unit_names.BASE: (), unit_names.DEBIAN: runtime}
         return names
 
     def base(self) -> Found:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envbuild.errors import LockError
+from envbuild.lock.unit_names import in_image
 from envbuild.store import write_atomic
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -112,6 +113,18 @@ class Lock:
     facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
     distribution: str = ""  # what the base is made of (debian:13)
     base_image: BaseImage | None = None  # None: the base is made from the distribution's packages
+
+    def image_units(self) -> tuple[UnitLock, ...]:
+        """Return the units whose files become part of the image, without those that only builds use."""
+        return tuple(unit for name, unit in self.units.items() if in_image(name))
+
+    def sdists(self) -> frozenset[str]:
+        """Return the file names of the source distributions, which reach the image as compiled wheels."""
+        return frozenset(file for unit in self.units.values() for file in unit.sdists)
+
+    def image_python(self) -> frozenset[str]:
+        """Return the names of the Python files that the image holds, source distributions among them."""
+        return self.sdists().union(*(unit.python for unit in self.image_units()))
 
 
 class Head(NamedTuple):

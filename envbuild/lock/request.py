@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 
+from envbuild.lock.unit_names import BASE, DEBIAN, VENV, VENV_CORE, VENV_TOOLKIT, build_unit, built_recipe
 from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
 from envbuild.recipefile import ask
 from envbuild.resolve import Resolution, options
@@ -63,8 +64,8 @@ class LockRequest:
 
     def place(self, unit: str) -> str:
         """Where the spec asks for what a unit compiles; empty for the others, which many layers ask for together."""
-        layer = unit.removeprefix("build-")
-        return self.where.get(layer, "") if layer != unit else ""
+        layer = built_recipe(unit)
+        return self.where.get(layer, "") if layer else ""
 
     def places(self) -> dict[str, str]:
         """File name of a source → where the spec asks for it."""
@@ -94,19 +95,19 @@ def lock_request(resolution: Resolution) -> LockRequest:
         (recipe.name, path) for recipe in resolution.recipes for path in ask(recipe, "promised", tuple, resolution.env)
     ]
     units = {
-        "base": UnitRequest(debian=BASE_PACKAGES),
-        "debian": UnitRequest(
+        BASE: UnitRequest(debian=BASE_PACKAGES),
+        DEBIAN: UnitRequest(
             debian=tuple(sorted(set(runtime.debian))),
             replaces=tuple(sorted(f"{name}={version}" for name, version in runtime.replaces.items())),
         ),
-        "venv": UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
-        "venv-core": UnitRequest(python=core),
+        VENV: UnitRequest(python=tuple(sorted({*runtime.python, *core}))),
+        VENV_CORE: UnitRequest(python=core),
     }
     if toolkit:
-        units["venv-toolkit"] = UnitRequest(python=toolkit)
+        units[VENV_TOOLKIT] = UnitRequest(python=toolkit)
     for name in resolution.compiled:
         sources = resolution.sources[name]
-        units[f"build-{name}"] = UnitRequest(
+        units[build_unit(name)] = UnitRequest(
             debian=tuple(sorted(set(sources.debian))),
             python=tuple(sorted(set(sources.python))),
             sdists=tuple(sorted(set(sources.sdists))),

@@ -11,9 +11,9 @@ from envbuild.errors import ConflictError, Finding
 from envbuild.lock.given import exact
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.unit_names import VENV, build_unit, built_recipe
 
 INDEX, IMAGE = "the package index", "the base image"
-BUILD = "build-"  # of the units of compiling recipes
 TAG = re.compile(r"(?:[A-Za-z_-]*[-_])?v?(?P<version>\d+(?:\.\d+)+[\w.+-]*)")
 
 
@@ -25,8 +25,8 @@ def component_versions(request: LockRequest, lock: Lock) -> dict[str, str]:
     named = components.items() if isinstance(components, Mapping) else ()
     versions = {str(name): found[package][0] for name, package in named if package in found}
     for unit in request.units:
-        component = unit.removeprefix(BUILD)
-        if component == unit or not from_sources(request, component):
+        component = built_recipe(unit)
+        if not component or not from_sources(request, component):
             continue
         layer = layers.get(component, {}) if isinstance(layers, Mapping) else {}
         asked, release = str(layer.get("version") or ""), tagged(request.units[unit], component)
@@ -51,14 +51,14 @@ def shipped_python(request: LockRequest, lock: Lock) -> dict[str, str]:
     from indexes, what is compiled from sdists, and what builds give."""
     found = dict(lock.base_image.python) if lock.base_image else {}
     for name, unit in lock.units.items():
-        files = [lock.python_files[file] for file in (unit.python if name == "venv" else unit.sdists)]
+        files = [lock.python_files[file] for file in (unit.python if name == VENV else unit.sdists)]
         found |= {file.name: file.version for file in files}
     return found | dict(exact(text, unit) for unit, asked in request.units.items() for text in asked.gives)
 
 
 def from_sources(request: LockRequest, component: str) -> bool:
     """Whether a component is compiled from its recipe's own archives or commits, whose version no package tells."""
-    unit = request.units.get(f"{BUILD}{component}", UnitRequest())
+    unit = request.units.get(build_unit(component), UnitRequest())
     return bool(unit.archives or unit.git)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.build.steps import INPUTS, Step
 from envbuild.lock.standin import StandIn
+from envbuild.lock.unit_names import BASE, built_recipe, in_image, root_unit
 from envbuild.plan import bridge
 from envbuild.plan.inputs import debs, locked
 from envbuild.plan.units import Blob, Input, Unit
@@ -25,7 +26,7 @@ def foreign_base(lock: Lock, image: BaseImage) -> Unit:
     """The layers of a base image as they are; nothing is run."""
     blobs = tuple(Blob(f"{number:03}", sha256, size) for number, (sha256, size, _) in enumerate(image.layers))
     return Unit(
-        name="base",
+        name=BASE,
         title=image.reference,
         layers=tuple(blob.name for blob in blobs),
         inputs=(Input("layers", "files", blobs),),
@@ -37,12 +38,12 @@ def foreign_base(lock: Lock, image: BaseImage) -> Unit:
 def debian_base(lock: Lock) -> Unit:
     """A distribution as debootstrap and mmdebstrap make it: the essential packages are unpacked (Unit.seed), then
     installed over themselves; then what every image has."""
-    found = locked(lock, "base")
+    found = locked(lock, BASE)
     return Unit(
-        name="base",
+        name=BASE,
         title=f"{lock.base} from {len(found.debian)} packages",
         seed=found.essential,
-        inputs=(debs(lock, "base"),),
+        inputs=(debs(lock, BASE),),
         steps=(
             Step("touch /var/lib/dpkg/status /var/lib/dpkg/available", "an empty package database"),
             Step(
@@ -55,21 +56,21 @@ def debian_base(lock: Lock) -> Unit:
     )
 
 
-def package_unit(lock: Lock, unit: str, title: str, *, in_image: bool) -> Unit:
+def package_unit(lock: Lock, unit: str, title: str) -> Unit:
     """Packages upon the base, and in name only those whose place a recipe takes. One that is no part of the image is
     the root of a build."""
     found = locked(lock, unit)
     stands = [bridge.shell(commands=list(stand_in(StandIn.of(text), lock.arch))) for text in found.replaced]
     told = [bridge.comment("in name only: the image compiles what these would bring")]
     return Unit(
-        name=unit if in_image else f"root-{unit}",
+        name=unit if in_image(unit) else root_unit(built_recipe(unit)),
         title=title,
-        lowers=("base",),
+        lowers=(BASE,),
         inputs=(debs(lock, unit),),
         steps=bridge.steps(
             [*(told if stands else []), *stands, bridge.apt_get(ospackages=list(found.requested))],
         ),
-        in_image=in_image,
+        in_image=in_image(unit),
         epoch=lock.epoch,
     )
 

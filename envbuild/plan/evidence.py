@@ -40,13 +40,11 @@ def sbom(lock: Lock) -> dict[str, object]:
     Serial number and time come from the lock, so that two builds give one text.
     """
     components: list[dict[str, object]] = []
-    image_units = [unit for name, unit in lock.units.items() if not name.startswith("build-") and name != "tools"]
-    for file in sorted({file for unit in image_units for file in unit.debian}):
+    for file in sorted({file for unit in lock.image_units() for file in unit.debian}):
         deb = lock.debian[file]
         purl = f"pkg:deb/debian/{deb.name}@{deb.version.replace(':', '%3A')}?arch={lock.arch}"
         components.append(component(deb.name, deb.version, purl, deb.sha256))
-    kernels = {file for unit in lock.units.values() for file in unit.sdists}
-    for file in sorted({file for unit in image_units for file in unit.python} | kernels):
+    for file in sorted(lock.image_python()):
         package = lock.python_files[file]
         components.append(
             component(package.name, package.version, f"pkg:pypi/{package.name}@{package.version}", package.sha256)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from envbuild.lock.unit_names import TOOLS
 from envbuild.plan.units import Blob, Input
 
 if TYPE_CHECKING:
@@ -44,4 +45,4 @@ def archives(lock: Lock, files: tuple[str, ...]) -> Input:
 
 def tools(lock: Lock) -> Input:
     """The locked uv, so that the host's does not decide over the bytes of a venv."""
-    return Input("tools", "tree", python_files(lock, "tools", locked(lock, "tools").python).blobs)
+    return Input("tools", "tree", python_files(lock, "tools", locked(lock, TOOLS).python).blobs)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.steps import INPUTS, Step
+from envbuild.lock import unit_names
+from envbuild.lock.unit_names import build_unit, devel_unit, root_unit
 from envbuild.plan import bridge, evidence
 from envbuild.plan.debianunits import base_unit, package_unit
 from envbuild.plan.imageconfig import image_config, recipe_env
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock
     from envbuild.resolve import Resolution
 
-DEVEL = "devel-"  # of the units with what only builds need of a recipe
 MODULES = (Path(__file__).with_name("modules.py")).read_text()  # a program of the unit, not of this process
 
 
@@ -59,25 +60,25 @@ class Planner:
             if recipe.wheel and not recipe.on_venv
             if any(other.on_venv and name in self.below(above) for above, other in self.compiled.items())
         )
-        self.has_toolkit = bool(locked(self.lock, "venv-toolkit").python)
-        more = set(locked(self.lock, "venv-core").python) - set(locked(self.lock, "venv-toolkit").python)
-        self.has_core = bool(more or self.core_wheels)
+        toolkit, core = (set(locked(lock, name).python) for name in unit_names.VENV_PARTS)
+        self.has_toolkit = bool(toolkit)
+        self.has_core = bool(core - toolkit or self.core_wheels)
 
     def units(self) -> Iterator[Unit]:
-        image_units = ["base"]
+        image_units = [unit_names.BASE]
         yield base_unit(self.lock)
-        if locked(self.lock, "debian").debian:
-            image_units.append("debian")
-            yield package_unit(self.lock, "debian", "Debian packages that the image runs with", in_image=True)
+        if locked(self.lock, unit_names.DEBIAN).debian:
+            image_units.append(unit_names.DEBIAN)
+            yield package_unit(self.lock, unit_names.DEBIAN, "Debian packages that the image runs with")
         image_units += self.lower_venv()
         if self.has_toolkit:
-            yield venv_unit(self.lock, self.env, "venv-toolkit", "Python: the CUDA wheels", ())
+            yield venv_unit(self.lock, self.env, unit_names.VENV_TOOLKIT, "Python: the CUDA wheels", ())
         waiting = set(self.core_wheels)
         if self.has_core and not waiting:
             yield self.core()
         for name, recipe in self.compiled.items():
-            if locked(self.lock, f"build-{name}").debian:
-                yield package_unit(self.lock, f"build-{name}", f"packages to build {name}", in_image=False)
+            if locked(self.lock, build_unit(name)).debian:
+                yield package_unit(self.lock, build_unit(name), f"packages to build {name}")
             if self.developed[name]:
                 yield self.devel(name, recipe)
             yield self.compile(name, recipe)
@@ -88,36 +89,36 @@ class Planner:
                 if not waiting:
                     yield self.core()
         wheels = tuple(name for name, recipe in self.compiled.items() if recipe.wheel and name not in self.core_wheels)
-        if locked(self.lock, "venv").python or wheels:
-            image_units.append("venv")
-            yield venv_unit(
-                self.lock, self.env, "venv", "Python: kernels and everything else", self.lower_venv(), wheels
-            )
+        if locked(self.lock, unit_names.VENV).python or wheels:
+            image_units.append(unit_names.VENV)
+            title = "Python: kernels and everything else"
+            yield venv_unit(self.lock, self.env, unit_names.VENV, title, self.lower_venv(), wheels)
         yield self.glue(tuple(image_units))
 
     def core(self) -> Unit:
-        lowers = ("venv-toolkit",) if self.has_toolkit else ()
-        return venv_unit(self.lock, self.env, "venv-core", "Python: torch and what it needs", lowers, self.core_wheels)
+        lowers = (unit_names.VENV_TOOLKIT,) if self.has_toolkit else ()
+        title = "Python: torch and what it needs"
+        return venv_unit(self.lock, self.env, unit_names.VENV_CORE, title, lowers, self.core_wheels)
 
     def lower_venv(self) -> tuple[str, ...]:
         """The units that the venv's last one stands on."""
-        found = {"venv-toolkit": self.has_toolkit, "venv-core": self.has_core}
+        found = {unit_names.VENV_TOOLKIT: self.has_toolkit, unit_names.VENV_CORE: self.has_core}
         return tuple(name for name, there in found.items() if there)
 
     def venv_below(self, recipe: Recipe) -> tuple[str, ...]:
         """The units of the venv that a recipe is compiled against."""
-        wanted = {"venv-toolkit": recipe.on_toolkit or recipe.on_venv, "venv-core": recipe.on_venv}
+        wanted = {unit_names.VENV_TOOLKIT: recipe.on_toolkit or recipe.on_venv, unit_names.VENV_CORE: recipe.on_venv}
         return tuple(name for name in self.lower_venv() if wanted[name])
 
     def compile(self, name: str, recipe: Recipe) -> Unit:
         """The unit of a compiling recipe: its build root, below it what it builds on, then its own commands."""
-        given = locked(self.lock, f"build-{name}")
-        lowers = ["base"]
+        given = locked(self.lock, build_unit(name))
+        lowers = [unit_names.BASE]
         if given.debian:
-            lowers.append(f"root-build-{name}")
+            lowers.append(root_unit(name))
         lowers += self.venv_below(recipe)
         for other in (*self.below(name), name):
-            lowers += [f"{DEVEL}{other}"] if self.developed.get(other) else []
+            lowers += [devel_unit(other)] if self.developed.get(other) else []
             lowers += [other] if other != name and other in self.compiled and not self.compiled[other].wheel else []
         inputs: list[Input] = []
         steps: list[Step] = []
@@ -151,12 +152,12 @@ class Planner:
     def devel(self, name: str, recipe: Recipe) -> Unit:
         """What only builds need of a recipe: the unit below its own, no part of the image."""
         folder = f"{recipe.prefix}/python"
-        files = locked(self.lock, f"build-{name}").python
+        files = locked(self.lock, build_unit(name)).python
         packages, installed = install(self.lock, files, f"--python /usr/bin/python3 --target {folder}")
         return Unit(
-            name=f"{DEVEL}{name}",
+            name=devel_unit(name),
             title=f"{name} {recipe.version}".strip() + " for builds",
-            lowers=("base",),
+            lowers=(unit_names.BASE,),
             inputs=(tools(self.lock), *packages),
             steps=(
                 *(Step(command, f"Python packages that hold {name}") for command in installed),
@@ -208,7 +209,7 @@ class Planner:
             **{f"etc/envbuild/{name}": text for name, text in evidence.documents(self.resolution, self.lock).items()},
         }
         return Unit(
-            name="glue",
+            name=unit_names.GLUE,
             title="loader cache, profile, evidence",
             lowers=lowers,
             inputs=(Input("files", "text", texts=tuple(sorted(texts.items()))),),

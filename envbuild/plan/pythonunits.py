@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envbuild.build.steps import INPUTS, Step
+from envbuild.lock.unit_names import BASE
 from envbuild.plan.inputs import locked, python_files, requirements, tools
 from envbuild.plan.units import Input, Unit
 from envbuild.recipe import VENV, RecipeEnv
@@ -76,7 +77,7 @@ def venv_unit(
     return Unit(
         name=name,
         title=title,
-        lowers=("base", *lowers),
+        lowers=(BASE, *lowers),
         inputs=tuple(inputs),
         steps=(Step(" && \\\n    ".join(commands), title),),
         env=uv_env(lock),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.lock.lockfile import Lock, UnitLock
 from envbuild.lock.standin import StandIn
+from envbuild.lock.unit_names import build_unit, built_recipe
 from envbuild.recipefile import ask
 from envbuild.verify.audit import Expectations
 from envbuild.verify.look import Own
@@ -14,9 +15,7 @@ from envbuild.verify.look import Own
 if TYPE_CHECKING:
     from envbuild.resolve import Resolution
 
-BUILD = "build-"  # names of units that compile
 COMPILERS = ("gcc", "g++", "clang")
-UNITS = ("base", "debian", "venv", "venv-core", "venv-toolkit")  # whose packages are in the image
 
 
 def expectations(resolution: Resolution, lock: Lock) -> Expectations:
@@ -51,27 +50,25 @@ def own(resolution: Resolution, lock: Lock) -> Own:
 
 def locked_own(lock: Lock) -> Own:
     """What the lock alone says of it: a unit ``build-ucx`` leaves /opt/ucx; one with sdists, their wheels."""
-    names = [name.removeprefix(BUILD) for name in lock.units if name.startswith(BUILD)]
-    sdists = {file for unit in lock.units.values() for file in unit.sdists}
+    names = [recipe for recipe in map(built_recipe, lock.units) if recipe]
     return Own(
         folders=tuple(f"/opt/{name}" for name in names if compiles(lock, name)),
-        dists=tuple(sorted({lock.python_files[file].name for file in sdists})),
+        dists=tuple(sorted({lock.python_files[file].name for file in lock.sdists()})),
     )
 
 
 def compiles(lock: Lock, name: str) -> bool:
     """Whether the unit of a recipe compiles source code: it has some, and a compiler (a vendor's archive of binaries is
     unpacked without one)."""
-    unit = lock.units.get(f"{BUILD}{name}", UnitLock())
+    unit = lock.units.get(build_unit(name), UnitLock())
     return bool(unit.sources) and any(package.startswith(COMPILERS) for package in unit.requested)
 
 
 def locked_expectations(lock: Lock) -> Expectations:
     """What the lock alone promises: the packages of the image's units, and the wheels compiled from sdists."""
-    units = [unit for name, unit in lock.units.items() if name in UNITS]
+    units = lock.image_units()
     debs = [lock.debian[file] for unit in units for file in unit.debian]
-    files = {file for unit in units for file in unit.python} | {f for unit in lock.units.values() for f in unit.sdists}
-    packages = [lock.python_files[file] for file in files]
+    packages = [lock.python_files[file] for file in lock.image_python()]
     return Expectations(
         debian={
             **{deb.name: deb.version for deb in debs},
