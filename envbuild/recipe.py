@@ -135,6 +135,26 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an option is wrong, or a recipe cannot be in an image: `because` ends the sentence that begins with the
+    option or the layer; `hint` is what to type (may be empty)."""
+
+    because: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.because}; {self.hint}" if self.hint else self.because
+
+
+class OptionError(ValueError):
+    """Options of a recipe that do not go together, raised by its ``__post_init__``. `hint` is what to type."""
+
+    def __init__(self, because: str, hint: str = "") -> None:
+        super().__init__(because)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
 class RecipeEnv:
     """What a recipe may know of the image it stands in. `recipes` are all recipes of the image by name; `versions` are
     locked versions by package name, empty until there is a lock (only environment and verify lines may depend on
@@ -211,16 +231,14 @@ class Recipe:
         """The folders that it brings onto PATH: those of `programs`, where build() makes something."""
         return tuple(f"{self.prefix}/{folder}" for folder in self.programs) if self.prefix and self.builds else ()
 
-    def faults(self) -> dict[str, str]:
-        """Texts among the options that cannot be right → why; after a "; " what to type. Told at their place in the
-        spec, before anything is locked. What is wrong with the options as a whole is a ValueError of
-        ``__post_init__``."""
+    def faults(self) -> dict[str, Refusal]:
+        """Texts among the options that cannot be right → why. Told at their place in the spec, before anything is
+        locked. What is wrong with the options as a whole is an `OptionError` of ``__post_init__``."""
         return {}
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         """Why this recipe, as it is asked for, cannot stand in this image (a CPU architecture or distribution that its
-        provider does not serve, …), each as the end of "…, because"; after a "; " what to type. Told at the layer's
-        place in the spec."""
+        provider does not serve, …), each as the end of "…, because". Told at the layer's place in the spec."""
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
@@ -259,10 +277,10 @@ class Recipe:
         return []
 
 
-def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, str]:
+def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, Refusal]:
     """What `faults` gives for those of `words` that are none of `known`: `what` is wrong with each ("is no op that …"),
     and as hint the closest known one, all of them, and `other`, a way to have one that is not known."""
     from envbuild.fields import one_of
 
     hints = {word: one_of(word, known, "there are") for word in words if word not in known}
-    return {word: f"{what}; {hint}{f'; {other}' if other else ''}" for word, hint in hints.items()}
+    return {word: Refusal(what, "; ".join(filter(None, (hint, other)))) for word, hint in hints.items()}

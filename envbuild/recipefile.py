@@ -23,12 +23,25 @@ from typing import Any, TypeVar
 from envbuild.environment import expanded
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.fields import Guard, Reader, short
-from envbuild.recipe import AptRepository, Archive, Check, Git, PythonIndex, Recipe, Runtime, Sources
+from envbuild.recipe import (
+    AptRepository,
+    Archive,
+    Check,
+    Git,
+    OptionError,
+    PythonIndex,
+    Recipe,
+    Refusal,
+    Runtime,
+    Sources,
+)
 from envbuild.yamlfile import Node, Scalar, Sequence, Table, shown
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
-# What the items of a list are that a method gives, and what a field of Sources or Runtime may hold.
-ITEMS: dict[str, type] = {"verify": Check, "extensions": str, "refusals": str, "provides": str, "promised": str}
+# What the items of a list or table are that a method gives, and what a field of Sources or Runtime may hold.
+ITEMS: dict[str, type] = {
+    "verify": Check, "extensions": str, "faults": Refusal, "refusals": Refusal, "provides": str, "promised": str,
+}  # fmt: skip
 HELD: dict[str, type] = {"archives": Archive, "git": Git, "repositories": AptRepository, "indexes": PythonIndex}
 Answer = TypeVar("Answer")
 _loaded: dict[tuple[str, int, int], type[Recipe]] = {}
@@ -135,8 +148,8 @@ def _answer_fault(answer: object, kind: type, method: str) -> str:
             for item in items:
                 if not isinstance(item, wanted):
                     return f"{name} not made of {wanted.__name__}: {_called(item)} is in it"
-    elif method in ITEMS and isinstance(answer, (tuple, list)):
-        for item in answer:
+    elif method in ITEMS and isinstance(answer, (tuple, list, dict)):
+        for item in answer.values() if isinstance(answer, dict) else answer:
             if not isinstance(item, ITEMS[method]):
                 return f"{_called(item)} among its {ITEMS[method].__name__}s"
     return ""
@@ -228,14 +241,13 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         try:
             made = recipe(**values)
         except ValueError as error:  # a recipe's own check, in its __post_init__
-            message, _, hint = str(error).partition("; ")
-            reader.wrong(node.where, f"layer '{recipe.name}': {message}", hint)
+            hint = error.hint if isinstance(error, OptionError) else ""
+            reader.wrong(node.where, f"layer '{recipe.name}': {error}", hint)
             return None
-        faults = ask(made, "faults", dict)
-        for text, reason in faults.items():
+        faults: dict[Any, Refusal] = ask(made, "faults", dict)
+        for text, fault in faults.items():
             for place in places(node, str(text)) or (node.where,):
-                message, _, hint = str(reason).partition("; ")
-                reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {message}", hint)
+                reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {fault.because}", fault.hint)
         return None if faults else made
 
 

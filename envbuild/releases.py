@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from envbuild.recipe import Git, Recipe, RecipeEnv
+from envbuild.recipe import Git, OptionError, Recipe, RecipeEnv, Refusal
 
 
 def newest(asked: str, releases: Mapping[str, str]) -> str:
@@ -35,7 +35,7 @@ class Released(Recipe):
 
     def __post_init__(self) -> None:
         if self.commit and not self.version:  # what goes with it is judged by version
-            raise ValueError("a commit alone does not say which version it is; write version: beside commit:")
+            raise OptionError("a commit alone does not say which version it is", "write version: beside commit:")
 
     @property
     def whole(self) -> str:
@@ -57,15 +57,15 @@ class Released(Recipe):
         tag = "" if self.commit or not self.whole else self.tag.format(self.whole)
         return Git(self.name, self.repository, self.revision, tag, self.submodules)
 
-    def lacking(self) -> tuple[str, ...]:
+    def lacking(self) -> tuple[Refusal, ...]:
         """The refusal of a version whose commit nobody knows, or nothing."""
         if self.revision:
             return ()
         known = ", ".join(self.releases)
         hint = f"write its commit beside it (version: {self.version}, commit: 40 hex digits), or take one of {known}"
-        return (f"no commit is known of {self.upstream} {self.version}; {hint}",)
+        return (Refusal(f"no commit is known of {self.upstream} {self.version}", hint),)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         return self.lacking() if self.builds else ()
 
 
@@ -80,7 +80,7 @@ class DebianOrSource(Released):
         super().__post_init__()
         if self.version and self.provider == "debian":
             why = f"the distribution has one version of {self.upstream}"
-            raise ValueError(f"{why}; leave version out, or take provider: source")
+            raise OptionError(why, "leave version out, or take provider: source")
 
     @property
     def builds(self) -> bool:

@@ -19,7 +19,7 @@ from envbuild.errors import ConflictError, Finding, SpecError, UnknownError
 from envbuild.fields import short
 from envbuild.ordering import ordered
 from envbuild.project import Project
-from envbuild.recipe import Archive, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Archive, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.recipefile import ask, file_of
 from envbuild.site import SOURCE_KINDS
 from envbuild.spec import ImageSpec, Waiver
@@ -164,10 +164,11 @@ def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
             findings.append(
                 Finding(f"layer '{name}' cannot be built for target '{target.name}', {because}", where, hint)
             )
-        for reason in ask(recipe, "refusals", tuple, env):
-            because, _, hint = str(reason).partition("; ")
-            hint = hint or f"change its options, or remove '{name}'"
-            findings.append(Finding(f"layer '{name}' cannot stand in this image, because {because}", where, hint))
+        refusals: tuple[Refusal, ...] = ask(recipe, "refusals", tuple, env)
+        for refusal in refusals:
+            hint = refusal.hint or f"change its options, or remove '{name}'"
+            message = f"layer '{name}' cannot stand in this image, because {refusal.because}"
+            findings.append(Finding(message, where, hint))
         for library in ask(recipe, "provides", tuple, env):
             other = owners.setdefault(str(library), name)
             if other != name:

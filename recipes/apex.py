@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources, unknown_words
+from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Sources, unknown_words
 
 # What people pin: a tag of the monthly containers, or a commit; the names of the version matrix (facts/apex.yaml).
 COMMITS = {
@@ -110,10 +110,14 @@ class Apex(Recipe):
 
     def __post_init__(self) -> None:
         if self.modules and not self.commit:
-            raise ValueError("'modules' belong to a commit that is not known here; leave them out, or write its commit")
+            raise OptionError(
+                "'modules' belong to a commit that is not known here", "leave them out, or write its commit"
+            )
         if self.commit and not self.modules:
             write = "modules: [apex_C, amp_C, …], what its setup.py makes of extensions_of"
-            raise ValueError(f"nobody says which extension modules a commit of the spec's own must have; write {write}")
+            raise OptionError(
+                "nobody says which extension modules a commit of the spec's own must have", f"write {write}"
+            )
 
     @property
     def pin(self) -> str:
@@ -130,12 +134,12 @@ class Apex(Recipe):
     def git(self) -> Git:
         return Git("apex", "github:NVIDIA/apex", self.commit or COMMITS.get(self.pin, self.version))
 
-    def faults(self) -> dict[str, str]:
-        untried = "fetches or compiles while it is asked what it is, and was not tried"
+    def faults(self) -> dict[str, Refusal]:
+        untried = Refusal("fetches or compiles while it is asked what it is, and was not tried")
         found = {word: untried for word in self.extensions_of if word in WITHOUT}
         if self.commit:
-            spelt = "is not a word of setup.py, as in cuda_ext"
-            named = "is not the name of a module, as in amp_C"
+            spelt = Refusal("is not a word of setup.py, as in cuda_ext")
+            named = Refusal("is not the name of a module, as in amp_C")
             found |= {word: spelt for word in self.extensions_of if not re.fullmatch(r"[a-z0-9_]+", word)}
             return found | {name: named for name in self.modules if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
         if not self.pin:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import Released
 
 # Tags of aws/aws-ofi-nccl; before 1.14 they end with "-aws".
@@ -63,11 +63,11 @@ class AwsOfiNccl(Released):
     def tag(self) -> str:
         return "v{}" if self.at_least(1, 14) else "v{}-aws"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = self.lacking()
         if not env.has("efa") and not env.has("libfabric"):
             why = "it is a plugin for libfabric, which the image has not got"
-            return (*found, f"{why}; add under layers: libfabric, or efa on AWS")
+            return (*found, Refusal(why, "add under layers: libfabric, or efa on AWS"))
         return found
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

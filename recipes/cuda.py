@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import AptRepository, Check, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # nvcc needs crt, nvvm and cccl beside it; since 13.0 the wheel of that name holds the compiler (nvidia-cuda-nvcc-cu12
 # never did).
@@ -73,7 +73,7 @@ class Cuda(Recipe):
     def __post_init__(self) -> None:
         if self.flavor == "runtime" and self.provider != "wheels":
             hint = "take provider: wheels, or flavor: devel"
-            raise ValueError(f"'flavor: runtime' is for provider: wheels, not for {self.provider}; {hint}")
+            raise OptionError(f"'flavor: runtime' is for provider: wheels, not for {self.provider}", hint)
 
     @property
     def bins(self) -> tuple[str, ...]:
@@ -92,22 +92,25 @@ class Cuda(Recipe):
     def on_toolkit(self) -> bool:
         return self.provider == "wheels"
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         bad = self.key and (len(self.key) != 40 or set(self.key.upper()) - set("0123456789ABCDEF"))
-        return {self.key: "is not the fingerprint of a key: 40 hex digits"} if bad else {}
+        return {self.key: Refusal("is not the fingerprint of a key: 40 hex digits")} if bad else {}
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         major = self.version.partition(".")[0]
         if self.provider == "wheels" and major.isdigit() and int(major) < 13:
             why = f"the wheels of CUDA {self.version} hold no compiler, those of 13.0 and newer do"
-            return (f"{why}; take provider: apt, or provider: base on an image that has the toolkit",)
+            return (Refusal(why, "take provider: apt, or provider: base on an image that has the toolkit"),)
         if self.provider == "apt" and env.distribution.name not in REPOSITORIES:
             return (
-                f"NVIDIA's archive has no folder for {env.distribution.name}; it has {', '.join(sorted(REPOSITORIES))}",
+                Refusal(
+                    f"NVIDIA's archive has no folder for {env.distribution.name}",
+                    f"it has {', '.join(sorted(REPOSITORIES))}",
+                ),
             )
         if self.provider == "base" and not env.on_image:
             why = f"its toolkit is to come from the base, and {env.base} is made from packages without one"
-            return (f"{why}; take provider: wheels or apt, or an image as base",)
+            return (Refusal(why, "take provider: wheels or apt, or an image as base"),)
         return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

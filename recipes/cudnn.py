@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 BASE_HEADER, BASE_LIBRARY = "/usr/include/*/cudnn_version*.h", "/usr/lib/*/libcudnn.so.*"
 
@@ -37,17 +37,22 @@ class Cudnn(Recipe):
     def builds(self) -> bool:
         return self.provider == "apt"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.provider == "base" and not env.on_image:
             why = f"its library is to come from the base, and {env.base} is made from packages without one"
-            return (f"{why}; take provider: wheel or apt, or an image as base",)
+            return (Refusal(why, "take provider: wheel or apt, or an image as base"),)
         cuda = env.recipes.get("cuda")
         major = cuda.version.partition(".")[0] if cuda else ""
         if self.provider != "base" and major and major != self.cuda:
-            return (f"the image has CUDA {cuda.version} and this cuDNN is for CUDA {self.cuda}; write cuda: '{major}'",)
+            return (
+                Refusal(
+                    f"the image has CUDA {cuda.version} and this cuDNN is for CUDA {self.cuda}",
+                    f"write cuda: '{major}'",
+                ),
+            )
         if self.provider == "apt" and getattr(cuda, "provider", "") != "apt":
             why = "NVIDIA's archive is named by the layer cuda, and that one does not use it"
-            return (f"{why}; write cuda: {{provider: apt}}, or take provider: wheel",)
+            return (Refusal(why, "write cuda: {provider: apt}, or take provider: wheel"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

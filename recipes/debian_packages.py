@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import Recipe, RecipeEnv, Runtime
+from envbuild.recipe import Recipe, RecipeEnv, Refusal, Runtime
 
 # Debian policy 5.6.1 and 5.6.12. A name that ends in - is none, and apt would remove the package before it.
 PACKAGE = r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](=[0-9][0-9A-Za-z.+:~-]*)?"
@@ -18,9 +18,9 @@ class DebianPackages(Recipe):
 
     packages: tuple[str, ...] = ()
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         reason = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', where needed with =VERSION after it"
-        return {name: reason for name in self.packages if not re.fullmatch(PACKAGE, name)}
+        return {name: Refusal(reason) for name in self.packages if not re.fullmatch(PACKAGE, name)}
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime(debian=self.packages)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
 from envbuild.requirements import DEEPSPEED
 
 OPS = {"fused_adam": "deepspeed.ops.adam.fused_adam_op", "fused_lamb": "deepspeed.ops.lamb.fused_lamb_op"}
@@ -65,9 +65,11 @@ class Deeperspeed(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.release):
-            raise ValueError("'commit' and 'release' go together; write release: the version that its version.txt has")
+            raise OptionError(
+                "'commit' and 'release' go together", "write release: the version that its version.txt has"
+            )
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         found = unknown_words(self.ops, OPS, "is no op that this recipe compiles")
         if self.commit:
             return found
@@ -87,21 +89,25 @@ class Deeperspeed(Recipe):
     def git(self) -> Git:
         return Git("deeperspeed", "github:EleutherAI/DeeperSpeed", self.revision.commit, self.revision.tag)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if env.has("deepspeed"):
-            found.append("both are the Python package deepspeed; remove one of the two")
+            found.append(Refusal("both are the Python package deepspeed", "remove one of the two"))
         if not env.has_nvcc:
             why = "jobs compile its other ops with nvcc, and the cuda of this image keeps that to the builds"
-            found.append(f"{why}; write cuda: {{flavor: devel}}")
+            found.append(Refusal(why, "write cuda: {flavor: devel}"))
         # The matrix has no releases of the fork.
         release = re.match(r"(\d+)\.(\d+)", env.recipes["torch"].version)
         torch = (int(release[1]), int(release[2])) if release else (0, 0)
         if self.known == "eb7f5cff" and torch >= (2, 0):
-            found.append("it imports torch._six, which torch 2.0 dropped; take torch 1.13 or older, or version 3.0")
+            found.append(
+                Refusal("it imports torch._six, which torch 2.0 dropped", "take torch 1.13 or older, or version 3.0")
+            )
         if self.known == "3.0" and self.ops and torch >= (2, 14):
             found.append(
-                "it compiles its ops as C++17, which torch 2.14's headers refuse; take an older torch, or ops: []"
+                Refusal(
+                    "it compiles its ops as C++17, which torch 2.14's headers refuse", "take an older torch, or ops: []"
+                )
             )
         return tuple(found)
 

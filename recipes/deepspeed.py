@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
 from envbuild.requirements import DEEPSPEED
 
 
@@ -73,16 +73,16 @@ class Deepspeed(Recipe):
 
     ops: tuple[str, ...] = ("fused_adam",)
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         return unknown_words(self.ops, OPS, "is no op that can be compiled here") | {
-            op: WITHOUT[op] for op in self.ops if op in WITHOUT
+            op: Refusal(WITHOUT[op]) for op in self.ops if op in WITHOUT
         }
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if env.has_nvcc:
             return ()
         why = "jobs compile the ops that are left out with nvcc, and the cuda of this image keeps that to the builds"
-        return (f"{why}; write cuda: {{flavor: devel}}",)
+        return (Refusal(why, "write cuda: {flavor: devel}"),)
 
     @property
     def chosen(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Archive, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Archive, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import newest
 
 # sha256 of AWS's tarballs, as the Amazon EC2 User Guide lists them ("Verify the EFA installer using a checksum", read
@@ -74,22 +74,22 @@ class Efa(Recipe):
         """The version that is unpacked."""
         return self.version if self.sha256 else newest(self.version, RELEASES) or self.version
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         wrong = self.sha256 and not re.fullmatch(r"[0-9a-f]{64}", self.sha256)
-        return {self.sha256: "is not a sha256: 64 hex digits"} if wrong else {}
+        return {self.sha256: Refusal("is not a sha256: 64 hex digits")} if wrong else {}
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if not self.sha256 and self.whole not in RELEASES:
             why = f"no sha256 is known of EFA installer {self.version}"
             found.append(
-                f"{why}; write the one of AWS's list beside it (sha256:), or take one of {', '.join(RELEASES)}"
+                Refusal(why, f"write the one of AWS's list beside it (sha256:), or take one of {', '.join(RELEASES)}")
             )
         number = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2])
         first = (1, 38) if env.target.arch == "amd64" else (1, 40)
         if self.plugin and number < first:
             why = f"EFA installer {self.whole} brings no NCCL plugin for {env.target.machine}"
-            found.append(f"{why}; take {first[0]}.{first[1]} or newer, or layer aws-ofi-nccl")
+            found.append(Refusal(why, f"take {first[0]}.{first[1]} or newer, or layer aws-ofi-nccl"))
         return tuple(found)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

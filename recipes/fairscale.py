@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
 
 
 class Revision(NamedTuple):
@@ -42,9 +42,11 @@ class Fairscale(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.release):
-            raise ValueError("'commit' and 'release' go together; write release: the version that its version.py has")
+            raise OptionError(
+                "'commit' and 'release' go together", "write release: the version that its version.py has"
+            )
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
         other = "any other is a commit and its release"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime, unknown_words
+from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime, unknown_words
 
 
 class Switch(NamedTuple):
@@ -157,14 +157,14 @@ class Files(Recipe):
     text: Mapping[str, str] = field(default_factory=dict)
     nccl: Mapping[str, str] = field(default_factory=dict)
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         found = unknown_words(self.known, BUILT_IN, "is no known file")
         for path in self.text:
             if reason := path_fault(path):
                 found[path] = reason
             elif path == NCCL_CONF and self.settings():
-                found[path] = "is written from 'nccl' and the known files: write its settings there"
-        reason = "is not the name of a setting, as in NCCL_IB_HCA"
+                found[path] = Refusal("is written from 'nccl' and the known files: write its settings there")
+        reason = Refusal("is not the name of a setting, as in NCCL_IB_HCA")
         return found | {name: reason for name in self.nccl if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name)}
 
     def settings(self) -> dict[str, str]:
@@ -174,16 +174,19 @@ class Files(Recipe):
             found |= SETTINGS.get(name, {})
         return found | dict(self.nccl)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if "hostfile" in self.known and not env.target.gpus:
             why = f"a host file says how many GPUs a node has, and {env.target.name} has none"
-            found.append(f"{why}; leave hostfile out")
+            found.append(Refusal(why, "leave hostfile out"))
         # what a recipe built is what was verified and what its layer's digest says
         for name, recipe in env.recipes.items():
             prefix = recipe.prefix if recipe.builds else ""
             found += [
-                f"{path} belongs to layer '{name}', which makes {prefix}; put it into another folder of /opt, or /etc"
+                Refusal(
+                    f"{path} belongs to layer '{name}', which makes {prefix}",
+                    "put it into another folder of /opt, or /etc",
+                )
                 for path in self.text
                 if prefix and within(path, prefix)
             ]
@@ -214,16 +217,20 @@ class Files(Recipe):
         ]
 
 
-def path_fault(path: str) -> str:
-    """Why a file cannot be put at `path`, or ""."""
+def path_fault(path: str) -> Refusal | None:
+    """Why a file cannot be put at `path`, if it cannot."""
     if not path.startswith("/") or path != posixpath.normpath(path) or not re.fullmatch(r"[A-Za-z0-9/._+@-]+", path):
-        return "is not a plain absolute path"
+        return Refusal("is not a plain absolute path")
     if within(path, VENV):
-        return f"belongs to the Python packages of the image ({VENV}); put it into another folder of /opt, or /etc"
+        return Refusal(
+            f"belongs to the Python packages of the image ({VENV})", "put it into another folder of /opt, or /etc"
+        )
     closed = next((folder for folder in CLOSED if within(path, folder)), "")
     if not closed and any(within(folder, path) for folder in (*CLOSED, VENV)):
-        return "is a folder of the system; name a file"
-    return f"belongs to the system ({closed}); put it below /opt, /etc or another folder" if closed else ""
+        return Refusal("is a folder of the system", "name a file")
+    if not closed:
+        return None
+    return Refusal(f"belongs to the system ({closed})", "put it below /opt, /etc or another folder")
 
 
 def within(path: str, folder: str) -> bool:

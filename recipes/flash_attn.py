@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # What setup.py of 2.8.3.post2 compiles for: other GPUs of these generations run that code.
 CODE = {"8": "80", "9": "90", "10": "100", "12": "120"}
@@ -50,9 +50,13 @@ class FlashAttn(Recipe):
         """The architecture that is compiled for ("80" for an A6000, sm_86)."""
         return CODE.get(env.target.sm.partition(".")[0], "")
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if env.target.sm and not self.code(env):
-            return (f"FlashAttention 2 has no kernels for sm_{env.target.sm_arch}; take a target with a later GPU",)
+            return (
+                Refusal(
+                    f"FlashAttention 2 has no kernels for sm_{env.target.sm_arch}", "take a target with a later GPU"
+                ),
+            )
         return ()
 
     def sources(self, env: RecipeEnv) -> Sources:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
 
 COMMIT = "0251105a2fb19d2957484b7f023cd8c115286ced"  # the folder hopper/ has no releases; its version is 3.0.0
 # What may be left out, each about as much less to compile: upstream's variables FLASH_ATTENTION_DISABLE_….
@@ -51,17 +51,19 @@ class FlashAttn3(Recipe):
     release: str = "3.0.0"
     without: tuple[str, ...] = ()
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         return unknown_words(self.without, PARTS, "is no part of FlashAttention 3 that can be left out")
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if env.target.sm and env.target.sm != "9.0":
-            found.append(f"FlashAttention 3 is for sm_90 and this target has sm_{env.target.sm_arch}; take flash-attn")
+            found.append(
+                Refusal(f"FlashAttention 3 is for sm_90 and this target has sm_{env.target.sm_arch}", "take flash-attn")
+            )
         cuda = getattr(env.recipes.get("cuda"), "version", "")
         if cuda.startswith("12.") and not cuda.startswith("12.8"):
             # of 12.3 to 12.9 it takes 12.8 as it is
-            found.append(f"its build downloads another compiler with CUDA {cuda}; take CUDA 12.8 or 13")
+            found.append(Refusal(f"its build downloads another compiler with CUDA {cuda}", "take CUDA 12.8 or 13"))
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import VENV, Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
 
 # What the code itself imports beside its requirements.txt.
 IMPORTS = ("pyyaml", "requests", "tqdm")
@@ -106,9 +106,9 @@ class GptNeox(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.pins):
-            raise ValueError("'commit' and 'pins' go together; write pins: what its requirements.txt asks for")
+            raise OptionError("'commit' and 'pins' go together", "write pins: what its requirements.txt asks for")
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
         other = "any other is an origin, a commit and pins"
@@ -122,18 +122,20 @@ class GptNeox(Recipe):
     def git(self) -> Git:
         return Git("gpt-neox", self.revision.origin, self.revision.commit, self.revision.tag)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         given = env.recipes.get("deeperspeed")
         if self.commit and not given and not env.has("deepspeed"):
-            found.append("it trains with deepspeed, which the image has not got; add under layers: deeperspeed: {}")
+            found.append(
+                Refusal("it trains with deepspeed, which the image has not got", "add under layers: deeperspeed: {}")
+            )
         elif not self.commit and (not given or given.version != self.revision.deeperspeed):
             wanted = f"deeperspeed: {{version: {self.revision.deeperspeed}}}"
-            found.append(f"{self.version} trains with another deepspeed; write {wanted}")
+            found.append(Refusal(f"{self.version} trains with another deepspeed", f"write {wanted}"))
         compiled = getattr(env.recipes.get("python-packages"), "compiled", ())
         if missing := [text for text in self.revision.sdists if text not in compiled]:
             write = f"python-packages: {{compiled: [{', '.join(missing)}]}}"
-            found.append(f"the index has packages that it pins as source only; write {write}")
+            found.append(Refusal("the index has packages that it pins as source only", f"write {write}"))
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Archive, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Archive, Check, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # Archives by name with their sha256, as Azure's HPC images pin them (Azure/azhpc-images, versions.json and
 # requirements.json, up to 8e9d055). "inbox" is made for the distribution's rdma-core, the others for NVIDIA's OFED.
@@ -105,14 +105,16 @@ class Hpcx(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.file) != bool(self.sha256):
-            raise ValueError("'file' and 'sha256' go together; write the archive's name and what it must hash to")
+            raise OptionError("'file' and 'sha256' go together", "write the archive's name and what it must hash to")
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         found = {}
         if self.file and not NAME.fullmatch(self.file):
-            found[self.file] = "is not the name of an archive, as in hpcx-v2.18-gcc-mlnx_ofed-ubuntu22.04-cuda12-x86_64"
+            found[self.file] = Refusal(
+                "is not the name of an archive, as in hpcx-v2.18-gcc-mlnx_ofed-ubuntu22.04-cuda12-x86_64"
+            )
         if self.sha256 and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            found[self.sha256] = "is not a sha256: 64 hex digits"
+            found[self.sha256] = Refusal("is not a sha256: 64 hex digits")
         return found
 
     def major(self, env: RecipeEnv) -> str:
@@ -140,7 +142,7 @@ class Hpcx(Recipe):
         }
         return next((name for name, inbox in found.items() if inbox != env.has("ofed")), next(iter(found), ""))
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         name = self.archive(env)
         match = NAME.fullmatch(name)
@@ -149,17 +151,25 @@ class Hpcx(Recipe):
             why = f"no archive of HPC-X {self.version or 'at all'} is known for {where}"
             others = ", ".join(dict.fromkeys(match["version"] for match in self.fitting(env).values()))
             others = f"one of {others}" if others else " or ".join(elsewhere(env.target.machine))
-            found.append(f"{why}; give its file: and sha256:, take {others}, or leave it out")
+            found.append(Refusal(why, f"give its file: and sha256:, take {others}, or leave it out"))
         elif match and match["machine"] != env.target.machine:
-            found.append(f"{name} is for another CPU than {env.target.machine}; take the archive for {where}")
+            found.append(
+                Refusal(f"{name} is for another CPU than {env.target.machine}", f"take the archive for {where}")
+            )
         elif match and match["os"] != env.distribution.name.replace(":", ""):
-            found.append(f"{name} is for another distribution than {env.distribution.name}; take the one for {where}")
+            found.append(
+                Refusal(f"{name} is for another distribution than {env.distribution.name}", f"take the one for {where}")
+            )
         elif match and self.major(env) and match["cuda"] != self.major(env):
             found.append(
-                f"{name} is for CUDA {match['cuda']}, the image has {self.major(env)}; take the one for {where}"
+                Refusal(
+                    f"{name} is for CUDA {match['cuda']}, the image has {self.major(env)}", f"take the one for {where}"
+                )
             )
         if not env.has("ofed") and not env.has("rdma-core"):
-            found.append("its UCX needs libibverbs, which the image has not got; add under layers: rdma-core or ofed")
+            found.append(
+                Refusal("its UCX needs libibverbs, which the image has not got", "add under layers: rdma-core or ofed")
+            )
         return tuple(found)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

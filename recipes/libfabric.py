@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import DebianOrSource
 
 # Tags of ofiwg/libfabric.
@@ -58,12 +58,12 @@ class Libfabric(DebianOrSource):
     def component(self) -> str:
         return "libfabric" if self.builds else ""
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.builds:
             return self.lacking()
         if env.has("cuda") and not self.provider:
             why = f"the libfabric of {env.distribution.name} knows no CUDA memory, and this image has CUDA"
-            return (f"{why}; write a version to compile it, or provider: debian to take it as it is",)
+            return (Refusal(why, "write a version to compile it, or provider: debian to take it as it is"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports, written
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Refusal, Sources
 
 SETUP = Path(__file__).with_name("data") / "fused_kernels" / "setup.py"
 FOLDER = "megatron/fused_kernels"
@@ -38,10 +38,10 @@ class MegatronKernels(Recipe):
         own = self.commit == type(self).commit
         return Git("megatron-kernels", "github:NVIDIA/Megatron-LM", self.commit, "23.06" if own else "")
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         apex = env.recipes.get("apex")
         if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
-            return (f"apex brings {', '.join(same)} too; remove one of the two",)
+            return (Refusal(f"apex brings {', '.join(same)} too", "remove one of the two"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

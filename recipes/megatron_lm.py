@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
 
 HELPERS = "megatron.core.datasets.helpers_cpp"
 
@@ -57,9 +57,11 @@ class MegatronLm(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.gives):
-            raise ValueError("'commit' and 'gives' go together; write gives: the wheel that it makes, as NAME==VERSION")
+            raise OptionError(
+                "'commit' and 'gives' go together", "write gives: the wheel that it makes, as NAME==VERSION"
+            )
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
         other = "any other is a commit and gives"
@@ -75,11 +77,13 @@ class MegatronLm(Recipe):
     def git(self) -> Git:
         return Git("megatron-lm", self.origin, self.release.commit, "" if self.commit else f"core_v{self.version}")
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         oldest = self.release.python
         if tuple(int(number) for number in env.python.split(".")) < oldest:
             needs = ".".join(map(str, oldest))
-            return (f"{self.version} is for Python {needs} and later and the base has {env.python}; take 0.16.1",)
+            return (
+                Refusal(f"{self.version} is for Python {needs} and later and the base has {env.python}", "take 0.16.1"),
+            )
         return ()
 
     def sources(self, env: RecipeEnv) -> Sources:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 F7FFA5F = "f7ffa5fd61cf90f498a36d365c13dd7f1a912ff7"  # upstream's last, 2023-06-08
 RELEASE = "0.0.1"  # metaseq/version.txt
@@ -66,10 +66,12 @@ class Metaseq(Recipe):
     def git(self) -> Git:
         return Git("metaseq", "github:facebookresearch/metaseq", self.commit)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         apex = env.recipes.get("apex")
         if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
-            return (f"its copies of apex's kernels and apex both bring {', '.join(same)}; write apex: false",)
+            return (
+                Refusal(f"its copies of apex's kernels and apex both bring {', '.join(same)}", "write apex: false"),
+            )
         return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

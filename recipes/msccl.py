@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Git, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Git, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import Released
 
 # Commits of Azure/msccl-executor-nccl by the NCCL that each is based on; it tags no releases of the new ones.
@@ -45,16 +45,18 @@ class Msccl(Released):
 
     algorithms: Literal["none", "ncv4", "ndv4", "ndv5"] = "none"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = list(self.lacking())
         torch, cuda = env.recipes.get("torch"), env.recipes.get("cuda")
         major = cuda.version.partition(".")[0] if cuda else ""
         if major.isdigit() and int(major) > NEWEST_CUDA:
             why = f"its sources do not compile with CUDA {major} (types that cudaTypedefs.h no longer has)"
-            found.append(f"{why}; take CUDA {NEWEST_CUDA}")
+            found.append(Refusal(why, f"take CUDA {NEWEST_CUDA}"))
         if torch and getattr(torch, "provider", "") in WHEELS:
             why = "the torch wheel loads the NCCL of its own package and never this one"
-            found.append(f"{why}; take a torch that is compiled here (provider: source) or the base's (provider: base)")
+            found.append(
+                Refusal(why, "take a torch that is compiled here (provider: source) or the base's (provider: base)")
+            )
         return tuple(found)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

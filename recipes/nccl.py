@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, Check, OptionError, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import Released
 
 # Tags of NVIDIA/nccl, without the "-1" that each ends with.
@@ -74,7 +74,7 @@ class Nccl(Released):
         super().__post_init__()
         if self.commit and self.provider != "source":
             hint = "write provider: source, or leave commit out"
-            raise ValueError(f"a commit is for provider: source, not for {self.provider}; {hint}")
+            raise OptionError(f"a commit is for provider: source, not for {self.provider}", hint)
 
     # what a base image brings is its own affair, unless the spec says which it is
     @property
@@ -110,23 +110,30 @@ class Nccl(Released):
     def cpu_minutes(self) -> float:
         return 40.0 if self.provider == "source" else 0.0
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.provider == "base":
             why = f"its library is to come from the base, and {env.base} is made from packages without one"
-            return () if env.on_image else (f"{why}; take provider: wheel or source, or an image as base",)
+            return () if env.on_image else (Refusal(why, "take provider: wheel or source, or an image as base"),)
         cuda, torch = env.recipes.get("cuda"), env.recipes.get("torch")
         if self.provider == "source":
             reasons = self.lacking()
             if cuda is None:
-                reasons += ("it is compiled with a CUDA toolkit, and this image has none; add cuda to the layers",)
+                reasons += (
+                    Refusal("it is compiled with a CUDA toolkit, and this image has none", "add cuda to the layers"),
+                )
             if torch and not torch.builds:
                 # libtorch_cuda.so of the wheel has an RPATH to nvidia/nccl/lib of its venv, and requires that package
                 why = "a torch that was compiled elsewhere loads its own NCCL whatever stands beside it"
-                reasons += (f"{why}; take provider: wheel (or base), or a torch that is compiled here",)
+                reasons += (Refusal(why, "take provider: wheel (or base), or a torch that is compiled here"),)
             return reasons
         major = cuda.version.partition(".")[0] if cuda else ""
         if major and major != self.cuda:
-            return (f"the image has CUDA {cuda.version} and this wheel is for CUDA {self.cuda}; write cuda: '{major}'",)
+            return (
+                Refusal(
+                    f"the image has CUDA {cuda.version} and this wheel is for CUDA {self.cuda}",
+                    f"write cuda: '{major}'",
+                ),
+            )
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.cubins import only_this_gpu
-from envbuild.recipe import Check, RecipeEnv, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Sources
 from envbuild.releases import Released
 
 # Tags of NVIDIA/nccl-tests.
@@ -42,10 +42,10 @@ class NcclTests(Released):
     memory_gb: ClassVar[float] = 0.6
     cpu_minutes: ClassVar[float] = 1.9
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = self.lacking()
         if not env.has("nccl") and not env.has("msccl"):
-            found += ("it measures NCCL, and this image has none; add nccl to the layers",)
+            found += (Refusal("it measures NCCL, and this image has none", "add nccl to the layers"),)
         return found
 
     def sources(self, env: RecipeEnv) -> Sources:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from envbuild.plan.checks import cubins, imports, written
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Sources, unknown_words
+from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Refusal, Sources, unknown_words
 
 SETUP = Path(__file__).with_name("data") / "fused_kernels" / "setup.py"
 FOLDER = "megatron/fused_kernels"
@@ -58,7 +58,7 @@ class NeoxKernels(Recipe):
     commit: str = ""
     rope: bool = True
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
         other = "any other is an origin, a commit and rope"
@@ -74,17 +74,19 @@ class NeoxKernels(Recipe):
     def git(self) -> Git:
         return Git("neox-kernels", self.revision.origin, self.revision.commit, self.revision.tag)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         code = getattr(env.recipes.get("gpt-neox"), "git", None)
         if code and code.commit != self.git.commit:
             found.append(
-                f"its sources are those of commit {self.git.commit[:7]} and gpt-neox is {code.commit[:7]}; "
-                "give both the same version"
+                Refusal(
+                    f"its sources are those of commit {self.git.commit[:7]} and gpt-neox is {code.commit[:7]}",
+                    "give both the same version",
+                )
             )
         apex = env.recipes.get("apex")
         if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
-            found.append(f"apex brings {', '.join(same)} too; leave cuda_ext out of apex's extensions_of")
+            found.append(Refusal(f"apex brings {', '.join(same)} too", "leave cuda_ext out of apex's extensions_of"))
         return tuple(found)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

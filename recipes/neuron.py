@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, AptRepository, Check, PythonIndex, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import (
+    VENV,
+    AptRepository,
+    Check,
+    PythonIndex,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    unknown_words,
+)
 
 # The key that signs Neuron's packages, by its fingerprint as others quote it: bottlerocket-os/bottlerocket-kernel-kit
 # (kmod-6.1-neuron.spec checks aws-neuronx-dkms with it). Its last 16 digits are those that apt names in upstream's
@@ -150,7 +161,7 @@ class Neuron(Recipe):
 
     sdk: str = "2.28.1"
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         return unknown_words((self.sdk,), SDKS, "is no release whose packages are known here")
 
     @property
@@ -162,16 +173,16 @@ class Neuron(Recipe):
         """The compiler's version as it says it itself."""
         return plain(self.release.compiler)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         target = env.target
         if target.arch != "amd64":
-            found.append(f"there are no Neuron packages for {target.arch}; take a target with arch: amd64")
+            found.append(Refusal(f"there are no Neuron packages for {target.arch}", "take a target with arch: amd64"))
         if not re.search(ACCELERATORS, target.gpu):
             has = f"nodes with {target.gpu}" if target.gpu else "nodes without an accelerator"
-            found.append(f"target {target.name} is {has}; take a target with Trainium or Inferentia2")
+            found.append(Refusal(f"target {target.name} is {has}", "take a target with Trainium or Inferentia2"))
         if env.has("cuda"):
-            found.append("Trainium and Inferentia do not run CUDA; remove 'cuda'")
+            found.append(Refusal("Trainium and Inferentia do not run CUDA", "remove 'cuda'"))
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

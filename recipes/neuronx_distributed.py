@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Runtime
+from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,10 @@ class NeuronxDistributed(Recipe):
             found["neuronx-distributed-training"] = getattr(release, "training", "")
         return found
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         sdk = getattr(env.recipes["neuron"], "sdk", "")
         missing = [name for name, version in self.versions(env).items() if not version]
-        return tuple(f"the SDK {sdk} has no {name}; take a later one" for name in missing)
+        return tuple(Refusal(f"the SDK {sdk} has no {name}", "take a later one") for name in missing)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
         return {"nxdt": f"=={self.versions(env)['neuronx-distributed-training']}"} if self.training else {}

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # Folders of NVIDIA's archive for developer tools; it has none for Debian.
 DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu2004", "ubuntu:22.04": "ubuntu2204", "ubuntu:24.04": "ubuntu2404"}
@@ -25,15 +25,15 @@ class NsightSystems(Recipe):
 
     key: str = ""
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         wrong = self.key and not re.fullmatch(r"[0-9A-Fa-f]{40}", self.key)
-        return {self.key: "is not the fingerprint of a key: 40 hex digits"} if wrong else {}
+        return {self.key: Refusal("is not the fingerprint of a key: 40 hex digits")} if wrong else {}
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if env.distribution.name in DISTRIBUTIONS:
             return ()
         why = f"NVIDIA's archive of developer tools has no folder for {env.distribution.name}"
-        return (f"{why}; it has {', '.join(DISTRIBUTIONS)}",)
+        return (Refusal(why, f"it has {', '.join(DISTRIBUTIONS)}"),)
 
     def sources(self, env: RecipeEnv) -> Sources:
         origin = f"apt:nvidia-devtools/{DISTRIBUTIONS[env.distribution.name]}/{env.target.arch}"

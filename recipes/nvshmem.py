@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime
+from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,16 @@ class Nvshmem(Recipe):
     def package(self) -> str:
         return f"nvidia-nvshmem-cu{self.cuda}"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         cuda = env.recipes.get("cuda")
         major = cuda.version.partition(".")[0] if cuda else ""
         if major and major != self.cuda:
-            return (f"the image has CUDA {cuda.version} and this wheel is for CUDA {self.cuda}; write cuda: '{major}'",)
+            return (
+                Refusal(
+                    f"the image has CUDA {cuda.version} and this wheel is for CUDA {self.cuda}",
+                    f"write cuda: '{major}'",
+                ),
+            )
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # How the vendor's two archives name distributions and CPU architectures, and the file of the key in their folders.
 DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu20.04", "ubuntu:22.04": "ubuntu22.04", "ubuntu:24.04": "ubuntu24.04"}
@@ -41,24 +41,24 @@ class Ofed(Recipe):
             return ""
         return "doca" if self.provider == "doca" else "ofed"
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         found = {}
         if self.key and not re.fullmatch(r"[0-9A-Fa-f]{40}", self.key):
-            found[self.key] = "is not the fingerprint of a key: 40 hex digits"
+            found[self.key] = Refusal("is not the fingerprint of a key: 40 hex digits")
         if self.version and not re.fullmatch(VERSIONS[self.provider], self.version):
-            found[self.version] = f"is not a whole version of {self.provider}, as in {EXAMPLES[self.provider]}"
+            found[self.version] = Refusal(f"is not a whole version of {self.provider}, as in {EXAMPLES[self.provider]}")
         return found
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if env.distribution.name not in DISTRIBUTIONS:
             why = f"no repository of {self.provider} for {env.distribution.name} is known"
-            return (f"{why}, only for {', '.join(DISTRIBUTIONS)}; take layer rdma-core",)
+            return (Refusal(f"{why}, only for {', '.join(DISTRIBUTIONS)}", "take layer rdma-core"),)
         if not self.key:
             how = "gpg --show-keys on the key file that NVIDIA offers beside the repository prints it"
-            return (f"nobody says which key signs the repository; write key: FINGERPRINT ({how})",)
+            return (Refusal("nobody says which key signs the repository", f"write key: FINGERPRINT ({how})"),)
         if not self.version:
             hint = f"write version: {EXAMPLES[self.provider]} beside it, or another"
-            return (f"a key signs the repository of one version, and none is asked for; {hint}",)
+            return (Refusal("a key signs the repository of one version, and none is asked for", hint),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

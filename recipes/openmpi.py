@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import Released
 
 # Tags of open-mpi/ompi.
@@ -89,19 +89,19 @@ class Openmpi(Released):
     def submodules(self) -> tuple[str, ...]:
         return ("*",) if self.fifth else ()
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         wrong = not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", self.folder)
-        return {self.folder: "is not the path of a folder"} if wrong else {}
+        return {self.folder: Refusal("is not the path of a folder")} if wrong else {}
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.provider == "source":
             return self.lacking()
         if self.provider == "base" and not env.on_image:
             why = f"it is to come from the base, and {env.base} is made from packages without one"
-            return (f"{why}; take provider: debian or source, or an image as base",)
+            return (Refusal(why, "take provider: debian or source, or an image as base"),)
         if self.version and self.provider == "debian":
             why = f"{env.distribution.name} has one version of Open MPI, and {self.version} is asked for"
-            return (f"{why}; leave the version out, or write provider: source",)
+            return (Refusal(why, "leave the version out, or write provider: source"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Archive, Check, Git, Recipe, RecipeEnv, Sources
+from envbuild.recipe import Archive, Check, Git, Recipe, RecipeEnv, Refusal, Sources
 from envbuild.releases import newest
 
 # sha256 of upstream's release tarballs, as Spack's package osu-micro-benchmarks has them.
@@ -59,9 +59,9 @@ class OsuMicroBenchmarks(Recipe):
         """The version that is compiled."""
         return self.version if self.sha256 or self.version == COPIED else newest(self.version, ARCHIVES)
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         wrong = self.sha256 and not re.fullmatch(r"[0-9a-f]{64}", self.sha256)
-        return {self.sha256: "is not a sha256: 64 hex digits"} if wrong else {}
+        return {self.sha256: Refusal("is not a sha256: 64 hex digits")} if wrong else {}
 
     def source(self) -> Git | Archive:
         if self.whole == COPIED:
@@ -70,20 +70,22 @@ class OsuMicroBenchmarks(Recipe):
         digest = self.sha256 or ARCHIVES.get(self.whole, "")
         return Archive("osu-micro-benchmarks", f"vendor:osu-micro-benchmarks/{file}", file, digest)
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if not self.whole:
             known = ", ".join((*ARCHIVES, COPIED))
-            found.append(f"no release {self.version} is known; write its sha256 beside it, or take one of {known}")
+            found.append(
+                Refusal(f"no release {self.version} is known", f"write its sha256 beside it, or take one of {known}")
+            )
         if not env.has("openmpi") and not env.has("hpcx"):
-            found.append("it measures MPI, which the image has not got; add under layers: openmpi or hpcx")
+            found.append(Refusal("it measures MPI, which the image has not got", "add under layers: openmpi or hpcx"))
         cuda = env.recipes.get("cuda")
         if self.cuda and not cuda:
-            found.append("it is to use GPU memory, and the image has no CUDA toolkit; add the layer cuda")
+            found.append(Refusal("it is to use GPU memory, and the image has no CUDA toolkit", "add the layer cuda"))
         number = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2])
         if self.cuda and cuda and number <= MEASURED and cuda.version.partition(".")[0] == "13":
             why = f"{self.whole} does not compile with CUDA {cuda.version} (cudaMemPrefetchAsync has other arguments)"
-            found.append(f"{why}; take 7.5 or newer, or cuda: false")
+            found.append(Refusal(why, "take 7.5 or newer, or cuda: false"))
         return tuple(found)
 
     def sources(self, env: RecipeEnv) -> Sources:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import DebianOrSource
 
 # Tags of linux-rdma/perftest as (tag, commit, what the programs print). Azure's health checks of 2023 use 4.5-0.12.
@@ -65,12 +65,12 @@ class Perftest(DebianOrSource):
     def package(self) -> str:
         return "" if self.builds else "perftest"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.builds:
             return self.lacking()
         if env.has("cuda") and not self.provider:
             why = f"the perftest of {env.distribution.name} measures host memory only, and this image has CUDA"
-            return (f"{why}; write provider: source to compile it, or provider: debian to take it as it is",)
+            return (Refusal(why, "write provider: source to compile it, or provider: debian to take it as it is"),)
         return ()
 
     def sources(self, env: RecipeEnv) -> Sources:

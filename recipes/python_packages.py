@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import VENV, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # What most requirements look like. Only the others need `packaging`, whose import takes longer than all else of a run
 # that has nothing to do.
@@ -33,10 +33,10 @@ class PythonPackages(Recipe):
     def builds(self) -> bool:
         return bool(self.compiled)
 
-    def faults(self) -> dict[str, str]:
+    def faults(self) -> dict[str, Refusal]:
         texts = (*self.packages, *self.compiled)
         found = {text: requirement_fault(text) for text in texts if not re.fullmatch(PLAIN, text)}
-        return {text: reason for text, reason in found.items() if reason}
+        return {text: Refusal(reason) for text, reason in found.items() if reason}
 
     def sources(self, env: RecipeEnv) -> Sources:
         if not self.compiled:

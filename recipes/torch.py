@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from envbuild.plan.checks import PYTHON, two_ranks, written
-from envbuild.recipe import Check, Git, PythonIndex, Recipe, RecipeEnv, Runtime, Sources, unknown_words
+from envbuild.recipe import (
+    Check,
+    Git,
+    OptionError,
+    PythonIndex,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    unknown_words,
+)
 
 BESIDE = ("torchaudio", "torchvision")  # what PyTorch's own indexes have for each of their builds of torch
 CHANNEL = r"cpu|cu(\d{2})(\d)"
@@ -51,18 +62,20 @@ class Torch(Recipe):
 
     def __post_init__(self) -> None:
         if (self.provider == "vendor") != bool(self.channel):
-            raise ValueError("'provider: vendor' and 'channel' go together; write both, as channel: cu126, or neither")
+            raise OptionError(
+                "'provider: vendor' and 'channel' go together", "write both, as channel: cu126, or neither"
+            )
         if (self.provider == "source") != bool(self.commit):
-            raise ValueError(
-                "'provider: source' and 'commit' go together; write commit: the 40 digits that upstream's tag names"
+            raise OptionError(
+                "'provider: source' and 'commit' go together", "write commit: the 40 digits that upstream's tag names"
             )
         if self.provider == "source" and self.release.count(".") != 2:
-            raise ValueError("'provider: source' needs a whole version; write version: 2.15.0")
+            raise OptionError("'provider: source' needs a whole version", "write version: 2.15.0")
         if self.provider in ("source", "base") and self.beside:
-            raise ValueError("'beside' takes packages of an index; leave it out, or write provider: index or vendor")
+            raise OptionError("'beside' takes packages of an index", "leave it out, or write provider: index or vendor")
 
-    def faults(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def faults(self) -> dict[str, Refusal]:
+        found: dict[str, Refusal] = {}
         if self.channel and not re.fullmatch(CHANNEL, self.channel):
             what = "is no channel of PyTorch's own index: cpu, or cu with three digits"
             found |= unknown_words((self.channel,), ("cpu", *CHANNELS), what)
@@ -96,11 +109,11 @@ class Torch(Recipe):
     def after(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("cuda", "nccl", "ucx", "ucc") if self.provider == "source" else ()
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.provider == "base" and not env.on_image:
-            return (f"the base {env.base} is a distribution and has no torch; write provider: index",)
+            return (Refusal(f"the base {env.base} is a distribution and has no torch", "write provider: index"),)
         if self.provider == "source" and env.target.sm and not env.has("cuda"):
-            return ("torch is compiled for a GPU with a CUDA toolkit; add the layer cuda",)
+            return (Refusal("torch is compiled for a GPU with a CUDA toolkit", "add the layer cuda"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from envbuild.plan.checks import PYTHON, STUB_DRIVER, two_ranks, written
-from envbuild.recipe import VENV, Archive, Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import VENV, Archive, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 DATA = Path(__file__).with_name("data") / "torch_ucc"
 TORCH = "2.15.0"  # the version that the edits were made for and that was compared with gloo
@@ -52,22 +52,28 @@ class TorchUcc(Recipe):
     version: str = TORCH
     source: Literal["debian", "tag"] = "debian"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if self.version != TORCH:
             reason = f"its sources are fitted to torch {TORCH}, and torch {self.version} was not tried"
-            found.append(f"{reason}; leave its version out")
+            found.append(Refusal(reason, "leave its version out"))
         torch = env.recipes["torch"]
         provider, release = getattr(torch, "provider", "index"), torch.version.partition("+")[0]
         if provider in ("source", "base"):
             found.append(
-                f"torch of provider {provider} has its own ucc process group or none that can be added; "
-                "remove 'torch-ucc', and let torch be built with UCC"
+                Refusal(
+                    f"torch of provider {provider} has its own ucc process group or none that can be added",
+                    "remove 'torch-ucc', and let torch be built with UCC",
+                )
             )
         elif not f"{TORCH}.".startswith(f"{release}." if release else ""):
-            found.append(f"its sources are fitted to torch {TORCH}, and torch {release} was not tried; take that torch")
+            found.append(
+                Refusal(
+                    f"its sources are fitted to torch {TORCH}, and torch {release} was not tried", "take that torch"
+                )
+            )
         if not env.recipes["ucc"].builds:
-            found.append("it is compiled against UCC's headers in /opt/ucc; take a ucc that is built there")
+            found.append(Refusal("it is compiled against UCC's headers in /opt/ucc", "take a ucc that is built there"))
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:

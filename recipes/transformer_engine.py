@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # build_tools/pytorch.py of 2.20.2 (install_requirements)
 NEEDS = (
@@ -37,14 +37,16 @@ class TransformerEngine(Recipe):
     requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
     memory_gb: ClassVar[float] = 2.5  # C++ over torch's headers; not measured for the largest file
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if not env.target.sm:
-            found.append("it has kernels for GPUs only; take a target with a GPU")
+            found.append(Refusal("it has kernels for GPUs only", "take a target with a GPU"))
         if self.core(env) not in CORES:
             found.append(
-                f"there is a core for CUDA {' and '.join(CORES)}, not for CUDA {env.recipes['cuda'].version}; "
-                "take another cuda"
+                Refusal(
+                    f"there is a core for CUDA {' and '.join(CORES)}, not for CUDA {env.recipes['cuda'].version}",
+                    "take another cuda",
+                )
             )
         return tuple(found)
 

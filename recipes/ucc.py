@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from envbuild.plan.checks import STUB_DRIVER
 from envbuild.plan.cubins import only_this_gpu
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import Released
 
 # Tags of openucx/ucc.
@@ -52,12 +52,12 @@ class Ucc(Released):
 
     mpi_test: bool = False
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         reasons = self.lacking()
         openmpi = getattr(env.recipes.get("openmpi"), "provider", "")
         if self.mpi_test and openmpi != "debian":
             why = "mpi_test compiles with the distribution's Open MPI, and this image has none"
-            reasons += (f"{why}; add openmpi: {{}} to the layers, or leave mpi_test out",)
+            reasons += (Refusal(why, "add openmpi: {} to the layers, or leave mpi_test out"),)
         return reasons
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

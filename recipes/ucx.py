@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from envbuild import verbs
 from envbuild.plan.checks import STUB_DRIVER
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.releases import DebianOrSource
 
 # Tags of openucx/ucx. Older ones than 1.14.0 are no use to UCC 1.4.4 and newer (ucp_memh_pack).
@@ -71,12 +71,12 @@ class Ucx(DebianOrSource):
         no_loopback = self.builds and self.whole.startswith("1.20.")
         return ("self,sm",) if no_loopback else ("self,sm", "self,tcp")
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.builds:
             return self.lacking()
         if not self.provider and env.has("cuda"):
             why = f"the UCX of {env.distribution.name} has no CUDA support, and this image has CUDA"
-            return (f"{why}; write a version to compile it, or provider: debian to take it as it is",)
+            return (Refusal(why, "write a version to compile it, or provider: debian to take it as it is"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, PythonIndex, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.recipe import Check, PythonIndex, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,12 @@ class Xformers(Recipe):
     def builds(self) -> bool:
         return self.provider == "source"
 
-    def refusals(self, env: RecipeEnv) -> tuple[str, ...]:
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if self.provider == "source" and not (env.target.sm and env.has("cuda")):
-            found.append("its kernels are compiled for a GPU, with a toolkit; add the layer cuda")
+            found.append(Refusal("its kernels are compiled for a GPU, with a toolkit", "add the layer cuda"))
         if self.provider == "vendor" and not getattr(env.recipes["torch"], "channel", ""):
-            found.append("its provider vendor is the channel that torch comes from; write provider: index")
+            found.append(Refusal("its provider vendor is the channel that torch comes from", "write provider: index"))
         return tuple(found)
 
     def sources(self, env: RecipeEnv) -> Sources:

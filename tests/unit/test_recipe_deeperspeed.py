@@ -21,7 +21,7 @@ def test_deeperspeed_refuses_what_it_cannot_run_with() -> None:
         ({"version": "eb7f5cff"}, "1.12.1", ("deepspeed",), "both are the Python package deepspeed"),
     ):
         made = recipe("deeperspeed", **options)
-        (refusal,) = made.refusals(stack(made, *(recipe(name) for name in other), torch=torch))
+        (refusal,) = map(str, made.refusals(stack(made, *(recipe(name) for name in other), torch=torch)))
         assert why in refusal
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 )
 def test_what_efa_refuses(options: dict[str, Any], target: str, why: str) -> None:
     made = recipe("efa", **options)
-    (reason,) = made.refusals(image(made, target=target, base="ubuntu:24.04"))
+    (reason,) = map(str, made.refusals(image(made, target=target, base="ubuntu:24.04")))
     assert why in reason
 
 

@@ -10,13 +10,13 @@ pytestmark = pytest.mark.unit
 
 def test_msccl_and_a_cuda_that_is_too_new() -> None:
     made = recipe("msccl")
-    (reason,) = made.refusals(image(made, recipe("cuda", version="13.2")))
+    (reason,) = map(str, made.refusals(image(made, recipe("cuda", version="13.2"))))
     assert "do not compile with CUDA 13 " in reason and reason.endswith("take CUDA 12")
 
 
 def test_a_torch_wheel_never_loads_msccl() -> None:
     made, cuda = recipe("msccl"), recipe("cuda", provider="apt", version="12.6")
-    (reason,) = made.refusals(image(made, cuda, recipe("torch", version="2.6"), base="ubuntu:22.04"))
+    (reason,) = map(str, made.refusals(image(made, cuda, recipe("torch", version="2.6"), base="ubuntu:22.04")))
     assert "the torch wheel loads the NCCL of its own package" in reason
     base = "nvcr.io/nvidia/pytorch:25.10-py3"
     assert made.refusals(image(made, cuda, recipe("torch", provider="base"), base=base)) == ()

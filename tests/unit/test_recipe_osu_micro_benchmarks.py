@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 )
 def test_what_osu_refuses(options: dict[str, Any], layers: tuple[str, ...], why: str) -> None:
     made, env = sample("osu-micro-benchmarks", options, layers, "debian:13")
-    (reason,) = made.refusals(env)
+    (reason,) = map(str, made.refusals(env))
     assert why in reason
 
 

@@ -29,7 +29,7 @@ def test_perftest_is_for_the_cpu_of_the_target(cpu: str, avx2: int, sse42: int, 
 
 def test_perftest_with_gpu_memory() -> None:
     cuda, plain = recipe("cuda", version="13.2"), recipe("perftest")
-    assert "host memory only" in plain.refusals(image(plain, cuda))[0]
+    assert "host memory only" in str(plain.refusals(image(plain, cuda))[0])
     made = recipe("perftest", version="4.5-0.12")
     text = "".join(steps(made, image(made, cuda)))
     assert "CUDA_H_PATH" in text and "code=sm_90" in text

@@ -97,7 +97,7 @@ def test_options_of_torch_that_cannot_be_right(options: dict[str, Any], message:
 def test_torch_of_a_base_image() -> None:
     made = recipe("torch", provider="base")
     assert not made.refusals(image(made, base="nvcr.io/nvidia/pytorch:25.10-py3"))
-    (refusal,) = made.refusals(image(made))
+    (refusal,) = map(str, made.refusals(image(made)))
     assert refusal.startswith("the base debian:13 is a distribution")
     (path,) = made.promised(image(made))
     for found in ("/usr/local/lib/python3.13/dist-packages", "/opt/conda/lib/python3.13/site-packages"):

@@ -70,7 +70,7 @@ def test_a_wheel_for_another_cuda_than_the_images_is_refused() -> None:
     cuda = recipe("cuda", version="12.4", provider="apt")
     for name in ("nccl", "cudnn"):
         mine = recipe(name)
-        assert "write cuda: '12'" in mine.refusals(image(cuda, mine))[0]
+        assert "write cuda: '12'" in str(mine.refusals(image(cuda, mine))[0])
         fitting = recipe(name, cuda="12")
         assert fitting.refusals(image(cuda, fitting)) == ()
         asked = fitting.runtime(image(cuda, fitting))

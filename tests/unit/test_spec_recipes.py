@@ -205,6 +205,8 @@ LINE = 10  # of the first line below GOOD in the file that `project` writes
             "gives a Sources whose 'archives' is not made of Archive: the text 'x.tar.gz' is in it",
         ),
         ("faults(self): return ['bad']", LINE, "faults() of recipe 'thing' gives a list, not a dict"),
+        ("faults(self): return {'x': 'bad'}", LINE, "gives the text 'bad' among its Refusals"),
+        ("refusals(self, env): return ('bad',)", LINE, "gives the text 'bad' among its Refusals"),
         ("runtime(env): return Runtime()", 0, "the recipe fails: TypeError: "),
     ],
 )
