@@ -20,6 +20,7 @@ from envbuild.lock.lockfile import DebianFile
 from envbuild.lock.packages import Package, Packages, essential, installed_names
 from envbuild.lock.standin import StandIn, needed
 from envbuild.lock.transport import Transport
+from envbuild.lock.unit_names import BASE
 from envbuild.recipe import AptRepository
 from envbuild.site import Site
 from envbuild.store import Store
@@ -112,7 +113,7 @@ def resolve(
         raise together([*([InputError.of(findings)] if findings else []), *work.errors])
     return DebianLock(
         {unit: files_of(chosen.get(unit, ())) for unit in request.units},
-        () if request.installed is not None else tuple(file.file for file in files_of(essential(chosen["base"]))),
+        () if request.installed is not None else tuple(file.file for file in files_of(essential(chosen[BASE]))),
         apt.released(),
         {unit: tuple(sorted(set(names))) for unit, names in wanted.items()},
         {unit: tuple(str(stand) for stand in needed(chosen.get(unit, ()), of)) for unit, of in stand_ins.items()},

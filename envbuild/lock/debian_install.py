@@ -14,6 +14,7 @@ from envbuild.errors import ConflictError, EnvbuildError, InputError
 from envbuild.lock.apt import Apt, AptFailed
 from envbuild.lock.packages import Package, Packages, status
 from envbuild.lock.standin import StandIn
+from envbuild.lock.unit_names import BASE
 
 URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})\s*")
 
@@ -47,10 +48,10 @@ class Work:
         chosen: dict[str, list[Package]] = {}
         others = [unit for unit, names in wanted.items() if names]
         if installed is None:
-            chosen["base"] = self.attempt("base", lambda: self.base(wanted.get("base", ())))
-            installed = status(chosen["base"])
+            chosen[BASE] = self.attempt(BASE, lambda: self.base(wanted.get(BASE, ())))
+            installed = status(chosen[BASE])
             # Without a base there is nothing that they could be installed on.
-            others = [unit for unit in others if unit != "base"] if chosen["base"] else []
+            others = [unit for unit in others if unit != BASE] if chosen[BASE] else []
         known = self.workdir / "status"
         known.write_text(installed)
 
@@ -70,7 +71,7 @@ class Work:
             if unit not in self.waiting:
                 return part()
         except ConflictError as error:
-            if not self.partial or unit == "base":
+            if not self.partial or unit == BASE:
                 self.errors.append(error.at(self.where.get(unit, "")))
                 return []
         self.talk.say(f"the Debian packages of '{unit}' wait for the package repositories that cannot be read")
@@ -79,12 +80,12 @@ class Work:
     def base(self, names: Iterable[str]) -> list[Package]:
         """The packages of a base, from nothing: the essential ones, apt, and `names`."""
         asked = ["?essential", "apt", *names]
-        found = self.install("base", asked, None)
+        found = self.install(BASE, asked, None)
         merged = "usr-is-merged"
         if any(package.name == "usrmerge" for package in found) and merged in self.packages.stanzas:
             # apt takes the first of "usrmerge | usr-is-merged", which converts an old system with the help of perl; a
             # tree that begins with /usr merged needs the second one only.
-            found = self.install("base", [*asked, merged], None)
+            found = self.install(BASE, [*asked, merged], None)
         return found
 
     def install(self, unit: str, names: Iterable[str], installed: Path | None) -> list[Package]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from envbuild.errors import Finding
 from envbuild.fields import nearest
 from envbuild.lock.packages import Packages
+from envbuild.lock.unit_names import DEBIAN
 
 LIKENESS = 0.85  # of a name that may be meant: most names of an archive share their beginning with many others
 
@@ -28,7 +29,7 @@ def who_asks(unknown: Mapping[str, Sequence[str]], askers: Mapping[str, str]) ->
     layers = {re.split(r"[:=/]", text)[0]: layer for text, layer in askers.items()}
     for unit, names in unknown.items():
         for name in names:
-            yield layers.get(name, unit) if unit == "debian" else unit, name
+            yield layers.get(name, unit) if unit == DEBIAN else unit, name
 
 
 def no_package(

@@ -11,23 +11,22 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
 from packaging.utils import canonicalize_name
 
-from envbuild import __version__
 from envbuild.bases import PLACE, Distribution, distribution, is_image
 from envbuild.console import Talk
-from envbuild.errors import ConflictError, EnvbuildError, InputError, LockError, SpecError
+from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.lock import debian, python, pythonfiles, unit_names, unlocked, uv
 from envbuild.lock.archives import Opening
+from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
 from envbuild.lock.baseimage import Found, lock_base
 from envbuild.lock.changes import BASE, EVERYTHING, check_upgrades
 from envbuild.lock.index import Index
 from envbuild.lock.lacking import only_the_site, together
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
-from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.lockfile import DebianFile, Lock, SourceFile
+from envbuild.lock.request import LockRequest
 from envbuild.lock.sources import lock_sources
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
@@ -35,7 +34,7 @@ from envbuild.lock.vendorindex import reachable_indexes, vendor_indexes
 from envbuild.lock.versions import check_versions, component_versions
 from envbuild.site import Site
 from envbuild.store import Store
-from envbuild.supply import Input, image_blobs
+from envbuild.supply import Input
 
 Part = TypeVar("Part")
 
@@ -113,57 +112,27 @@ class Locking:
 
     def lock(self) -> Lock:
         """Everything, but for what is concluded from it. Raises what `make_lock` raises."""
+        base = self.attempt(self.base) if is_image(self.request.base) else None
+        packages, python_lock = self.packages(base)
+        sources = self.attempt(self.sources)
+        if packages is None or python_lock is None or sources is None or self.errors:
+            self.resolved += found_inputs(base, packages, python_lock, sources)
+            self.fetch()
+            raise together(self.errors)
+        return assemble(self.request, self.distribution.name, base, packages, python_lock, sources)
+
+    def packages(self, base: Found | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
+        """The Debian and the Python packages. Without the `base` that is asked for nothing can be resolved on top of
+        it; what else is missing is told all the same."""
         request, on_image = self.request, is_image(self.request.base)
-        base = self.attempt(self.base) if on_image else None
-        asked = self.debian_names()
-        packages: debian.DebianLock | None = None
-        python_lock: tuple[python.PythonLock, PythonFile] | None = None
         if on_image and base is None:
-            # Nothing can be resolved on top of it; what else is missing is told all the same.
             self.talk.say(f"the packages of {request.image} wait for its base image")
             self.attempt(self.look)
             self.attempt(lambda: vendor_indexes(request.indexes, self.site, self.transport))
-        else:
-            packages = self.attempt(lambda: self.debian(asked, base))
-            number = full_python(request.python, packages.units.values() if packages and not on_image else ())
-            python_lock = self.attempt(lambda: self.python(number, base))
-        sources = self.attempt(self.sources)
-        if packages is None or python_lock is None or sources is None or self.errors:
-            self.resolved += image_blobs(base.image) if base else ()
-            self.resolved += [file for found in packages.units.values() for file in found] if packages else ()
-            self.resolved += [*python_lock[0].files.values(), python_lock[1]] if python_lock else ()
-            self.resolved += sources.values() if sources else ()
-            self.fetch()
-            raise together(self.errors)
-        files, tool = python_lock
-        units = {
-            name: UnitLock(
-                debian=tuple(file.file for file in packages.units[name]),
-                requested=packages.requested[name],
-                essential=packages.essential if name == unit_names.BASE else (),
-                python=files.units[name].python if name in files.units else (),
-                sdists=files.units[name].sdists if name in files.units else (),
-                sources=source_files(self.unit(name)),
-                replaced=packages.replaced.get(name, ()),
-            )
-            for name in asked
-        }
-        return Lock(
-            image=request.image,
-            inputs=request.digest(),
-            base=request.base,
-            arch=request.arch,
-            python=request.python,
-            epoch=max(packages.released, base.created if base else 0),
-            tools={"envbuild": __version__, "hpccm": installed("hpccm"), "uv": tool.version},
-            versions={},
-            debian=by_name(file for found in packages.units.values() for file in found),
-            python_files={**files.files, tool.file: tool},
-            sources=sources,
-            units={**units, unit_names.TOOLS: UnitLock(python=(tool.file,))},
-            distribution=self.distribution.name,
-            base_image=base.image if base else None,
-        )
+            return None, None
+        packages = self.attempt(lambda: self.debian(base))
+        number = full_python(request.python, packages.units.values() if packages and not on_image else ())
+        return packages, self.attempt(lambda: self.python(number, base))
 
     def attempt(self, part: Callable[[], Part]) -> Part | None:
         """What `part` gives; what it cannot have is kept for the end."""
@@ -187,9 +156,6 @@ class Locking:
         except EnvbuildError as error:
             self.errors.append(error)
         tell_kept(self.request.image, self.resolved, self.store, self.site, self.talk, self.errors)
-
-    def unit(self, name: str) -> UnitRequest:
-        return self.request.units.get(name, UnitRequest())
 
     def debian_names(self) -> dict[str, tuple[str, ...]]:
         """Unit → names of its Debian packages. What every image has joins the run-time packages where the base has no
@@ -230,9 +196,9 @@ class Locking:
         opening = Opening(self.distribution, self.request.arch, self.site, self.store, self.transport, self.talk, fresh)
         opening.apt(self.request.repositories)
 
-    def debian(self, names: Mapping[str, tuple[str, ...]], base: Found | None) -> debian.DebianLock:
+    def debian(self, base: Found | None) -> debian.DebianLock:
         """The Debian packages. The apt sources that a base image has of its own take no part."""
-        forgotten = self.upgrade | self.upgraded
+        names, forgotten = self.debian_names(), self.upgrade | self.upgraded
         request = debian.DebianRequest(
             self.distribution,
             self.request.arch,
@@ -253,7 +219,7 @@ class Locking:
             request, self.site, self.store, self.talk, transport=self.transport, resolved=self.resolved
         )
 
-    def python(self, number: str, base: Found | None) -> tuple[python.PythonLock, PythonFile]:
+    def python(self, number: str, base: Found | None) -> PythonFiles:
         """The Python packages for Python `number`, and the uv that installs them."""
         request, kept, glibc = self.request, self.kept, self.distribution.glibc
         vendors, unplaced = reachable_indexes(request.indexes, self.site, self.transport)
@@ -316,11 +282,6 @@ class Locking:
         )
 
 
-def source_files(unit: UnitRequest) -> tuple[str, ...]:
-    """Names of the archives and tarballs that a unit gets, sorted."""
-    return tuple(sorted({*(archive.file for archive in unit.archives), *(source.file for source in unit.git)}))
-
-
 def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
     """``3.13`` → ``3.13.5``, the version that the image's Debian packages bring, where they bring it."""
     for files in units:
@@ -338,20 +299,3 @@ def earlier_versions(lock: Lock | None, upgraded: frozenset[str]) -> dict[str, d
             entries = [lock.python_files[file] for file in files] if lock else []
             found[key] = {entry.name: entry.version for entry in entries if entry.name not in upgraded}
     return found
-
-
-def by_name(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
-    """File name → file. Raises LockError when two archives have different content under one name."""
-    found: dict[str, DebianFile] = {}
-    for file in files:
-        if found.setdefault(file.file, file).sha256 != file.sha256:
-            raise LockError(f"{file.archive} and {found[file.file].archive} have different files named {file.file}")
-    return dict(sorted(found.items()))
-
-
-def installed(package: str) -> str:
-    """The installed version of a Python package, or ``none``."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"

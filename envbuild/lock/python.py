@@ -26,8 +26,6 @@ from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.python_requirements import (
     BUILD_TOOLS,
-    PART,
-    VENV,
     build_requirements,
     check_requirements,
     runtime_requirements,
@@ -35,6 +33,7 @@ from envbuild.lock.python_requirements import (
 )
 from envbuild.lock.pythonfiles import Choice
 from envbuild.lock.request import UnitRequest
+from envbuild.lock.unit_names import VENV, VENV_PARTS
 from envbuild.lock.uv import Pin, Resolver
 
 Clashes = Callable[[Mapping[str, Sequence[str]]], Iterable[Finding]]
@@ -163,7 +162,7 @@ class PythonWork:
         blind: bool = False,
     ) -> dict[str, Pin] | None:
         """`attempt` of a build, or of a part of the venv, in the shipped versions; `omit`: those that are there."""
-        whole = unit.startswith(PART)
+        whole = unit in VENV_PARTS
         bound = {name: version for name, version in shipped.items() if whole or name not in BUILD_TOOLS}
         return self.attempt(
             unit,

@@ -8,9 +8,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from envbuild.errors import SpecError
 from envbuild.lock.request import UnitRequest
+from envbuild.lock.unit_names import VENV, VENV_PARTS
 
-VENV = "venv"
-PART = "venv-"  # of the units that form the lower layers of the venv
 # Programs of a build that leave no trace of their own version in what they make: their version may differ from the
 # shipped one.
 BUILD_TOOLS = frozenset(
@@ -37,7 +36,7 @@ BUILD_TOOLS = frozenset(
 
 def venv_parts(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str, ...]]:
     """Return unit → requirements of the units that form the lower layers of the venv."""
-    return {unit: request.python for unit, request in units.items() if unit.startswith(PART) and request.python}
+    return {unit: request.python for unit, request in units.items() if unit in VENV_PARTS and request.python}
 
 
 def runtime_requirements(units: Mapping[str, UnitRequest]) -> tuple[str, ...]:

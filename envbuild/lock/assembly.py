@@ -1,0 +1,94 @@
+"""The lock of an image, put together of what its parts found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from envbuild import __version__
+from envbuild.errors import LockError
+from envbuild.lock.baseimage import Found
+from envbuild.lock.debian import DebianLock
+from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.python import PythonLock
+from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.unit_names import BASE, TOOLS
+from envbuild.supply import Input, image_blobs
+
+PythonFiles = tuple[PythonLock, PythonFile]  # the packages, and the uv that installs them
+
+
+def assemble(
+    request: LockRequest,
+    distribution: str,
+    base: Found | None,
+    packages: DebianLock,
+    python: PythonFiles,
+    sources: Mapping[str, SourceFile],
+) -> Lock:
+    """Return the lock, but for what is concluded from it. `base`: the image of a registry that the base is."""
+    files, tool = python
+    units = {
+        unit: UnitLock(
+            debian=tuple(file.file for file in packages.units[unit]),
+            requested=packages.requested[unit],
+            essential=packages.essential if unit == BASE else (),
+            python=files.units[unit].python if unit in files.units else (),
+            sdists=files.units[unit].sdists if unit in files.units else (),
+            sources=source_files(request.units.get(unit, UnitRequest())),
+            replaced=packages.replaced.get(unit, ()),
+        )
+        for unit in packages.units
+    }
+    return Lock(
+        image=request.image,
+        inputs=request.digest(),
+        base=request.base,
+        arch=request.arch,
+        python=request.python,
+        epoch=max(packages.released, base.created if base else 0),
+        tools={"envbuild": __version__, "hpccm": installed("hpccm"), "uv": tool.version},
+        versions={},
+        debian=by_name(file for found in packages.units.values() for file in found),
+        python_files={**files.files, tool.file: tool},
+        sources=sources,
+        units={**units, TOOLS: UnitLock(python=(tool.file,))},
+        distribution=distribution,
+        base_image=base.image if base else None,
+    )
+
+
+def found_inputs(
+    base: Found | None,
+    packages: DebianLock | None,
+    python: PythonFiles | None,
+    sources: Mapping[str, SourceFile] | None,
+) -> list[Input]:
+    """Return what was found, where some part (None) was not."""
+    found: list[Input] = [*(image_blobs(base.image) if base else ())]
+    found += [file for files in packages.units.values() for file in files] if packages else []
+    found += [*python[0].files.values(), python[1]] if python else []
+    found += sources.values() if sources else ()
+    return found
+
+
+def source_files(unit: UnitRequest) -> tuple[str, ...]:
+    """Return the names of the archives and tarballs that a unit gets, sorted."""
+    return tuple(sorted({*(archive.file for archive in unit.archives), *(source.file for source in unit.git)}))
+
+
+def by_name(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
+    """Return file name → file. Raises LockError when two archives have different content under one name."""
+    found: dict[str, DebianFile] = {}
+    for file in files:
+        if found.setdefault(file.file, file).sha256 != file.sha256:
+            raise LockError(f"{file.archive} and {found[file.file].archive} have different files named {file.file}")
+    return dict(sorted(found.items()))
+
+
+def installed(package: str) -> str:
+    """Return the installed version of a Python package, or ``none``."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
