@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from envbuild.engines.base import Built
     from envbuild.lock.lockfile import Lock
     from envbuild.oci.config import ImageConfig
-    from envbuild.oci.layer import PackFormat
     from envbuild.plan.units import Plan
     from envbuild.squashfs.export import Lowest, Manner
+    from envbuild.squashfs.pack_format import PackFormat
     from envbuild.squashfs.writer import Written
     from envbuild.store import LayerRecord, Store
 
@@ -36,8 +36,8 @@ class Artifact:
 def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.lock.lockfile import lock_digest
-    from envbuild.oci.layer import PackFormat
     from envbuild.squashfs.export import Manner
+    from envbuild.squashfs.pack_format import PackFormat
 
     out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
     return write(plan, built.layers, lock, store, talk, out, PackFormat(), Manner())
@@ -58,7 +58,7 @@ def write(
     """Write the image of `layers` (bottom first) to `out`, from packs in `form`, made where there are none."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.config import config_json
-    from envbuild.oci.layer import pack_layer
+    from envbuild.squashfs.store_packs import pack_layer
 
     talk.start("packs", f"squashfs {out.name}")
     packs, total = [], sum(layer.size for layer in layers)

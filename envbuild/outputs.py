@@ -18,7 +18,7 @@ from envbuild.workspace import Workspace
 
 if TYPE_CHECKING:
     from envbuild.export import Artifact
-    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.pack_format import PackFormat
 
 BLOCKS = {"128K": 1 << 17, "256K": 1 << 18, "512K": 1 << 19, "1M": 1 << 20}
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
@@ -83,8 +83,8 @@ class Export:
 
     def form(self) -> PackFormat:
         """How squashfs blocks are compressed. Raises SpecError."""
-        from envbuild.oci.layer import PackFormat
         from envbuild.squashfs.codec import DEFAULTS, LEVELS
+        from envbuild.squashfs.pack_format import PackFormat
 
         codec = self.compression or PackFormat().codec
         if codec not in LEVELS:
@@ -194,9 +194,9 @@ def told(artifact: Artifact) -> str:
 def squashfs_output(image: Image, export: Export, progress: Progress) -> Result:
     """The squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
     from envbuild.export import Artifact, write
-    from envbuild.oci.layer import PackFormat
     from envbuild.squashfs.copying import copy_file
     from envbuild.squashfs.export import Manner, writing
+    from envbuild.squashfs.pack_format import PackFormat
     from envbuild.squashfs.writer import image_file
 
     began, form = time.monotonic(), export.form()

@@ -18,13 +18,14 @@ from typing import IO, Any, cast
 from envbuild.console import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
 from envbuild.export import Artifact, artifact_of, hashed
-from envbuild.oci.layer import PackFormat, pack_path
 from envbuild.oci.source import Reading, SourceImage, SourceLayer
 from envbuild.sharing import give, used
 from envbuild.squashfs.allocation import give_back
 from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.export import Manner, complete, lowest, writing
 from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.store_packs import pack_path
 from envbuild.squashfs.workers import Workers
 from envbuild.store import Store
 from envbuild.workspace import Workspace

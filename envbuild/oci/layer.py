@@ -3,7 +3,7 @@
 One layer has one digest, whatever engine, file system or user made it: members in byte order, times clamped, owners as
 the unit sees them, hard links to the first name, deletions and opaque marks only where they hide something (OCI image
 spec, layer.md). Functions here must run where owners read as the unit's own: as root, or in the user namespace
-(`write_layer_tar` and `pack_layer` see to that themselves)."""
+(`write_layer_tar` sees to that itself)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from envbuild.errors import EngineError
 from envbuild.oci.clean import clean
 from envbuild.oci.member import Member, Sink
 from envbuild.oci.scan import emit, scan, scan_canonical, settle
 from envbuild.oci.tarsink import TarSink
-from envbuild.sharing import give
 from envbuild.store import LayerRecord, Store, write_json
 
 CHUNK = 1 << 20
 IMPLIED = "implied"  # beside tree/: directories of the tree that are not members, NUL-terminated
 
 
-@dataclass(frozen=True, slots=True)
-class PackFormat:
-    """How a layer is compressed for squashfs: codec, level, block size in bytes."""
+class SinkFactory(Protocol):
+    """Makes a file of a layer in the same read as its digest, such as a pack for squashfs."""
 
-    codec: str = "zstd"
-    level: int = 3
-    block: int = 131072
+    def open(self, path: Path) -> AbstractContextManager[Sink]:
+        """Return a sink that completes the file `path` when it is closed, and discards it when an exception passes."""
+        ...
+
+    def give(self, path: Path, store: Store, diff_id: str) -> None:
+        """Move the finished file to its place in the store."""
+        ...
 
 
 def members(
@@ -68,29 +71,26 @@ def make_layer(
     epoch: int,
     keep: Sequence[str] = (),
     unit: str = "",
-    packs: Sequence[PackFormat] = (),
-    jobs: int = 0,
+    sinks: Sequence[SinkFactory] = (),
 ) -> LayerRecord:
-    """Turn ``folder/tree``, the upper directory of a finished unit, into a layer of the store, with its packs.
+    """Turn ``folder/tree``, the upper directory of a finished unit, into a layer of the store, with what `sinks` make.
 
-    The tree is cleaned, read once for the digest and all packs, made canonical in place and renamed into the store; a
-    layer that is there already is left alone. `jobs`: compression threads (0: all cores). Raises OSError (ENOSPC) and
-    EngineError."""
+    The tree is cleaned, read once for the digest and all sinks, made canonical in place and renamed into the store; a
+    layer that is there already is left alone. Raises OSError (ENOSPC) and EngineError.
+    """
     tree = folder / "tree"
     clean(tree)
     found = scan(tree, lowers, epoch=epoch, keep=keep)
     tar = TarSink()
     with contextlib.ExitStack() as stack:
-        temporary = [folder / f"pack-{number}" for number in range(len(packs))]
-        writers = [
-            stack.enter_context(_pack_writer(path, form, jobs)) for path, form in zip(temporary, packs, strict=True)
-        ]
+        temporary = [folder / f"sink-{number}" for number in range(len(sinks))]
+        writers = [stack.enter_context(sink.open(path)) for path, sink in zip(temporary, sinks, strict=True)]
         write_members(emit(found), [tar, *writers])
         stack.pop_all()  # closed by write_members
     settle(found)
     record = LayerRecord(tar.diff_id, tar.size, tar.files, unit)
-    for path, form in zip(temporary, packs, strict=True):
-        give(path, pack_path(store, record.diff_id, form))
+    for path, sink in zip(temporary, sinks, strict=True):
+        sink.give(path, store, record.diff_id)
     (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(found.implied)))
     write_json(folder / "layer.json", asdict(record))
     place(folder, store.layer_path(record.diff_id))
@@ -143,48 +143,3 @@ def write_layer_tar(store: Store, record: LayerRecord, file: IO[bytes]) -> None:
             hint=f"remove {store.layer_path(record.diff_id)} and run envbuild make again",
             where=str(store.layer_path(record.diff_id)),
         )
-
-
-def pack_path(store: Store, diff_id: str, form: PackFormat) -> Path:
-    """Where the store keeps the pack of a layer."""
-    from envbuild.squashfs.pack import pack_name
-
-    return store.root / "packs" / pack_name(diff_id, form.codec, form.level, form.block)
-
-
-def pack_layer(store: Store, record: LayerRecord, form: PackFormat, jobs: int = 0) -> Path:
-    """The pack of a layer of the store; made now when it is not there. A user other than root reads inside a user
-    namespace."""
-    path = pack_path(store, record.diff_id, form)
-    if path.is_file():
-        return path
-    if os.geteuid() == 0:
-        pack_stored(store, record.diff_id, form, jobs)
-    else:
-        from envbuild.engines.embedded.remote import pack
-
-        pack(store, record.diff_id, form, jobs)
-    return path
-
-
-def pack_stored(store: Store, diff_id: str, form: PackFormat, jobs: int) -> None:
-    """Make a pack of a stored layer in this process, and check the layer's digest on the way."""
-    tar = TarSink()
-    with store.workdir() as work:
-        temporary = work / "pack"
-        with contextlib.ExitStack() as stack:
-            writer = stack.enter_context(_pack_writer(temporary, form, jobs))
-            write_members(stored_members(store, diff_id), [tar, writer])
-            stack.pop_all()
-        if tar.diff_id != diff_id:
-            raise EngineError(
-                f"the layer {diff_id} is damaged",
-                hint=f"remove {store.layer_path(diff_id)} and run envbuild make again",
-            )
-        give(temporary, pack_path(store, diff_id, form))
-
-
-def _pack_writer(path: Path, form: PackFormat, jobs: int):  # type: ignore[no-untyped-def]  # the type is imported late
-    from envbuild.squashfs.pack import PackWriter
-
-    return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs)

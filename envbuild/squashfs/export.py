@@ -21,7 +21,7 @@ from envbuild.squashfs.enroot import configure
 from envbuild.squashfs.limits import LAST, unheld
 from envbuild.squashfs.mend import mend
 from envbuild.squashfs.merge import Tree, merge
-from envbuild.squashfs.pack import Pack, read_pack
+from envbuild.squashfs.packfile import Pack, read_pack
 from envbuild.squashfs.plain import kept_devices, make_plain
 from envbuild.squashfs.writer import Extra, Written, adding, parameters, write_tree
 

@@ -23,11 +23,9 @@ from envbuild.squashfs.blocks import Blocks
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.index import VERSION, Index, little_endian
 from envbuild.squashfs.members import check_member
-from envbuild.squashfs.packfile import Pack, check_pack, foot, head, read_pack
+from envbuild.squashfs.packfile import Pack, foot, head
 from envbuild.squashfs.tails import Tails
 from envbuild.squashfs.workers import Workers
-
-__all__ = ["Pack", "PackWriter", "Region", "check_pack", "pack_name", "read_pack"]
 
 MOST_BLOCKS = 1 << 25  # of one file (4 TiB at 128 KiB): the size words of a sparse file's lie are 128 MiB of memory
 

@@ -24,8 +24,8 @@ from exportkit import made, workspace
 from registrykit import Layout, Server, file, folder, hardlink, serve, special, symlink, tar
 from squashfs_help import differences, unpack
 
-from envbuild.oci.layer import PackFormat
 from envbuild.squashfs.codec import DEFAULTS
+from envbuild.squashfs.pack_format import PackFormat
 
 pytestmark = pytest.mark.clients
 

@@ -27,7 +27,11 @@ from squashfs_help import (
 
 from envbuild.errors import EnvbuildError
 from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import PackWriter, describe, filling, read_pack, write_image
+from envbuild.squashfs import filling
+from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.packfile import read_pack
+from envbuild.squashfs.reader import describe
+from envbuild.squashfs.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

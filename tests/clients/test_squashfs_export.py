@@ -20,11 +20,11 @@ from envbuild.errors import EnvbuildError, SpecError
 from envbuild.export import write
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.layer import PackFormat
 from envbuild.oci.member import Kind
 from envbuild.plan.units import Plan
-from envbuild.squashfs import describe, export_squashfs
-from envbuild.squashfs.export import Manner
+from envbuild.squashfs.export import Manner, export_squashfs
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.reader import describe
 from envbuild.store import Store
 
 pytestmark = [

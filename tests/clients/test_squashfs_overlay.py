@@ -28,7 +28,9 @@ from hypothesis import strategies as st
 from squashfs_help import differences, mounted, unpack
 
 from envbuild.oci.tarread import read_tar
-from envbuild.squashfs import PackWriter, read_pack, write_image
+from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.packfile import read_pack
+from envbuild.squashfs.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

@@ -29,9 +29,9 @@ from squashfs_help import (
 )  # fmt: skip
 
 from envbuild.oci.member import Kind
-from envbuild.squashfs import describe, write_image
 from envbuild.squashfs.merge import merge
-from envbuild.squashfs.writer import write_tree
+from envbuild.squashfs.reader import describe
+from envbuild.squashfs.writer import write_image, write_tree
 
 pytestmark = [
     pytest.mark.clients,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from squashfs_help import EPOCH, FUSE, KERNEL, differences, file, folder, gone, hard, make_packs, mounted, stack, unpack
 
-from envbuild.squashfs import write_image
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.reader import read_superblock
+from envbuild.squashfs.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

@@ -24,7 +24,7 @@ from squashfs_help import (
 )
 
 from envbuild.oci.member import OPAQUE, Kind
-from envbuild.squashfs import write_image
+from envbuild.squashfs.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

@@ -14,8 +14,10 @@ import embeddedkit as kit
 import pytest
 from embeddedfixtures import Run
 
-from envbuild.oci.layer import PackFormat, pack_layer, write_layer_tar
+from envbuild.oci.layer import write_layer_tar
 from envbuild.plan.units import Input, Product
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.store_packs import pack_layer
 from envbuild.store import LayerRecord, Store
 
 pytestmark = pytest.mark.engine

@@ -23,8 +23,8 @@ from signalkit import heeding
 from envbuild.engines.embedded import failure, libc
 from envbuild.engines.embedded import probe as probing
 from envbuild.errors import BuildError, EngineError, InputError
-from envbuild.oci.layer import PackFormat
 from envbuild.plan.units import Input
+from envbuild.squashfs.pack_format import PackFormat
 from envbuild.store import Store
 
 pytestmark = pytest.mark.engine

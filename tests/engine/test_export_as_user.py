@@ -22,7 +22,8 @@ from registrykit import Layout, file, tar
 
 from envbuild.collect import collect
 from envbuild.console import Quiet
-from envbuild.oci.layer import PackFormat, pack_path
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.store_packs import pack_path
 
 pytestmark = pytest.mark.engine
 

@@ -13,11 +13,11 @@ from registrykit import Layout, file, folder, symlink, tar
 
 from envbuild.console import Quiet
 from envbuild.convert import Converted, Options, convert
-from envbuild.oci.layer import PackFormat
 from envbuild.oci.sources import blob
 from envbuild.outfile import Output
 from envbuild.project import Project
 from envbuild.site import Site
+from envbuild.squashfs.pack_format import PackFormat
 from envbuild.store import Store
 from envbuild.workspace import Workspace
 

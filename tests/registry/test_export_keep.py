@@ -16,8 +16,8 @@ from registrykit import Layout, Server, sha256
 
 from envbuild.collect import collect
 from envbuild.errors import InputError, SpecError
-from envbuild.oci.layer import PackFormat
 from envbuild.oci.sources.keeping import part_of
+from envbuild.squashfs.pack_format import PackFormat
 from envbuild.workspace import Workspace
 
 pytestmark = pytest.mark.registry

@@ -17,9 +17,10 @@ from registrykit import PASSWORD, USER, Layout, Server, sha256
 
 from envbuild import packing
 from envbuild.errors import ConflictError, EnvbuildError, InputError
-from envbuild.oci.layer import PackFormat, pack_path
 from envbuild.oci.sources import open_source
 from envbuild.squashfs.export import lowest
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.store_packs import pack_path
 
 pytestmark = pytest.mark.registry
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
-from envbuild.squashfs import Pack, PackWriter, read_pack
 from envbuild.squashfs.index import DIR
 from envbuild.squashfs.merge import merge
+from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.packfile import Pack, read_pack
 
 
 def file(path, content=b"", mode=0o644, **kw):

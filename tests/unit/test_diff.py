@@ -12,7 +12,7 @@ from packmaker import file, hard, pack
 
 from envbuild.diff import Side, diff_images, sections
 from envbuild.lock.lockfile import parse_lock
-from envbuild.squashfs import write_image
+from envbuild.squashfs.writer import write_image
 
 pytestmark = pytest.mark.unit
 FOREIGN = {b"etc/envbuild/lock.yaml", b"etc/envbuild/resolution.json"}

@@ -6,8 +6,9 @@ import pytest
 from packmaker import file, folder, gone, hard, pack, symlink
 
 from envbuild.errors import EnvbuildError, SpecError
-from envbuild.squashfs import describe, write_image
 from envbuild.squashfs.codec import DEFAULTS, LEVELS, Codec
+from envbuild.squashfs.reader import describe
+from envbuild.squashfs.writer import write_image
 
 pytestmark = pytest.mark.unit
 

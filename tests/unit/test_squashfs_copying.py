@@ -11,12 +11,12 @@ from packmaker import file, gone, pack
 
 from envbuild.errors import EnvbuildError
 from envbuild.quickly import uncollected
-from envbuild.squashfs import copying, write_image
+from envbuild.squashfs import copying
 from envbuild.squashfs.compared import beside
 from envbuild.squashfs.merge import merge
 from envbuild.squashfs.packfile import PAGE
 from envbuild.squashfs.same import Sources
-from envbuild.squashfs.writer import write_tree
+from envbuild.squashfs.writer import write_image, write_tree
 
 pytestmark = pytest.mark.unit
 

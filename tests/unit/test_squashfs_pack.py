@@ -10,11 +10,12 @@ from packmaker import file, folder, hard, pack, symlink
 
 from envbuild.errors import EnvbuildError, SpecError, VerifyError
 from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import PackWriter, check_pack, describe, pack_name, read_pack, write_image
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, Stream, device
-from envbuild.squashfs.packfile import TAIL
-from envbuild.squashfs.reader import check_image
+from envbuild.squashfs.pack import PackWriter, pack_name
+from envbuild.squashfs.packfile import TAIL, check_pack, read_pack
+from envbuild.squashfs.reader import check_image, describe
+from envbuild.squashfs.writer import write_image
 
 pytestmark = pytest.mark.unit
 

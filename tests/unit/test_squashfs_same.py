@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from packmaker import file, folder, gone, hard, pack
 
 from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import DirectImage, PackWriter, check_pack, read_pack, write_image
+from envbuild.squashfs.direct import DirectImage
 from envbuild.squashfs.extents import SHARED, plan
 from envbuild.squashfs.living import living
 from envbuild.squashfs.merge import merge
-from envbuild.squashfs.packfile import DATA, PAGE
+from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.packfile import DATA, PAGE, check_pack, read_pack
 from envbuild.squashfs.same import sources
-from envbuild.squashfs.writer import give
+from envbuild.squashfs.writer import give, write_image
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from packmaker import file
 
 from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import PackWriter, check_pack
 from envbuild.squashfs.blocks import BATCH, SLOW_BATCH
+from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.packfile import check_pack
 from envbuild.squashfs.workers import MOST_AHEAD, Workers
 
 pytestmark = pytest.mark.unit

@@ -21,7 +21,7 @@ from envbuild.plan.units import Plan
 from envbuild.store import LayerRecord, Store, UnitRecord
 
 if TYPE_CHECKING:
-    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.pack_format import PackFormat
 
 
 class Buildah:

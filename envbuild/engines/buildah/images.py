@@ -15,8 +15,10 @@ from typing import Any
 
 from envbuild.errors import EngineError
 from envbuild.oci.apply import apply_tar
-from envbuild.oci.layer import PackFormat, make_layer
+from envbuild.oci.layer import make_layer
 from envbuild.oci.lower import LowerView
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.store_packs import PackSink
 from envbuild.store import Store
 
 MOUNT_POINTS = (
@@ -64,8 +66,8 @@ def bring_in(
                 assert content is not None, name
                 apply_tar(content, tree, lowers)
             _tidy(tree, lowers)
-            forms = [PackFormat(**form) for form in packs]
-            record = make_layer(folder, lowers, place, epoch=epoch, unit=unit, packs=forms)
+            sinks = [PackSink(PackFormat(**form)) for form in packs]
+            record = make_layer(folder, lowers, place, epoch=epoch, unit=unit, sinks=sinks)
             shutil.rmtree(folder, ignore_errors=True)  # still there when the store had the layer
             made.append(asdict(record))
             lowers.append(place.layer_tree(record.diff_id))

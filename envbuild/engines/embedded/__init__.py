@@ -16,7 +16,7 @@ from envbuild.plan.units import Plan
 from envbuild.store import Store
 
 if TYPE_CHECKING:
-    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.pack_format import PackFormat
 
 
 class Embedded:
@@ -26,9 +26,7 @@ class Embedded:
     name = "embedded"
 
     def __init__(self, packs: Sequence[PackFormat] | None = None) -> None:
-        from envbuild.oci.layer import PackFormat
-
-        self.packs = (PackFormat(),) if packs is None else packs
+        self.packs = packs
 
     def probe(self, store: Store) -> Probe:
         """Try everything that a build needs, in the store's own folder."""
@@ -40,8 +38,9 @@ class Embedded:
         """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,
         EngineError."""
         from envbuild.engines.embedded.schedule import build
+        from envbuild.squashfs.pack_format import PackFormat
 
-        return build(plan, store, talk, options, self.packs)
+        return build(plan, store, talk, options, (PackFormat(),) if self.packs is None else self.packs)
 
 
 ENGINE = Embedded

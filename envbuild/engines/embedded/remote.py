@@ -11,7 +11,7 @@ from envbuild.engines.embedded.spawn import spawn
 from envbuild.store import Store
 
 if TYPE_CHECKING:
-    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.pack_format import PackFormat
 
 CHUNK = 1 << 20
 

@@ -26,7 +26,7 @@ from envbuild.plan.units import Input, Plan, Unit, environment
 from envbuild.store import LayerRecord, Store, UnitRecord
 
 if TYPE_CHECKING:
-    from envbuild.oci.layer import PackFormat
+    from envbuild.squashfs.pack_format import PackFormat
 
 POLL = 0.3  # seconds between looks at a lock that another process holds
 CLEANING = 30  # seconds that the end of a build waits for the removal of old folders

@@ -13,9 +13,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envbuild.engines.embedded import inputs, libc, namespaces
 from envbuild.engines.embedded.failure import free_bytes
@@ -24,6 +24,9 @@ from envbuild.engines.embedded.sandbox import Box, Outcome, boxed
 from envbuild.errors import EnvbuildError
 from envbuild.plan.units import Product
 from envbuild.store import Store
+
+if TYPE_CHECKING:
+    from envbuild.squashfs.store_packs import PackSink
 
 Job = dict[str, Any]
 
@@ -114,7 +117,7 @@ def product(job: Job, store: Store, work: Path) -> Job:
         return {"wheels": [[path.name, store.add_blob(path)] for path in wheels]}
     from dataclasses import asdict
 
-    from envbuild.oci.layer import PackFormat, make_layer
+    from envbuild.oci.layer import make_layer
 
     layer = work / "layer"
     layer.mkdir()
@@ -126,9 +129,17 @@ def product(job: Job, store: Store, work: Path) -> Job:
         epoch=job["epoch"],
         keep=job["keep"],
         unit=job["unit"],
-        packs=[PackFormat(*item) for item in job["packs"]],
+        sinks=pack_sinks(job["packs"]) if job["packs"] else (),
     )
     return {"layer": asdict(record)}
+
+
+def pack_sinks(formats: Sequence[Sequence[Any]]) -> list[PackSink]:
+    """Return what makes packs in `formats`, (codec, level, block) each."""
+    from envbuild.squashfs.pack_format import PackFormat
+    from envbuild.squashfs.store_packs import PackSink  # with compressors, which not every unit needs
+
+    return [PackSink(PackFormat(*item)) for item in formats]
 
 
 def run(job: Job) -> Job:
@@ -175,7 +186,8 @@ def tar(job: Job) -> Job:
 
 def pack(job: Job) -> Job:
     """Make the pack of a layer of the store."""
-    from envbuild.oci.layer import PackFormat, pack_stored
+    from envbuild.squashfs.pack_format import PackFormat
+    from envbuild.squashfs.store_packs import pack_stored
 
     pack_stored(Store(Path(job["store"])), job["diff_id"], PackFormat(*job["format"]), job["jobs"])
     return {}

@@ -1,0 +1,74 @@
+"""The packs of the store's layers: where they are, and how they are made.
+
+A pack is made while its layer is read for its digest (`PackSink`), or later from the layer in the store (`pack_layer`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.errors import EngineError
+from envbuild.oci.layer import stored_members, write_members
+from envbuild.oci.tarsink import TarSink
+from envbuild.sharing import give
+from envbuild.squashfs.pack import PackWriter, pack_name
+from envbuild.squashfs.pack_format import PackFormat
+from envbuild.store import LayerRecord, Store
+
+
+@dataclass(frozen=True, slots=True)
+class PackSink:
+    """A `SinkFactory` (envbuild.oci.layer) of packs in `form`. `jobs`: compression threads (0: all cores)."""
+
+    form: PackFormat
+    jobs: int = 0
+
+    def open(self, path: Path) -> PackWriter:
+        """Return the writer of a pack at `path`."""
+        return PackWriter(path, codec=self.form.codec, level=self.form.level, block=self.form.block, jobs=self.jobs)
+
+    def give(self, path: Path, store: Store, diff_id: str) -> None:
+        """Move the finished pack of a layer to its place in the store."""
+        give(path, pack_path(store, diff_id, self.form))
+
+
+def pack_path(store: Store, diff_id: str, form: PackFormat) -> Path:
+    """Return where the store keeps the pack of a layer."""
+    return store.root / "packs" / pack_name(diff_id, form.codec, form.level, form.block)
+
+
+def pack_layer(store: Store, record: LayerRecord, form: PackFormat, jobs: int = 0) -> Path:
+    """Return the pack of a layer of the store; make it when it is not there.
+
+    A user other than root reads the layer inside a user namespace.
+    """
+    path = pack_path(store, record.diff_id, form)
+    if path.is_file():
+        return path
+    if os.geteuid() == 0:
+        pack_stored(store, record.diff_id, form, jobs)
+    else:
+        from envbuild.engines.embedded.remote import pack
+
+        pack(store, record.diff_id, form, jobs)
+    return path
+
+
+def pack_stored(store: Store, diff_id: str, form: PackFormat, jobs: int) -> None:
+    """Make the pack of a stored layer in this process, and check the layer's digest on the way."""
+    tar, sink = TarSink(), PackSink(form, jobs)
+    with store.workdir() as work:
+        temporary = work / "pack"
+        with contextlib.ExitStack() as stack:
+            writer = stack.enter_context(sink.open(temporary))
+            write_members(stored_members(store, diff_id), [tar, writer])
+            stack.pop_all()  # closed by write_members
+        if tar.diff_id != diff_id:
+            raise EngineError(
+                f"the layer {diff_id} is damaged",
+                hint=f"remove {store.layer_path(diff_id)} and run envbuild make again",
+            )
+        sink.give(temporary, store, diff_id)
