@@ -9,11 +9,11 @@ from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.transport import Transport
 from envbuild.lock.versions import shipped_python
+from envbuild.matrix.refresh import newer_than_facts
 from envbuild.matrix.check import Answer
 from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.refresh import newer_than_facts
 from envbuild.matrix.report import cautions
-from envbuild.matrix.request import settled_in
+from envbuild.matrix_request import settled_in
 from envbuild.resolve import Resolution
 from envbuild.settle import checked
 from envbuild.workspace import Workspace

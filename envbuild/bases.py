@@ -76,6 +76,8 @@ DISTRIBUTIONS = {
     )
 }
 
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # Debian's and OCI's word → the kernel's and wheels' word
+
 PLACE = "base:"  # the key of the place of the spec's `base` among the places of layers, of which none can be called so
 
 

@@ -20,14 +20,13 @@ from pathlib import Path
 
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean, short
+from envbuild.matrix import FACTS
 
 PACKAGE = Path(__file__).resolve().parent
 INSTALLED = (PACKAGE / "shipped").is_dir()
 SHIPPED = (
     PACKAGE / "shipped" if INSTALLED else PACKAGE.parent
 )  # a checkout keeps images/ and recipes/ beside the package
-
-FACTS = PACKAGE / "matrix" / "facts"
 
 NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
 

@@ -17,12 +17,13 @@ from envbuild import target as targets
 from envbuild.copies import second_copies
 from envbuild.errors import ConflictError, Finding, SpecError, UnknownError
 from envbuild.fields import short
+from envbuild.matrix.model import Waiver
 from envbuild.ordering import ordered
 from envbuild.project import Project
 from envbuild.recipe import Archive, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.recipefile import ask, file_of
 from envbuild.site import SOURCE_KINDS
-from envbuild.spec import ImageSpec, Waiver
+from envbuild.spec import ImageSpec
 from envbuild.target import Target
 from envbuild.yamlfile import shown
 

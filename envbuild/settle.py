@@ -12,8 +12,10 @@ from envbuild.bases import is_image
 from envbuild.errors import ConflictError, Finding, UnknownError
 from envbuild.matrix.check import Answer, check
 from envbuild.matrix.masks import Matrix
-from envbuild.matrix.request import Ask, of_image, overlaid, picked, place_of
-from envbuild.spec import ImageSpec, Waiver, filled
+from envbuild.matrix.model import Waiver
+from envbuild.matrix.request import Ask, overlaid, picked, place_of
+from envbuild.matrix_request import of_image
+from envbuild.spec import ImageSpec, filled
 from envbuild.target import Target
 
 if TYPE_CHECKING:

@@ -25,12 +25,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from envbuild.bases import DISTRIBUTIONS, PLACE, distribution, is_image
 from envbuild.environment import TUNABLE, env_guard, name_fault
 from envbuild.errors import SpecError
 from envbuild.fields import Reader, did_you_mean, short
+from envbuild.matrix.model import Waiver
 from envbuild.ordering import ordered
 from envbuild.project import Project, valid_name
 from envbuild.recipe import Recipe, RecipeEnv
@@ -44,14 +45,6 @@ KEYS = ("schema", "description", "extends", "target", "base", "python", "distrib
 IMAGE = r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
 NEWEST, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
 PYTHON = r"3\.[0-9]{1,2}"
-
-
-class Waiver(NamedTuple):
-    """A fact that this image sets aside, and why; `where` is its place in the spec."""
-
-    fact: str
-    reason: str
-    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from envbuild.bases import MACHINES
 from envbuild.environment import env_guard, name_fault
 from envbuild.errors import EngineError
 from envbuild.fields import Reader
@@ -20,7 +21,6 @@ from envbuild.yamlfile import Node, Scalar, Table
 if TYPE_CHECKING:
     from envbuild.project import Project
 
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # Debian's and OCI's word → the kernel's and wheels' word
 CPUS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv9-a")
 FABRICS = ("none", "ethernet", "infiniband", "efa")
 SM = r"[1-9][0-9]?\.[0-9]"

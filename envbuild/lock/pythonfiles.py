@@ -17,6 +17,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from envbuild.bases import MACHINES
 from envbuild.errors import ConflictError, InputError, SpecError
 from envbuild.lock.index import Index, IndexFile, belongs, split_name
 from envbuild.lock.lacking import WrongInput
@@ -25,7 +26,6 @@ from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.uv import Pin
 from envbuild.lock.vendorindex import VendorIndex
 from envbuild.site import mirror_line
-from envbuild.target import MACHINES
 
 NAMED = 5  # versions that a message lists
 NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform

@@ -15,12 +15,14 @@ from envbuild.lock.request import lock_request
 from envbuild.matrix.check import VERDICTS, Answer, check
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import Matrix
+from envbuild.matrix.model import Waiver
 from envbuild.matrix.report import brief, plain, text
-from envbuild.matrix.request import Ask, of_image, of_words, overlaid, picked
+from envbuild.matrix.request import Ask, of_words, overlaid, picked
+from envbuild.matrix_request import of_image
 from envbuild.project import Project, valid_name
 from envbuild.resolve import check_stands, resolve
 from envbuild.settle import met, waived
-from envbuild.spec import ImageSpec, Waiver, filled, load
+from envbuild.spec import ImageSpec, filled, load
 from envbuild.target import Target
 from envbuild.target import load as load_target
 

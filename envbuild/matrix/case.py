@@ -11,10 +11,10 @@ from envbuild.errors import Finding, SpecError, UnknownError
 from envbuild.fields import did_you_mean
 from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.masks import ABSENT, PRESENT_KINDS, Matrix
+from envbuild.matrix.model import Waiver
 from envbuild.matrix.problem import Picks, Request, picks
 from envbuild.matrix.request import Ask
 from envbuild.matrix.solver import Undecided
-from envbuild.spec import Waiver
 
 if TYPE_CHECKING:
     from envbuild.matrix.explain import Core

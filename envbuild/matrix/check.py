@@ -12,10 +12,10 @@ from envbuild.matrix import version
 from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.case import Case, spoken_of, uncalled, unheard
 from envbuild.matrix.masks import ABSENT, Matrix
+from envbuild.matrix.model import Waiver
 from envbuild.matrix.problem import Request, picks
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, listed, reason, said
-from envbuild.spec import Waiver
 
 if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
     from envbuild.matrix.conflict import Conflict

@@ -134,10 +134,9 @@ def show(
     from envbuild.matrix.table import show_component, show_components
     from envbuild.project import Project
 
+    folders = Project.find().facts()
     result = (
-        show_component(component, given or [], Project.find(), markdown)
-        if component
-        else show_components(Project.find(), markdown)
+        show_component(component, given or [], folders, markdown) if component else show_components(folders, markdown)
     )
     output(result.data, as_json, result.text)
 
@@ -201,9 +200,10 @@ def refresh(
     from dataclasses import asdict
 
     from envbuild.console import talk
+    from envbuild.matrix import FACTS
     from envbuild.matrix.refresh import Manifest
     from envbuild.matrix.refresh import refresh as collect
-    from envbuild.project import FACTS, Project
+    from envbuild.project import Project
     from envbuild.site import load_site
 
     if manifest is not None and not manifest_from:

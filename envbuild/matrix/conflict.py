@@ -14,9 +14,9 @@ from envbuild.matrix.case import Case, decided
 from envbuild.matrix.explain import Core
 from envbuild.matrix.fixes import FREE, PLANS, Fix, Good, Rules, fixes, fixes_of
 from envbuild.matrix.masks import HARDWARE, PRESENT_KINDS, Matrix
+from envbuild.matrix.model import Waiver
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, because, listed, reason, spoken
-from envbuild.spec import Waiver
 
 
 @dataclass(frozen=True, slots=True)

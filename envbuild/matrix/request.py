@@ -1,31 +1,17 @@
-"""Requests: what is asked of the matrix, by words on the command line, by an image spec, or by its lock."""
+"""Requests: what is asked of the matrix, and the words of a command line that ask it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from envbuild.bases import is_image
 from envbuild.errors import Finding, SpecError
-from envbuild.fields import one_of, short
+from envbuild.fields import short
 from envbuild.matrix import values
-from envbuild.matrix.atoms import reserve
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.model import Component, Constraint, Term
-from envbuild.recipe import Runtime
-from envbuild.recipefile import ask as ask_recipe
-from envbuild.recipefile import file_of
-from envbuild.spec import ImageSpec
-from envbuild.target import Target
-from envbuild.yamlfile import shown
 
 LOCK = "lock"
-NVIDIA = re.compile(
-    r"\.nv\d\d\.\d\d\Z"
-)  # the release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10
-
-Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, who says so)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,91 +49,6 @@ def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
     return tuple(asks)
 
 
-def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]:
-    """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
-    every mistake."""
-    line = line_of(spec, "base")
-    told: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
-    if is_image(spec.base):
-        system = spec.distribution.replace(":", "")
-        told.append(("os", system, line_of(spec, "distribution"), "the spec's distribution"))
-    base = spec.base.partition("@")[0]
-    if not is_image(spec.base) or knows(matrix, "base", base):  # of an image of one's own the facts say nothing
-        told.insert(0, ("base", base, line, ""))
-    node, line = f"target {target.name}", line_of(spec, "target")
-    said = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
-    told += [(component, text, line, node) for component, text in said.items() if text]
-    env = spec.recipe_env(target)
-    for name, recipe in spec.recipes.items():
-        for component, text in ask_recipe(recipe, "matrix", dict, env).items():
-            place = spec.where.get(name, "") or shown(file_of(recipe))
-            told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
-    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _strange_labels(told, matrix)
-    named = {component for component, *_ in told}
-    for name, recipe in spec.recipes.items():
-        runtime = ask_recipe(recipe, "runtime", Runtime, env)
-        for component, text in required((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
-            if component not in named:
-                told.append((component, text, spec.where.get(name, ""), ""))
-    asks: dict[tuple[str, str], Ask] = {}
-    for component, text, where, by in told:
-        try:
-            ask = _tell(matrix, component, text, where=where, by=by)
-            asks[component, ask.text] = ask
-        except SpecError as error:
-            prefix = f"{by}: " if by else ""
-            findings += [Finding(prefix + found.message, where, found.hint) for found in error.findings]
-    if findings:
-        raise SpecError.of(findings)
-    return tuple(asks.values())
-
-
-def _strange_labels(told: Sequence[Line], matrix: Matrix) -> list[Finding]:
-    """Channels of PyTorch's own index that are none: its builds carry the channel as their label (``+cu126``). A recipe
-    without a whole version names the CUDA of the channel instead."""
-    if "torch" not in matrix.number or ("channel", "pytorch") not in {
-        (component, text) for component, text, *_ in told
-    }:
-        return []
-    values = (value for value in matrix.values[matrix.number["torch"]] if reserve(value) == 1)
-    labels = sorted({value.partition("+")[2] for value in values})
-    found = []
-    for component, text, where, by in told:
-        label = ""
-        if component == "torch":
-            label = text.partition("+")[2]
-        elif component == "torch-cuda" and by == "recipe torch" and text != "-":
-            label = f"cu{text.replace('.', '')}"
-        if label and labels and label not in labels:
-            message = f"layer 'torch': PyTorch's own index has no channel '{short(label)}' that the facts know"
-            found.append(Finding(message, where, one_of(label, labels, "there are")))
-    return found
-
-
-def line_of(spec: ImageSpec, key: str) -> str:
-    """Where a key of the top of a spec stands; where it comes from the spec that this one extends, the file."""
-    lines = spec.text.splitlines()
-    own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
-    number = next((at for at, line in enumerate(lines[own:], 1) if line.startswith(f"{key}:")), 0)
-    return f"{shown(spec.path)}:{number}:1" if number else shown(spec.path)
-
-
-def required(requirements: Iterable[str], matrix: Matrix) -> Iterator[tuple[str, str]]:
-    """(component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with markers
-    are left to the lock, which knows whether they apply."""
-    packages = {
-        package: component.name
-        for component in matrix.components
-        if component.kind == "version"
-        for package in component.packages or (component.name,)
-    }
-    for requirement in requirements:
-        match = re.fullmatch(r"([A-Za-z0-9._-]+?)(\[[^\]]*\])?\s*([<>=!~].*)?", requirement.strip())
-        component = packages.get(match[1].replace("_", "-").lower()) if match and ";" not in requirement else None
-        if match and component:
-            yield component, (match[3] or "*").replace(" ", "")
-
-
 def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
     """`asks` with the `exact` ones in place of those of the same components."""
     known = {ask.component: ask for ask in exact}
@@ -157,29 +58,17 @@ def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
     )
 
 
-def settled_in(shipped: Mapping[str, str], matrix: Matrix) -> dict[str, str]:
-    """Component → the version of what the matrix knows among the Python packages that an image ships with
-    (`envbuild.lock.versions.shipped_python`)."""
-    found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}
-    versions: dict[str, str] = {}
-    for component in matrix.components:
-        for package in component.packages or (component.name,):
-            if component.kind == "version" and package in found:
-                versions[component.name] = values.normal(component, found[package])
-                break
-    return versions
-
-
 def knows(matrix: Matrix, name: str, value: str) -> bool:
     """Whether the facts have heard of this value of a component."""
     try:
-        _tell(matrix, name, value)
+        parse_ask(matrix, name, value)
     except SpecError:
         return False
     return True
 
 
-def _tell(matrix: Matrix, name: str, text: str, *, where: str = "", by: str = "") -> Ask:
+def parse_ask(matrix: Matrix, name: str, text: str, *, where: str = "", by: str = "") -> Ask:
+    """Return the ask that component `name` be as `text` has it: a version, or a comparison. Raises SpecError."""
     known = {component.name: component for component in matrix.components}
     component, constraint = values.asked(_word(name, text), known)
     return _ask(matrix, component, constraint, where=where, by=by)
@@ -246,5 +135,5 @@ def _contradictions(asks: Iterable[Ask], matrix: Matrix) -> list[Finding]:
 def picked(versions: Mapping[str, str], matrix: Matrix) -> tuple[Ask, ...]:
     """Asks for versions that were picked once; those that nobody knows any more are left out."""
     return tuple(
-        _tell(matrix, name, f"=={value}", by=LOCK) for name, value in versions.items() if matrix.component(name)
+        parse_ask(matrix, name, f"=={value}", by=LOCK) for name, value in versions.items() if matrix.component(name)
     )

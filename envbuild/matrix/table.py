@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from envbuild.console import table
 from envbuild.errors import SpecError
@@ -14,7 +15,6 @@ from envbuild.matrix.masks import ABSENT, Matrix
 from envbuild.matrix.model import Constraint, Term
 from envbuild.matrix.request import Ask, of_words
 from envbuild.matrix.words import spelled
-from envbuild.project import Project
 
 PAGE = """\
 # Tables
@@ -39,9 +39,10 @@ FEW = 8  # a column that fewer than one row in this many fills is left out
 MANY = 4  # values with a flavour (3.13t) that a cell names
 
 
-def show_components(project: Project, markdown: bool = False) -> Result:
-    """All components that a person can ask for; with `markdown` the page of the main tables (docs/tables.md)."""
-    matrix = load_matrix(project.facts())
+def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
+    """Return all components of the fact files in `folders` that a person can ask for; with `markdown` the page of the
+    main tables (docs/tables.md)."""
+    matrix = load_matrix(folders)
     if markdown:
         return Result({}, page(matrix))
     rows = [
@@ -70,10 +71,10 @@ def columns_of(matrix: Matrix, name: str, rows: Sequence[Mapping[str, str]]) -> 
     ]
 
 
-def show_component(name: str, given: Sequence[str], project: Project, markdown: bool = False) -> Result:
-    """The table of one component; `given` are words such as ``arch=arm64`` under which it is asked. Raises
-    SpecError."""
-    matrix = load_matrix(project.facts())
+def show_component(name: str, given: Sequence[str], folders: Sequence[Path], markdown: bool = False) -> Result:
+    """Return the table of one component of the fact files in `folders`; `given` are words such as ``arch=arm64`` under
+    which it is asked. Raises SpecError."""
+    matrix = load_matrix(folders)
     component = matrix.component(name)
     if component is None:
         known = [item.name for item in matrix.components if not item.hidden]

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from envbuild.errors import SpecError
-from envbuild.matrix import explain
+from envbuild.matrix import FACTS, explain
 from envbuild.matrix.case import Case
 from envbuild.matrix.check import VERDICTS, Answer, check, judged
 from envbuild.matrix.compiled import Matrix, compile_facts
@@ -23,13 +23,11 @@ from envbuild.matrix.explain import Core, Request
 from envbuild.matrix.lint import lint
 from envbuild.matrix.load import files, load_facts
 from envbuild.matrix.masks import HARD
-from envbuild.matrix.model import SOURCES, Facts
+from envbuild.matrix.model import SOURCES, Facts, Waiver
 from envbuild.matrix.problem import Problem
 from envbuild.matrix.report import plain, text
 from envbuild.matrix.request import Ask, of_words
 from envbuild.matrix.words import Reason, reason
-from envbuild.project import FACTS
-from envbuild.spec import Waiver
 
 HERE = Path(__file__).parent / "matrixcases"
 REFUSED = "refused"

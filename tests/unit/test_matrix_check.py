@@ -15,9 +15,9 @@ from envbuild.matrix.check import Answer, check
 from envbuild.matrix.compiled import Matrix, compile_facts
 from envbuild.matrix.conflict import why_not
 from envbuild.matrix.load import load_facts
+from envbuild.matrix.model import Waiver
 from envbuild.matrix.report import plain, text
 from envbuild.matrix.request import of_words
-from envbuild.spec import Waiver
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from test_cli import ROOT, envbuild, refused
 from typer.testing import CliRunner
 
 from envbuild.cli import app
+from envbuild.matrix import FACTS
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.table import page
-from envbuild.project import FACTS
 
 pytestmark = pytest.mark.unit
 
