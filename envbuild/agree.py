@@ -9,7 +9,7 @@ from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.transport import Transport
 from envbuild.lock.versions import shipped_python
-from envbuild.matrix.refresh import newer_than_facts
+from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.check import Answer
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.report import cautions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -20,13 +20,10 @@ from envbuild.errors import Finding, InputError, SpecError
 from envbuild.fields import did_you_mean
 from envbuild.lock.index import Index
 from envbuild.lock.transport import Transport
-from envbuild.matrix import version
+from envbuild.matrix import FACTS
 from envbuild.matrix.collect import changes
 from envbuild.matrix.collect.derived import Context, Derived, read, render
-from envbuild.matrix.collect.releases import releases
 from envbuild.matrix.collect.wheels import Wheels
-from envbuild.matrix.masks import Matrix
-from envbuild.project import FACTS
 from envbuild.site import Site
 
 INDEX = ("torch", "nvcc", "pins", "cubins")  # collectors that read the package index
@@ -121,25 +118,6 @@ def refresh(
     told = tuple(File(file.path, file.lines, file.fewer, file.changed, write and file.changed) for file, _ in files)
     tally = context.wheels.tally
     return Report(told, tally.requests, tally.received, time.monotonic() - began)
-
-
-def newer_than_facts(index: Index, matrix: Matrix, components: Sequence[str] = ("torch",)) -> list[str]:
-    """A sentence for each of `components` (named as on the index) that has newer releases there than the facts know.
-    Raises InputError when the index does not answer."""
-    told = []
-    for name in components:
-        values = matrix.values[matrix.number[name]]
-        known = [value for value in values if "+" not in value and not version.prerelease(value)]
-        newest = max(known, key=version.key, default="0")
-        there = [number for number in releases(index, name) if version.key(number) > version.key(newest)]
-        if there:
-            own = [fact.source.seen for fact in matrix.facts if fact.id.startswith(f"{name}.")]
-            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
-            told.append(
-                f"the package index has {name} {there[0]}{more}; the facts are of {max(own, default='no day')} and end "
-                f"at {newest}"
-            )
-    return told
 
 
 def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ perhaps a local label (``+cu128``). Trailing zeros do not count."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -179,3 +180,13 @@ def _trimmed(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 def _tokens(text: str) -> list[str]:
     return re.findall(r"[0-9]+|[a-z]+", text)
+
+
+def newest_first(values: Iterable[str]) -> list[str]:
+    """Return different versions in their order; two spellings of one version (69.3 and 69.3.0) by their text."""
+    return sorted(set(values), key=lambda value: (key(value), value), reverse=True)
+
+
+def oldest_first(values: Iterable[str]) -> list[str]:
+    """Return different versions in their order, the other way round."""
+    return newest_first(values)[::-1]

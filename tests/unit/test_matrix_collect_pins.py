@@ -13,8 +13,8 @@ from envbuild.lock.index import IndexFile
 from envbuild.matrix.collect import pins
 from envbuild.matrix.collect.derived import Derived, DerivedFact
 from envbuild.matrix.collect.pins import PROJECTS, Known
-from envbuild.matrix.collect.releases import Build, Release
 from envbuild.matrix.collect.wheels import Metadata
+from envbuild.matrix.index_releases import Build, Release
 
 pytestmark = pytest.mark.unit
 

@@ -13,10 +13,12 @@ from envbuild.fields import Reader
 from envbuild.lock.index import IndexFile
 from envbuild.matrix import values, version
 from envbuild.matrix.collect import releases as module
-from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, flow, newest_first, render
-from envbuild.matrix.collect.releases import cells, constraint, needs, parse, releases, rows
+from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, flow, render
+from envbuild.matrix.collect.releases import cells, constraint, needs, rows
 from envbuild.matrix.collect.wheels import Metadata
+from envbuild.matrix.index_releases import parse, releases
 from envbuild.matrix.model import Component
+from envbuild.matrix.version import newest_first
 from envbuild.yamlfile import Table
 
 pytestmark = pytest.mark.unit

@@ -14,11 +14,12 @@ from envbuild.console import Quiet
 from envbuild.errors import InputError, SpecError
 from envbuild.lock.index import Index
 from envbuild.lock.transport import Transport
+from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.collect import changes
 from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, read
 from envbuild.matrix.compiled import Matrix, compile_facts
 from envbuild.matrix.model import Component, Fact, Facts, Source
-from envbuild.matrix.refresh import Manifest, Report, newer_than_facts, refresh
+from envbuild.matrix.refresh import Manifest, Report, refresh
 from envbuild.site import Site
 
 pytestmark = pytest.mark.unit

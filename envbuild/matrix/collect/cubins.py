@@ -16,7 +16,8 @@ from envbuild.lock.index import IndexFile
 from envbuild.matrix.collect import changes
 from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node
 from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.releases import digest, releases
+from envbuild.matrix.collect.releases import digest
+from envbuild.matrix.index_releases import releases
 from envbuild.verify.inside import elf, fatbin
 
 COLLECTOR = "collector cubins 1"

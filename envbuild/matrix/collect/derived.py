@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,6 @@ from envbuild import yamlfile
 from envbuild.console import Talk
 from envbuild.errors import Finding, InputError, SpecError
 from envbuild.lock.index import Index
-from envbuild.matrix import version
 from envbuild.matrix.collect.wheels import Wheels
 
 HEADER = "# Written by `envbuild matrix refresh`; do not edit.\n"
@@ -138,11 +137,6 @@ def _plain(node: yamlfile.Node) -> Any:
     if isinstance(node, yamlfile.Table):
         return {key: _plain(value) for key, (_, value) in node.entries.items()}
     return node.value if isinstance(node, yamlfile.Scalar) else [_plain(item) for item in node.items]
-
-
-def newest_first(values: Iterable[str]) -> list[str]:
-    """Different versions in the matrix's own order; two spellings of one version (69.3 and 69.3.0) by their text."""
-    return sorted(set(values), key=lambda value: (version.key(value), value), reverse=True)
 
 
 def render(derived: Derived, seen: Mapping[str, str]) -> str:

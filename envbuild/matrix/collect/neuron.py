@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envbuild.matrix import version
-from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, Node, newest_first
+from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, Node
 from envbuild.matrix.collect.neuronmanifest import PACKAGES, Release, read_manifest, releases
+from envbuild.matrix.version import newest_first
 
 __all__ = ["facts", "read_manifest"]
 

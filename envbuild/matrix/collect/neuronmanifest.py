@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from envbuild.errors import Finding, InputError, SpecError
 from envbuild.fields import short
 from envbuild.matrix import version
-from envbuild.matrix.collect.derived import newest_first
+from envbuild.matrix.version import newest_first
 from envbuild.yamlfile import shown
 
 MAX_BYTES = 8 << 20  # the manifest of 51 releases has 0.3 MB

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from envbuild.errors import InputError
 from envbuild.lock.index import IndexFile
-from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node, newest_first
+from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node
 from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.releases import digest, releases
+from envbuild.matrix.collect.releases import digest
+from envbuild.matrix.index_releases import releases
+from envbuild.matrix.version import newest_first
 
 COLLECTOR = "collector nvcc 1"
 COMPILERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")  # they have ptxas

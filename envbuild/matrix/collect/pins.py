@@ -11,25 +11,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envbuild.bases import MACHINES
 from envbuild.lock.index import IndexFile
-from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node, newest_first
+from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node
 from envbuild.matrix.collect.releases import (
     NEWEST_PYTHON,
     OLDEST_PYTHON,
-    Build,
-    Cell,
-    Release,
     cells,
     constraint,
     digest,
     needs,
-    oldest_first,
-    releases,
     rows,
     specifiers,
 )
 from envbuild.matrix.collect.wheels import Metadata
-from envbuild.target import MACHINES
+from envbuild.matrix.index_releases import Build, Cell, Release, releases
+from envbuild.matrix.version import newest_first, oldest_first
 
 COLLECTOR = "collector pins 1"
 PACKAGES = {  # of which component a requirement is

@@ -13,8 +13,9 @@ import re
 
 from envbuild.matrix.collect.derived import Context, Derived
 from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.releases import Build, Cell, Release, oldest_first, releases
 from envbuild.matrix.collect.torchfacts import BACKENDS, LIBRARY, Code, Known, Seen, facts
+from envbuild.matrix.index_releases import Build, Cell, Release, releases
+from envbuild.matrix.version import oldest_first
 
 OLDEST = "1.10.0"
 ARCHITECTURES = re.compile(rb"((?:sm|compute)_[0-9]{2,3}[af]?(?: (?:sm|compute)_[0-9]{2,3}[af]?)+)\0")

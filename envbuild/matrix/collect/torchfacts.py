@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from envbuild.errors import InputError
 from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.releases import Cell, Release, constraint, digest, needs, oldest_first, rows
+from envbuild.matrix.collect.releases import constraint, digest, needs, rows
 from envbuild.matrix.collect.wheels import Metadata
+from envbuild.matrix.index_releases import Cell, Release
+from envbuild.matrix.version import oldest_first
 
 COLLECTOR = "collector torch 1"
 PATTERN = "torch-VERSION-cpXY-cpXY-manylinux*_{x86_64,aarch64}.whl"

@@ -1,0 +1,29 @@
+"""What a package index has that is newer than the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envbuild.lock.index import Index
+from envbuild.matrix import version
+from envbuild.matrix.index_releases import releases
+from envbuild.matrix.masks import Matrix
+
+
+def newer_than_facts(index: Index, matrix: Matrix, components: Sequence[str] = ("torch",)) -> list[str]:
+    """Return a sentence for each of `components` (named as on the index) that has newer releases there than the facts
+    know. Raises InputError when the index does not answer."""
+    told = []
+    for name in components:
+        values = matrix.values[matrix.number[name]]
+        known = [value for value in values if "+" not in value and not version.prerelease(value)]
+        newest = max(known, key=version.key, default="0")
+        there = [number for number in releases(index, name) if version.key(number) > version.key(newest)]
+        if there:
+            own = [fact.source.seen for fact in matrix.facts if fact.id.startswith(f"{name}.")]
+            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+            told.append(
+                f"the package index has {name} {there[0]}{more}; the facts are of {max(own, default='no day')} and end "
+                f"at {newest}"
+            )
+    return told
