@@ -6,7 +6,6 @@ is needed but that the store can be read.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -16,9 +15,8 @@ from typing import Any
 
 from envbuild.console import amount, duration, table
 from envbuild.image import Result
-from envbuild.progress import FOLDER, Owner, start_of
+from envbuild.progress_records import FOLDER, Owner, start_of, sweep
 
-DAY = 24 * 3600.0
 SILENT = 180.0  # seconds without a sign of life from another host
 LARGEST = 1 << 16  # bytes of a record
 ENDED = ("done", "failed", "interrupted")
@@ -105,17 +103,6 @@ def lives(pid: int, began: int) -> bool:
     """Whether the process of this machine that began then still runs."""
     found = start_of(pid) if pid > 0 else None
     return found is not None and (not found or not began or found == began)
-
-
-def sweep(root: Path) -> None:
-    """Remove records that nobody wrote to for a day, and what a killed writer left of one. A process that still runs
-    writes to its own every half minute."""
-    before = time.time() - DAY
-    with contextlib.suppress(OSError):
-        for path in list((root / FOLDER).iterdir()):
-            with contextlib.suppress(OSError):
-                if path.lstat().st_mtime < before:
-                    path.unlink()
 
 
 # for people

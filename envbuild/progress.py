@@ -2,74 +2,32 @@
 
 A record is exports/HOST-PID-HEX.json: what is exported, where to, the state, bytes of bytes, when, and by which process
 (`Owner`). It is replaced at most once a second while the export runs, and stays for a day (`envbuild.exportlist` reads
-and removes records). It is a courtesy: a store where it cannot be written does not keep an export from anything.
+records). It is a courtesy: a store where it cannot be written does not keep an export from anything.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
-import os
 import re
 import secrets
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from envbuild import stopping
 from envbuild.errors import EnvbuildError, SpecError
+from envbuild.progress_records import FOLDER, Owner, sweep
 from envbuild.store import write_atomic
 from envbuild.workspace import Workspace
 
-FOLDER = "exports"
 READING, PACKING, MERGING = "reading layers", "packing", "merging"
 TASKS = {"layers": READING, "packs": PACKING, "squashfs": MERGING, "oci": MERGING, "docker": MERGING}
 TICK, WINDOW = 1.0, 20  # seconds; ticks that the rate is taken of
 TOUCH = 30.0  # seconds: a record that has nothing new is written so often, as a sign of life for other hosts
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A process, so that it is not taken for another: `boot` and `space` (of process ids) say which pids can be
-    compared, `began` is its start in clock ticks since the boot (proc_pid_stat(5), field 22)."""
-
-    host: str
-    boot: str
-    space: str
-    pid: int
-    began: int
-    user: str = ""
-
-    @classmethod
-    def here(cls) -> Owner:
-        """This process."""
-        boot = space = user = ""
-        with contextlib.suppress(OSError):
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            space = str(Path("/proc/self/ns/pid").readlink())
-        with contextlib.suppress(OSError, KeyError):
-            user = getpass.getuser()
-        return cls(socket.gethostname(), boot, space, os.getpid(), start_of(os.getpid()) or 0, user)
-
-
-def start_of(pid: int) -> int | None:
-    """When a process of this machine began; None when it ended, 0 when that cannot be seen."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:  # another user's
-        pass
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 class Progress:
@@ -188,8 +146,6 @@ class Progress:
 def tracked(source: str, output: Path | None, workspace: Workspace, state: str = READING) -> Iterator[Progress]:
     """Keep a record of the export of `source` while the context lasts. What is done inside is to talk to what it gives,
     best by its `workspace`. An export that found nothing to do, or a wrong command line, leaves no record."""
-    from envbuild.exportlist import sweep
-
     progress = Progress(workspace, source, output, state)
     sweep(workspace.store.root)
     progress.begin()

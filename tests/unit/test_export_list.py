@@ -24,9 +24,10 @@ from test_cli import envbuild, refused
 
 from envbuild import console, progress
 from envbuild.errors import InputError, SpecError
-from envbuild.exportlist import DAY, list_exports
+from envbuild.exportlist import list_exports
 from envbuild.outputs import Export, export_foreign
-from envbuild.progress import MERGING, PACKING, READING, Owner, Progress, public, start_of, tracked
+from envbuild.progress import MERGING, PACKING, READING, Progress, public, tracked
+from envbuild.progress_records import DAY, Owner, start_of
 
 pytestmark = pytest.mark.unit
 HERE = Owner.here()

@@ -1,0 +1,64 @@
+"""The records of exports in a store: where they lie, which process wrote one, and how long they stay."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = "exports"
+DAY = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process, so that it is not taken for another: `boot` and `space` (of process ids) say which pids can be
+    compared, `began` is its start in clock ticks since the boot (proc_pid_stat(5), field 22)."""
+
+    host: str
+    boot: str
+    space: str
+    pid: int
+    began: int
+    user: str = ""
+
+    @classmethod
+    def here(cls) -> Owner:
+        """Return this process."""
+        boot = space = user = ""
+        with contextlib.suppress(OSError):
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            space = str(Path("/proc/self/ns/pid").readlink())
+        with contextlib.suppress(OSError, KeyError):
+            user = getpass.getuser()
+        return cls(socket.gethostname(), boot, space, os.getpid(), start_of(os.getpid()) or 0, user)
+
+
+def start_of(pid: int) -> int | None:
+    """Return when a process of this machine began; None when it ended, 0 when that cannot be seen."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:  # another user's
+        pass
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def sweep(root: Path) -> None:
+    """Remove records that nobody wrote to for a day, and what a killed writer left of one. A process that still runs
+    writes to its own every half minute."""
+    before = time.time() - DAY
+    with contextlib.suppress(OSError):
+        for path in list((root / FOLDER).iterdir()):
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mtime < before:
+                    path.unlink()
