@@ -49,7 +49,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Output | N
     with (
         store.lock("gc", shared=True),
         tracked(source, out.path if out else None, workspace) as progress,
-        open_source(source, workspace, options.platform, keep=options.keep_layers) as image,
+        open_source(source, workspace.site, store, options.platform, keep=options.keep_layers) as image,
     ):
         if not image.layers:
             raise InputError(f"{image.reference} has no layers", hint="choose another image")

@@ -108,5 +108,5 @@ def test_an_index_in_an_index(tmp_path: Path) -> None:
     image = kit.image(own, kit.layers())
     own.add(own.index([own.index([image])]), "1")
     at = workspace(tmp_path / "store", docker=str(tmp_path / "mirror"))
-    with open_source("docker://some/app:1", at, "linux/amd64") as found:
+    with open_source("docker://some/app:1", at.site, at.store, "linux/amd64") as found:
         assert found.manifest == image["digest"]

@@ -224,7 +224,7 @@ def test_several_platforms(layout: Layout, registry: Server, tmp_path: Path) -> 
     registry.push(f"oci:{layout.path}", "some/app:1")
     at = workspace(tmp_path / "store", docker=registry.url)
     for arch, image in zip(ARCHES, images, strict=True):
-        with open_source("docker://some/app:1", at, f"linux/{arch}") as found:
+        with open_source("docker://some/app:1", at.site, at.store, f"linux/{arch}") as found:
             assert found.manifest == image["digest"] and found.config.architecture == arch
             assert f"docker://{found.origin.removeprefix('oci:')}".endswith(image["digest"])
     with pytest.raises(ConflictError) as caught:

@@ -18,7 +18,8 @@ from pathlib import Path
 from envbuild.errors import InputError, SpecError
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources.platform import Platform
-from envbuild.workspace import Workspace
+from envbuild.site import Site
+from envbuild.store import Store
 
 PREFIXES = {
     "docker://": "registry",
@@ -99,7 +100,7 @@ def split_path(text: str) -> tuple[Path, str]:
 
 
 def open_source(
-    text: str, workspace: Workspace, arch: str = "", *, keep: bool = False
+    text: str, site: Site, store: Store, arch: str = "", *, keep: bool = False
 ) -> AbstractContextManager[SourceImage]:
     """The image that `text` names; what it opened is closed at the end of the context.
 
@@ -115,7 +116,7 @@ def open_source(
     if place.kind == "registry":
         from envbuild.oci.sources.registry import open_registry
 
-        return open_registry(place.rest, workspace, platform, keep=keep)
+        return open_registry(place.rest, site, store, platform, keep=keep)
     if keep:
         raise SpecError(
             f"--keep-layers has no meaning for {text[:200]}, whose layers are on this machine", hint="leave it out"

@@ -24,16 +24,18 @@ from envbuild.oci.sources.blob import Blob
 from envbuild.oci.sources.keeping import KeptBlob, here, kept
 from envbuild.oci.sources.layout import INDEXES
 from envbuild.oci.sources.platform import Platform, pick
+from envbuild.site import Site
 from envbuild.store import Store
-from envbuild.workspace import Workspace
 
 
 @contextlib.contextmanager
-def open_registry(rest: str, workspace: Workspace, platform: Platform, *, keep: bool = False) -> Iterator[SourceImage]:
+def open_registry(
+    rest: str, site: Site, store: Store, platform: Platform, *, keep: bool = False
+) -> Iterator[SourceImage]:
     """The image that ``docker://REST`` names; `keep` its layers in the store. Raises SpecError, InputError,
     ConflictError (see `open_source`)."""
     reference = reference_of(rest)
-    place = _Place(Repository(reference, workspace.site, Transport(workspace.site)), workspace.store, keep)
+    place = _Place(Repository(reference, site, Transport(site)), store, keep)
     name = shown(reference)
     digest, value = place.document(reference.wanted, name)
     for _ in range(INDEXES):
