@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from commandkit import ROOT, envbuild
+from commandkit import ROOT, process
 
 pytestmark = pytest.mark.unit
 
@@ -48,7 +48,7 @@ def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:
         "envbuild/shipped/recipes/ucx.py",
     } <= names
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    done = envbuild(
+    done = process(
         "list", "--json", cwd=tmp_path, ENVBUILD_STORE=str(tmp_path / "store"), PYTHONPATH=str(tmp_path / "site")
     )
     assert done.returncode == 0, done.stderr
