@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envbuild.console import Talk, amount, counted
+from envbuild.console import Talk
+from envbuild.core.text import amount, counted
 from envbuild.errors import LockError, PublishError, SpecError
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
 from envbuild.oci.reference import parse

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from envbuild import __version__, stopping
-from envbuild.console import counted
+from envbuild.core.text import counted
 from envbuild.errors import FREE_SOME, EnvbuildError, SpecError
 from envbuild.exportcommand import EXPORT
 from envbuild.exportcommand import export as export_command

@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any, Protocol
 
+from envbuild.core.text import passed
+
 WIDE = 100  # columns of a terminal that has room for a whole bar
 
 
@@ -167,44 +169,3 @@ def talk() -> Talk:
     """The Talk that fits stderr: live on a terminal, plain lines otherwise (and with NO_COLOR or TERM=dumb)."""
     live = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Live() if live else Plain()
-
-
-def passed(done: int, total: int, seconds: float) -> str:
-    """How far a transfer is: ``1.2 GB of 4.8 GB, 120.0 MB/s, 30 s left``. What is left is told of known totals, once
-    the rate means something."""
-    rate = done / max(seconds, 0.001)
-    whole = f" of {amount(total)}" if total else ""
-    left = f", {duration((total - done) / rate)} left" if total > done and rate and seconds >= 2 else ""
-    return f"{amount(done)}{whole}, {amount(rate)}/s{left}"
-
-
-def duration(seconds: float) -> str:
-    """A time for people: 45 s, 12 min, 1 h 5 min."""
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def amount(size: float) -> str:
-    """Bytes for people: 1.4 GB (decimal)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things: 1 file, 2 files, 3 parts of the start."""
-    noun, of, whole = what.partition(" of ")
-    return f"{number} {noun}{'s' if number != 1 else ''}{of}{whole}"
-
-
-def table(head: list[str], rows: list[list[Any]]) -> str:
-    """Columns for people, two blanks apart."""
-    lines = [head, *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )

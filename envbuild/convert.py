@@ -12,7 +12,8 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from envbuild.console import Talk, amount
+from envbuild.console import Talk
+from envbuild.core.text import amount
 from envbuild.errors import InputError
 from envbuild.export import Artifact, digest_of, link_to, stamped
 from envbuild.oci.source import SourceImage

@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envbuild.console import amount, counted
-from envbuild.within import printable
+from envbuild.core.text import amount, counted, printable
 
 ROWS = 15  # of a section, without --files
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbuild.console import Talk, amount
+from envbuild.console import Talk
+from envbuild.core.text import amount
 
 if TYPE_CHECKING:
     from envbuild.engines.base import Built

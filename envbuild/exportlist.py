@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from envbuild.console import amount, duration, table
+from envbuild.core.text import amount, duration, printable, table
 from envbuild.image import Result
 from envbuild.progress_records import FOLDER, Owner, start_of, sweep
 
@@ -113,8 +113,8 @@ def text_of(rows: list[dict[str, Any]], root: Path) -> str:
     lines = [table(head, [line_of(row, root) for row in rows])]
     for row in rows:
         first, *more = row["error"].splitlines() or [""]
-        lines += [f"  {plain(row['source'])}: {plain(first)}"] if first else []
-        lines += [f"    {plain(line)}" for line in more]
+        lines += [f"  {printable(row['source'])}: {printable(first)}"] if first else []
+        lines += [f"    {printable(line)}" for line in more]
     return "\n".join(lines)
 
 
@@ -124,17 +124,12 @@ def line_of(row: dict[str, Any], root: Path) -> list[str]:
     output = Path(row["output"])
     short = output.name if output.parent == (root / "artifacts").absolute() else row["output"]
     return [
-        plain(row["source"]),
-        plain(short) or "-",
-        plain(state),
+        printable(row["source"]),
+        printable(short) or "-",
+        printable(state),
         f"{amount(row['bytes'])}{whole}",
         f"{amount(row['rate'])}/s" if row["rate"] else "-",
         duration(row["eta"]) if row["eta"] else "-",
         duration(row["elapsed"]),
-        plain(f"{row['user']}@{row['host']} {row['pid']}"),
+        printable(f"{row['user']}@{row['host']} {row['pid']}"),
     ]
-
-
-def plain(text: str) -> str:
-    """A text that another user wrote, without what steers a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text)

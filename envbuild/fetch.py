@@ -10,7 +10,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from envbuild.console import Talk, amount, counted
+from envbuild.console import Talk
+from envbuild.core.text import amount, counted
 from envbuild.errors import EnvbuildError, Finding, InputError
 from envbuild.lock.lacking import site_lines
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile

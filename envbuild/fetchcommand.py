@@ -13,7 +13,7 @@ from typing import Any
 
 from envbuild import project
 from envbuild.carry import carry, check_site
-from envbuild.console import amount, counted
+from envbuild.core.text import amount, counted
 from envbuild.errors import EngineError, EnvbuildError
 from envbuild.fetch import fetch, tell_lines
 from envbuild.heard import Heard

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from envbuild import yamlfile
+from envbuild.core.text import human_list
 from envbuild.errors import Finding, SpecError
 from envbuild.yamlfile import Node, Scalar, Sequence, Table, describe
 
@@ -204,8 +205,7 @@ def _meant(name: str, choices: list[str]) -> str:
 
 
 def _listed(choices: list[str], otherwise: str) -> str:
-    more = len(choices) - NAMED
-    named = ", ".join(choice or "''" for choice in choices[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    named = human_list((choice or "''" for choice in choices), NAMED)
     return f"{otherwise}: {named}" if choices else ""
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from envbuild.console import amount, table
+from envbuild.core.text import amount, human_list, table
 from envbuild.errors import EnvbuildError, LockError
 from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
@@ -22,7 +20,6 @@ from envbuild.supply import requested, supplier
 from envbuild.workspace import Workspace
 from envbuild.yamlfile import shown
 
-PLAIN = r"[A-Za-z_][A-Za-z0-9_./+-]*"  # texts that a spec has without quotes
 NAMING = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
 NAMED = 4  # origins that a line of `list` names
 
@@ -84,18 +81,12 @@ def unlocked(rows: list[dict[str, Any]]) -> list[str]:
         if row["lock"] != "none":
             continue
         network = [origin for origin in row["needs"] if origin not in row["needs_mirror"]]
-        without = several(row["needs_mirror"])
+        without = human_list(row["needs_mirror"], NAMED)
         parts = [f"needs mirrors of {without}" if without else f"envbuild lock {row['name']}"]
         if network:
-            parts.append(f"takes {several(network)} from the network")
+            parts.append(f"takes {human_list(network, NAMED)} from the network")
         lines.append(f"  {row['name']:{width}}  {'; '.join(parts)}")
     return ["not locked (mirrors are named in site.yaml):", *lines] if lines else []
-
-
-def several(names: list[str]) -> str:
-    """The first names of a list, and how many more there are."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def lock_state(resolution: Resolution, workspace: Workspace) -> str:
@@ -183,19 +174,6 @@ def show_image(name: str, workspace: Workspace) -> Result:
     versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
     made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
     return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
-
-
-def flow(value: Any) -> str:
-    """A value of an option as a spec would have it on one line."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(flow, value))}]"
-    if isinstance(value, str) and not (re.fullmatch(PLAIN, value) and value not in ("true", "false", "null")):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
 
 
 def short(digest: str) -> str:

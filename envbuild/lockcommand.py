@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from envbuild.console import counted
+from envbuild.core.text import counted
 from envbuild.errors import EnvbuildError
 from envbuild.heard import Heard
 from envbuild.lock.resolve import resolve_image

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from envbuild.console import counted
+from envbuild.core.text import counted
 from envbuild.engines.base import BuildOptions
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
 from envbuild.record import Made, finished, remember

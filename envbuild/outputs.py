@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.console import amount, counted
+from envbuild.core.text import amount, counted
 from envbuild.errors import Finding, SpecError
 from envbuild.image import Image, Result, made_image, squashfs_file
 from envbuild.outfile import Output

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, cast
 
-from envbuild.console import amount
+from envbuild.core.text import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
 from envbuild.export import Artifact, artifact_of, hashed
 from envbuild.oci.source import Reading, SourceImage, SourceLayer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING
 from typing import Any
 
-from envbuild.console import table
+from envbuild.core.text import flow, human_list, table
 from envbuild.image import Result
-from envbuild.listing import flow, lacking, several, suppliers
+from envbuild.listing import NAMED, lacking, suppliers
 from envbuild.recipefile import keys_of
 from envbuild.resolve import Resolution, options
 from envbuild.workspace import Workspace
@@ -49,7 +49,7 @@ def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result
     for by, title in TITLES.items():
         if names := [origin for origin, supplier in found.items() if supplier == by]:
             lines += [f"{title}:", *(f"  {origin}" for origin in names)]
-    mirrors = several(without["needs_mirror"])
+    mirrors = human_list(without["needs_mirror"], NAMED)
     first = f"name mirrors of {mirrors} in site.yaml, then " if mirrors else ""
     return Result(data, "\n".join([*lines, f"next: {first}{command}"]))
 

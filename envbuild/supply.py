@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envbuild.bases import distribution, is_image
-from envbuild.console import amount
+from envbuild.core.text import amount, human_list
 from envbuild.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
@@ -133,7 +133,6 @@ def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> l
         return [Finding(message, "", hint)]
     kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
     kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
-    listed = ", ".join(entry.file for entry in entries[:NAMED])
-    more = f" and {len(entries) - NAMED} more" if len(entries) > NAMED else ""
-    message = f"no place is known for {name}, which gives {kind} ({size}): {listed}{more}"
+    listed = human_list((entry.file for entry in entries), NAMED)
+    message = f"no place is known for {name}, which gives {kind} ({size}): {listed}"
     return [Finding(message, "", f"write one into site.yaml:  {mirror_line(name)}")]

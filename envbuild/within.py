@@ -179,8 +179,3 @@ def joined(versions: Iterable[str]) -> str:
 def canonical(name: str) -> str:
     """A distribution's name as the index compares it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def printable(value: object) -> str:
-    """A text of the image for a terminal: control characters and what is no text are shown as escapes."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(value))

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envbuild.console import Quiet, Talk, amount
+from envbuild.console import Quiet, Talk
+from envbuild.core.text import amount
 from envbuild.errors import ConflictError, Finding, InputError
 from envbuild.lock import baselook
 from envbuild.lock.basetree import seen

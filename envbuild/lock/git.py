@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from envbuild.console import Talk
+from envbuild.core.text import human_list
 from envbuild.errors import EngineError, Finding, InputError, SpecError
 from envbuild.lock.gitcommits import Commits, Part, under
 from envbuild.lock.gitmodules import origin_of
@@ -226,6 +227,4 @@ def part(path: str, origin: str) -> Part:
 
 def some(names: Iterable[str]) -> str:
     """The first of many names."""
-    listed = list(names)
-    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return ", ".join(listed[:NAMED]) + more
+    return human_list(names, NAMED)

@@ -15,7 +15,8 @@ from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
 
-from envbuild.console import Talk, amount
+from envbuild.console import Talk
+from envbuild.core.text import amount
 from envbuild.errors import Finding, InputError, SpecError
 from envbuild.fields import did_you_mean
 from envbuild.lock.index import Index

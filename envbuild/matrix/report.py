@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from envbuild.console import counted
+from envbuild.core.text import counted
 from envbuild.matrix.check import Answer
 from envbuild.matrix.masks import Matrix
 from envbuild.matrix.request import place_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from envbuild.console import table
+from envbuild.core.text import table
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
 from envbuild.image import Result

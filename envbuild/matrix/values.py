@@ -13,6 +13,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
+from envbuild.core.text import human_list
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean, short
 from envbuild.matrix import version
@@ -297,9 +298,8 @@ def _known(component: Component, text: str) -> str:
     close = difflib.get_close_matches(text.casefold()[:100], spelled, n=1, cutoff=0.6) if text else []
     if close:
         return f"did you mean '{spelled[close[0]]}'?"
-    first = ", ".join(component.values[:NAMED])
-    more = len(component.values) - NAMED
-    return f"known are: {first}{f' and {more} more (envbuild matrix show {component.name})' if more > 0 else ''}"
+    rest = f" (envbuild matrix show {component.name})" if len(component.values) > NAMED else ""
+    return f"known are: {human_list(component.values, NAMED)}{rest}"
 
 
 def _example(component: Component) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from envbuild.core.text import escaped
 from envbuild.errors import EnvbuildError, Finding, SpecError, VerifyError
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
@@ -138,7 +139,7 @@ def check_words(config: ImageConfig) -> Iterator[Finding]:
         if any(sign in name + value for sign in "\n\r\0"):
             yield Finding(
                 "a line break in it would become a command of /etc/rc",
-                f"LABEL {ascii(name)[1:-1]}",
+                f"LABEL {escaped(name)}",
                 "put it on one line",
             )
     if any("\0" in word for word in config.cmd):

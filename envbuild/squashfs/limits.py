@@ -5,9 +5,9 @@ evidence inside the image can tell it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Sequence
 
+from envbuild.core.text import escaped
 from envbuild.squashfs.attributes import PREFIXES
 from envbuild.squashfs.index import DIR
 from envbuild.squashfs.merge import Node, Tree
@@ -20,7 +20,7 @@ LAST = 0xFFFFFFFF  # seconds: in 2106
 def told(dropped: Iterable[bytes], clamped: Iterable[bytes]) -> list[str]:
     """One line for each kind: names of dropped attributes, paths whose time was moved."""
     result = []
-    if names := ", ".join(sorted(ascii(os.fsdecode(name))[1:-1] for name in dropped)):
+    if names := ", ".join(sorted(escaped(name) for name in dropped)):
         result.append(f"dropped extended attributes that squashfs cannot hold: {names}")
     if paths := [path or b"/" for path in clamped]:
         result.append(f"moved times before 1970 or after 2106 to the nearest that squashfs holds: {listed(paths)}")

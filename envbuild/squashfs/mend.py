@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from envbuild.core.text import escaped
 from envbuild.errors import EnvbuildError, Finding, InputError, VerifyError
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
@@ -107,7 +108,7 @@ def environment(work: _Work) -> dict[str, str]:
     """The variables that /etc/environment can hold; the others go to the login shell, or nowhere."""
     env: dict[str, str] = {}
     for name, value in work.config.env.items():
-        where = f"ENV {ascii(name)[1:-1]}"
+        where = f"ENV {escaped(name)}"
         substituted = enroot.SUBSTITUTED.search(value)
         by_shell = ""
         if not enroot.NAME.match(name) or name.startswith("ENROOT_"):
@@ -210,7 +211,7 @@ def notes(work: _Work) -> None:
     """What stays as it is, and is not as in Docker."""
     env = work.config.env
     if work.config.user.partition(":")[0] not in ("", "0", "root"):
-        work.lines.append(f"USER {ascii(work.config.user)[1:-1]} is ignored: everything runs as the job's user")
+        work.lines.append(f"USER {escaped(work.config.user)} is ignored: everything runs as the job's user")
     if env.get("NVIDIA_VISIBLE_DEVICES", "void") != "void" and "NVIDIA_DRIVER_CAPABILITIES" not in env:
         work.lines.append(
             "NVIDIA_DRIVER_CAPABILITIES is not set, so that enroot brings no CUDA driver: "

@@ -9,8 +9,7 @@ file system without ``user.`` attributes would fail the unpacking. Setuid, setgi
 
 from __future__ import annotations
 
-import os
-
+from envbuild.core.text import escaped
 from envbuild.squashfs.index import BLOCK, CHAR, DIR, FILE
 from envbuild.squashfs.merge import Node, Tree
 
@@ -94,5 +93,5 @@ def has_xattrs(node: Node) -> bool:
 
 def listed(paths: list[bytes]) -> str:
     """``2 (a, b)``: how many, and the first few in byte order."""
-    names = ", ".join(ascii(os.fsdecode(path))[1:-1] for path in sorted(paths)[:SHOWN])
+    names = ", ".join(escaped(path) for path in sorted(paths)[:SHOWN])
     return f"{len(paths)} ({names}{', …' if len(paths) > SHOWN else ''})"

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
+from envbuild.core.text import escaped
 from envbuild.errors import VerifyError
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.content import Blocks, Content
@@ -364,4 +365,4 @@ class _Stream(io.RawIOBase):
 
 def shown(path: bytes) -> str:
     """A path for a message: ASCII, on one line."""
-    return ascii(path.decode("utf-8", "surrogateescape"))[1:-1] if path else "/"
+    return escaped(path) if path else "/"

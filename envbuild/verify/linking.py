@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envbuild.core.text import human_list
 from envbuild.verify.libraries import reachable
 from envbuild.verify.names import readable
 from envbuild.verify.results import AuditResult, divided, judged, listed
@@ -73,7 +74,6 @@ def _symbols(lost: Mapping[str, Any], torch: str) -> str:
     texts = list(dict.fromkeys(readable(name) for name in names))
     if texts[0] != names[0]:
         texts[0] += f" ({names[0]})"
-    more = lost["count"] - min(TOLD, len(texts))
-    text = ", ".join(texts[:TOLD]) + (f" and {more} more" if more > 0 else "")
+    text = human_list(texts, TOLD, total=lost["count"])
     whose = f"; it is linked with {', '.join(lost['torch'])} of torch {torch}" if lost["torch"] and torch else ""
     return f"{text}, which no library that it needs has{whose}"

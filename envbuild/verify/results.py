@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from envbuild.core.text import human_list
 from envbuild.recipe import VENV
 
 OPT = "/opt/"
@@ -41,10 +42,8 @@ def judged(name: str, faults: Iterable[str], compared: str, hint: str = "") -> A
 
 
 def listed(items: Iterable[str], limit: int = 12) -> str:
-    """Items of a list for a person: the first ones, and how many more there are."""
-    all_items = list(items)
-    more = f"; and {len(all_items) - limit} more" if len(all_items) > limit else ""
-    return "; ".join(all_items[:limit]) + more
+    """Return findings of a check on one line: the first ones, and how many more there are."""
+    return human_list(items, limit, separator="; ")
 
 
 def in_product(path: str) -> bool:

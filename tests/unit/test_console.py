@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.console import amount, counted
+from envbuild.core.text import amount, counted
 
 pytestmark = pytest.mark.unit
 

@@ -122,12 +122,12 @@ def test_what_ended(tmp_path: Path) -> None:
     found = list_exports(tmp_path)
     assert [row["source"] for row in found.data] == ["running", "good", "bad"]  # what runs, then the newest
     assert found.data[1]["elapsed"] == 10 and found.data[1]["eta"] is None
-    assert "  bad: layer 2 of 3?[2J is damaged" in found.text and "\x1b" not in found.text
+    assert "  bad: layer 2 of 3\\x1b[2J is damaged" in found.text and "\x1b" not in found.text
 
 
 def test_a_failure_of_several_lines_keeps_them(tmp_path: Path) -> None:
     record(tmp_path, "app", state="failed", ended=time.time(), error="looked at:\n  https://one\x1b[2J: refused")
-    assert list_exports(tmp_path).text.splitlines()[2:] == ["  app: looked at:", "      https://one?[2J: refused"]
+    assert list_exports(tmp_path).text.splitlines()[2:] == ["  app: looked at:", "      https://one\\x1b[2J: refused"]
 
 
 def test_a_layout_is_as_large_as_its_files(tmp_path: Path) -> None:

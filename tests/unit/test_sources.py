@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.console import duration, passed
+from envbuild.core.text import duration, passed
 from envbuild.errors import ConflictError, InputError, SpecError
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import Place, documents, place_of, split_path

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from envbuild.console import amount
+from envbuild.core.text import amount
 from envbuild.errors import FREE_SOME, BuildError, EngineError
 from envbuild.plan.units import Unit
 from envbuild.store import FULL as FULL_DISK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envbuild.core.text import human_list
 from envbuild.lock.index import Index
 from envbuild.matrix import version
 from envbuild.matrix.index_releases import releases
@@ -21,9 +22,8 @@ def newer_than_facts(index: Index, matrix: Matrix, components: Sequence[str] = (
         there = [number for number in releases(index, name) if version.key(number) > version.key(newest)]
         if there:
             own = [fact.source.seen for fact in matrix.facts if fact.id.startswith(f"{name}.")]
-            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
             told.append(
-                f"the package index has {name} {there[0]}{more}; the facts are of {max(own, default='no day')} and end "
-                f"at {newest}"
+                f"the package index has {name} {human_list(there, 1)}; "
+                f"the facts are of {max(own, default='no day')} and end at {newest}"
             )
     return told

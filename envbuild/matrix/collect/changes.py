@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from envbuild.core.text import human_list
 from envbuild.errors import Finding
 from envbuild.matrix.collect.derived import Derived, Tree
 
@@ -127,10 +128,7 @@ def _only_note(old: Tree, new: Tree) -> str:
 
 
 def _gone(gone: Sequence[str]) -> str:
-    if not gone:
-        return ""
-    more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
-    return f"; gone: {'; '.join(gone[:5])}{more}"
+    return f"; gone: {human_list(gone, 5, separator='; ')}" if gone else ""
 
 
 def facts_of(tree: Tree) -> list[Tree]:

@@ -1,0 +1,1 @@
+"""What every room needs: errors, what a person sees, signals, texts, the store, user namespaces."""

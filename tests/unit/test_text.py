@@ -1,0 +1,30 @@
+"""Texts for people: lists that end, and what is safe to print."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.core.text import escaped, human_list, printable
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("items", "total", "separator", "text"),
+    [
+        ([], 0, ", ", ""),
+        (["a", "b"], 0, ", ", "a, b"),
+        (["a", "b", "c", "d"], 0, ", ", "a, b and 2 more"),
+        (["a", "b"], 5, ", ", "a, b and 3 more"),
+        (["a"], 5, ", ", "a and 4 more"),
+        (["a", "b", "c"], 0, "; ", "a; b; and 1 more"),
+    ],
+)
+def test_a_list_for_people(items: list[str], total: int, separator: str, text: str) -> None:
+    assert human_list(items, 2, total=total, separator=separator) == text
+
+
+def test_what_steers_a_terminal_is_shown() -> None:
+    assert printable("ü\x1b[31m\n\udc80") == "ü\\x1b[31m\\n\\udc80"
+    assert escaped("ü\n") == "\\xfc\\n"
+    assert escaped(b"\xc3\xbc\xff") == "\\xfc\\udcff"
