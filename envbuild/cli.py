@@ -215,7 +215,7 @@ app.command("export", help=EXPORT)(export_command)
 @app.command()
 def verify(name: Name, as_json: Json = False) -> None:
     """Audit a made image and run its checks; NAME may be a squashfs file."""
-    from envbuild.outputs import verify_image
+    from envbuild.verify.image import verify_image
     from envbuild.workspace import open_workspace
 
     result = verify_image(name, open_workspace())
@@ -238,7 +238,7 @@ def run(
 
     What the command writes is thrown away, but for folders given with --bind.
     """
-    from envbuild.outputs import run_image
+    from envbuild.run_image import run_image
     from envbuild.workspace import open_workspace
 
     raise typer.Exit(run_image(name, command or [], open_workspace(), network=network, binds=bind))

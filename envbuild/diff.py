@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.result import Result
 from envbuild.difftext import report
 from envbuild.holdings import Holdings, place
-from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import Lock
 from envbuild.squashfs.compare import TIME, Change, Comparison, pairs
 from envbuild.squashfs.reader import describe
 from envbuild.squashfs.tree import KINDS, SquashTree, shown
+from envbuild.verify.contents.squashfs_path import squashfs_file
 from envbuild.within import Within, locked_packages, look_within
 from envbuild.workspace import Workspace
 

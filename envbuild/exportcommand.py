@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envbuild.errors import SpecError
 from envbuild.options import Json, complete_image, one_of, show
+
+if TYPE_CHECKING:  # --help needs none of them
+    from envbuild.core.result import Result
+    from envbuild.outfile import Output
+    from envbuild.outputs import Export
+    from envbuild.workspace import Workspace
 
 EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project, or anybody's.
 
@@ -140,7 +146,7 @@ def export(
             hint=f"envbuild export {name or 'docker://NAME:TAG'} --to squashfs; or: envbuild export --list",
         )
     from envbuild.outfile import Output
-    from envbuild.outputs import Export, export_image
+    from envbuild.outputs import Export
     from envbuild.workspace import open_workspace
 
     place = None if output is None else Output.of(output)
@@ -161,3 +167,48 @@ def export(
     )
     result = export_image(name, wanted, open_workspace())
     show(result.data, as_json, result.text)
+
+
+def export_image(name: str, export: Export, workspace: Workspace) -> Result:
+    """Export an image of the project (made first when it is not made) as squashfs, as OCI layout or into the Docker
+    Engine; an image of anybody (`envbuild.oci.sources`) as squashfs."""
+    from envbuild.oci.sources import place_of
+    from envbuild.outputs import export_foreign, write_output
+
+    export.check(name)
+    if place_of(name):
+        return export_foreign(name, export, workspace)
+    for option, given in (
+        ("--platform", export.platform),
+        ("--no-cache", not export.cache),
+        ("--keep-layers", export.keep_layers),
+    ):
+        if given:
+            raise SpecError(
+                f"{option} has no meaning for {name}, because an image of the project is made of layers in the store",
+                hint="leave it out",
+            )
+    if export.to == "squashfs":
+        export.form()
+    if export.output:  # before the image is made, which may take long
+        prepare(export.output, export.to, name)
+    from envbuild.image import made_image  # only here: somebody else's image needs no plan
+    from envbuild.make import Options, make
+    from envbuild.progress import PACKING, tracked
+
+    make(name, workspace, Options())
+    with (
+        workspace.store.lock("gc", shared=True),
+        tracked(name, export.output.path if export.output else None, workspace, PACKING) as progress,
+    ):
+        return write_output(made_image(name, workspace), export, progress)
+
+
+def prepare(output: Output, to: str, name: str) -> None:
+    """See that an output of kind `to` can be put where -o says. Raises SpecError and PublishError."""
+    if to == "squashfs":
+        output.prepare(name)
+    elif to == "oci":
+        from envbuild.oci.layout import check_place
+
+        check_place(output.path)

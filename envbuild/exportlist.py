@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.result import Result
 from envbuild.core.text import amount, duration, printable, table
-from envbuild.image import Result
 from envbuild.progress_records import FOLDER, Owner, start_of, sweep
 
 SILENT = 180.0  # seconds without a sign of life from another host

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from envbuild.core.result import Result
 from envbuild.core.text import amount, human_list, table
 from envbuild.errors import EnvbuildError, LockError
-from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked, resolve_image
@@ -17,6 +17,7 @@ from envbuild.record import finished
 from envbuild.resolve import Resolution
 from envbuild.spec import load
 from envbuild.supply import requested, supplier
+from envbuild.verify.contents.squashfs_path import squashfs_file
 from envbuild.workspace import Workspace
 from envbuild.yamlfile import shown
 

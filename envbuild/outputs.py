@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.core.result import Result
 from envbuild.core.text import amount, counted
 from envbuild.errors import Finding, SpecError
-from envbuild.image import Image, Result, made_image, squashfs_file
+from envbuild.image import Image
 from envbuild.outfile import Output
-from envbuild.progress import PACKING, Progress, tracked
+from envbuild.progress import Progress
 from envbuild.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 BLOCKS = {"128K": 1 << 17, "256K": 1 << 18, "512K": 1 << 19, "1M": 1 << 20}
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
-
-# A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
-START = """\
-if [ -r /etc/environment ]; then while IFS= read -r line; do export "$line"; done < /etc/environment; fi
-if [ -s /etc/rc ]; then exec /bin/sh -l /etc/rc "$@"; fi
-if [ $# -gt 0 ]; then exec "$@"; fi
-exec /bin/sh
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,48 +89,6 @@ class Export:
         if self.block and self.block.upper() not in BLOCKS:
             raise SpecError(f"--block {self.block!r} is no block size", hint=f"it is {', '.join(BLOCKS)}")
         return PackFormat(codec, level, BLOCKS[self.block.upper()] if self.block else PackFormat().block)
-
-
-def export_image(name: str, export: Export, workspace: Workspace) -> Result:
-    """An image of the project (made first when it is not made) as squashfs, OCI layout, or in the Docker Engine; an
-    image of anybody (`envbuild.oci.sources`) as squashfs."""
-    from envbuild.oci.sources import place_of
-
-    export.check(name)
-    if place_of(name):
-        return export_foreign(name, export, workspace)
-    for option, given in (
-        ("--platform", export.platform),
-        ("--no-cache", not export.cache),
-        ("--keep-layers", export.keep_layers),
-    ):
-        if given:
-            raise SpecError(
-                f"{option} has no meaning for {name}, because an image of the project is made of layers in the store",
-                hint="leave it out",
-            )
-    if export.to == "squashfs":
-        export.form()
-    if export.output:  # before the image is made, which may take long
-        prepare(export.output, export.to, name)
-    from envbuild import make as steps
-
-    steps.make(name, workspace, steps.Options())
-    with (
-        workspace.store.lock("gc", shared=True),
-        tracked(name, export.output.path if export.output else None, workspace, PACKING) as progress,
-    ):
-        return write_output(made_image(name, workspace), export, progress)
-
-
-def prepare(output: Output, to: str, name: str) -> None:
-    """See that an output of kind `to` can be put where -o says. Raises SpecError and PublishError."""
-    if to == "squashfs":
-        output.prepare(name)
-    elif to == "oci":
-        from envbuild.oci.layout import check_place
-
-        check_place(output.path)
 
 
 def export_foreign(source: str, export: Export, workspace: Workspace) -> Result:
@@ -281,47 +231,3 @@ def write_output(image: Image, export: Export, progress: Progress) -> Result:
         {"reference": reference, "id": identity},
         f"{reference}\n  id:    {identity}\n  start: docker run --rm -it {reference}",
     )
-
-
-def verify_image(name: str, workspace: Workspace) -> Result:
-    """Audit and run a made image again, or audit a squashfs file against the lock inside it."""
-    from envbuild.verify.evidence import document, raise_for, summary
-    from envbuild.verify.image import verify_file, verify_made
-
-    file = squashfs_file(name)
-    if file:
-        evidence = verify_file(file, workspace)
-        raise_for(evidence)
-        return Result(document(evidence), "\n".join(summary(evidence)))
-    path, evidence, data = verify_made(made_image(name, workspace), workspace)
-    raise_for(evidence)
-    return Result(data, "\n".join([*summary(evidence), f"  evidence: {path}"]))
-
-
-def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
-    """Run a command in a made image or a squashfs file; returns its exit code."""
-    from envbuild.engines.embedded import run_in
-
-    pairs = [bind_pair(bind) for bind in binds]
-    file = squashfs_file(name)
-    if file:
-        argv = ["/bin/sh", "-c", START, "sh", *command]
-        store, talk = workspace.store, workspace.talk
-        code, _ = run_in(file, argv, env=None, store=store, network=network, binds=pairs, talk=talk)
-        return code
-    image = made_image(name, workspace)
-    trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
-    argv = list(command) or list(image.plan.config.cmd)
-    code, _ = run_in(trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs)
-    return code
-
-
-def bind_pair(bind: str) -> tuple[str, str]:
-    """``SRC[:DST]`` as two absolute paths. Raises SpecError for a source that is not there and for another DST."""
-    source, _, target = bind.partition(":")
-    path = Path(source).expanduser().absolute()
-    if not path.exists():
-        raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
-    if target and not target.startswith("/"):
-        raise SpecError(f"--bind {bind}: {target!r} is no absolute path", hint=f"--bind {source}:/{target}")
-    return str(path), target or str(path)

@@ -12,9 +12,9 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
+from envbuild.core.result import Result
 from envbuild.core.text import flow, table
 from envbuild.errors import EnvbuildError
-from envbuild.image import Result
 from envbuild.project import Project
 from envbuild.recipe import Recipe
 from envbuild.recipefile import blame, file_of, keys_of, load_recipe, required, types_of

@@ -7,13 +7,14 @@ import shutil
 from pathlib import Path
 from typing import IO, Any
 
+from envbuild.core.result import Result
 from envbuild.core.text import amount, printable
 from envbuild.errors import SpecError
 from envbuild.holdings import Holdings
-from envbuild.image import Result, squashfs_file
 from envbuild.lock.lockfile import lock_digest
 from envbuild.squashfs.reader import describe
 from envbuild.squashfs.tree import SquashTree, shown
+from envbuild.verify.contents.squashfs_path import squashfs_file
 from envbuild.within import Within, locked_packages, look_within
 
 ROWS = 12  # folders that people see

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING
 from typing import Any
 
+from envbuild.core.result import Result
 from envbuild.core.text import flow, human_list, table
-from envbuild.image import Result
 from envbuild.listing import NAMED, lacking, suppliers
 from envbuild.recipefile import keys_of
 from envbuild.resolve import Resolution, options

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from envbuild.errors import LockError
@@ -59,6 +60,13 @@ def texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
         if data is not None:
             found[name] = data.decode(errors="replace")
     return found
+
+
+def inside(path: Path, *names: str) -> dict[str, str]:
+    """Return texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold. Raises
+    VerifyError where the file is damaged."""
+    with SquashTree(path) as tree:
+        return texts(tree, names)
 
 
 def look_within(tree: SquashTree) -> Within:

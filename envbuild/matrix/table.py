@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from envbuild.core.result import Result
 from envbuild.core.text import table
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
-from envbuild.image import Result
 from envbuild.matrix.case import Case
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import ABSENT, Matrix

@@ -7,24 +7,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envbuild.core.result import Result
 from envbuild.errors import VerifyError
+from envbuild.image import Image, made_image
 from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
 from envbuild.plan.units import Plan
 from envbuild.recipe import Check, RecipeEnv
 from envbuild.recipefile import ask
 from envbuild.resolve import Resolution
 from envbuild.verify.audit import audit
+from envbuild.verify.contents.squashfs_path import squashfs_file
 from envbuild.verify.evidence import Evidence, document, raise_for, summary, write
 from envbuild.verify.look import Runner, look
 from envbuild.verify.modules import import_results
 from envbuild.verify.promised import expectations, locked_expectations, locked_own, own
 from envbuild.verify.run import run_checks
+from envbuild.within import inside
 
 if TYPE_CHECKING:
     from envbuild.engines.base import Built
     from envbuild.export import Artifact
-    from envbuild.image import Image
     from envbuild.workspace import Workspace
+
+
+def verify_image(name: str, workspace: Workspace) -> Result:
+    """Audit and run a made image again, or audit a squashfs file against the lock inside it."""
+    file = squashfs_file(name)
+    if file:
+        evidence = verify_file(file, workspace)
+        raise_for(evidence)
+        return Result(document(evidence), "\n".join(summary(evidence)))
+    path, evidence, data = verify_made(made_image(name, workspace), workspace)
+    raise_for(evidence)
+    return Result(data, "\n".join([*summary(evidence), f"  evidence: {path}"]))
 
 
 def verify(
@@ -84,8 +99,6 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
 
     Raises VerifyError when it holds no lock, because envbuild did not make it.
     """
-    from envbuild.image import inside
-
     texts = inside(path, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(

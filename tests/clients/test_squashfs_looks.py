@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from squashfs_help import differences, mounted
 
-from envbuild.image import inside
 from envbuild.showfile import show_file
 from envbuild.squashfs.compare import compare
 from envbuild.squashfs.tree import (
@@ -27,6 +26,7 @@ from envbuild.squashfs.tree import (
     SYMLINK,
     SquashTree,
 )
+from envbuild.within import inside
 
 pytestmark = [
     pytest.mark.clients,

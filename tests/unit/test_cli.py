@@ -127,7 +127,7 @@ def test_what_people_write_instead(words: tuple[str, ...], text: str, project: P
 
 def test_a_mount_goes_to_an_absolute_path() -> None:
     from envbuild.errors import SpecError
-    from envbuild.outputs import bind_pair
+    from envbuild.run_image import bind_pair
 
     assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")
     with pytest.raises(SpecError, match="no absolute path") as caught:

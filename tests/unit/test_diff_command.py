@@ -11,7 +11,7 @@ from diffkit import RC
 from diffkit import pair as pair  # a fixture
 
 from envbuild.errors import SpecError
-from envbuild.image import squashfs_file
+from envbuild.verify.contents.squashfs_path import squashfs_file
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,8 @@ from diffkit import BEFORE, SITE, image
 from packmaker import file
 
 from envbuild.diff import diff_images
-from envbuild.image import inside
 from envbuild.showfile import show_file
-from envbuild.within import environment, start_of
+from envbuild.within import environment, inside, start_of
 
 pytestmark = pytest.mark.unit
 

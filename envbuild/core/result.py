@@ -1,0 +1,14 @@
+"""What a command answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A command's answer, for scripts and for people."""
+
+    data: Any
+    text: str

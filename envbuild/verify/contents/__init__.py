@@ -1,0 +1,1 @@
+"""What a squashfs file holds, read without mounting or running anything."""

@@ -1,0 +1,38 @@
+"""Whether what a person names is a squashfs file, the name of a spec, or an image that is elsewhere."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from envbuild.errors import SpecError
+
+
+def squashfs_file(name: str) -> Path | None:
+    """Return the file that NAME is a path of (it holds a slash or ends in .sqsh); None for a spec's name.
+
+    Raises SpecError for a path where no squashfs file is, and for an image of a registry or an archive.
+    """
+    if ":" in name and is_elsewhere(name):
+        raise SpecError(
+            f"{name[:200]} is no squashfs file yet",
+            hint=f"envbuild export {shlex.quote(name[:200])} --to squashfs -o image.sqsh; then name image.sqsh",
+        )
+    if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
+        return None
+    path = Path(name).expanduser().absolute()
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise SpecError(f"{name} cannot be read: {error.strerror}", hint="envbuild list shows what is made") from error
+    if magic != b"hsqs":
+        raise SpecError(f"{name} is not a squashfs file", hint="a spec's path ends in .yaml, an image's in .sqsh")
+    return path
+
+
+def is_elsewhere(name: str) -> bool:
+    """Return whether NAME is an image of a registry, an archive or another place."""
+    from envbuild.oci.sources import PREFIXES
+
+    return name.startswith(tuple(PREFIXES))
