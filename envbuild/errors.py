@@ -15,11 +15,15 @@ FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to a folder on a larger di
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake: what is wrong, where (``file:line:column``, may be empty) and what to do (may be empty)."""
+    """One mistake: what is wrong, where (``file:line:column``, may be empty) and what to do (may be empty).
+
+    `mirror_lines` are those below ``mirrors:`` of a ``site.yaml`` that `hint` asks for (`envbuild.site.mirror_line`).
+    """
 
     message: str
     where: str = ""
     hint: str = ""
+    mirror_lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
@@ -31,9 +35,9 @@ class EnvbuildError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, hint: str = "", where: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", where: str = "", *, mirror_lines: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.findings: tuple[Finding, ...] = (Finding(message, where, hint),)
+        self.findings: tuple[Finding, ...] = (Finding(message, where, hint, mirror_lines),)
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> Self:

@@ -15,6 +15,7 @@ from envbuild.core.text import amount, counted
 from envbuild.errors import EnvbuildError, Finding, InputError
 from envbuild.lock.lacking import site_lines
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.net.miss import Miss, MissKind
 from envbuild.oci.reference import parse
 from envbuild.site import Site
 from envbuild.store import Store
@@ -203,7 +204,7 @@ class Fetching:
             else:
                 self.transfer.obtain(self.places(entry), entry.sha256)
         except Unobtained as error:
-            return [self.finding(entry, error.misses, absent=error.absent)]
+            return [self.finding(entry, error.misses)]
         except InputError as error:
             return [self.advised(entry, finding) for finding in error.findings]
         return []
@@ -243,7 +244,7 @@ class Fetching:
 
         obtain_blob(self.site, self.transfer.transport, self.transfer, blob.reference, blob.sha256, blob.size)
 
-    def finding(self, entry: Input, misses: list[tuple[str, str]], *, absent: bool) -> Finding:
+    def finding(self, entry: Input, misses: Sequence[Miss]) -> Finding:
         """What to tell of an input that no place gave."""
         from envbuild.lock.sources import unobtainable
         from envbuild.lock.transport import shown
@@ -251,8 +252,7 @@ class Fetching:
         if not misses and isinstance(entry, PythonFile):
             python = self.site.python(origin(entry))
             listing = (*python.indexes, *python.links)
-            misses = [(shown(place), "does not list it with this digest") for place in listing]
-            absent = bool(misses)
+            misses = [Miss(shown(place), MissKind.ABSENT, "does not list it with this digest") for place in listing]
         if isinstance(entry, ImageBlob):
             from envbuild.oci.registry import Repository
 
@@ -262,11 +262,11 @@ class Fetching:
             where = self.where.get(entry.file, "")
             error = unobtainable(entry.origin, entry.file, entry.sha256, misses, image=self.image, where=where)
             return error.findings[0]
-        return lost(self.image, entry, misses, absent=absent)
+        return lost(self.image, entry, misses)
 
     def advised(self, entry: Input, finding: Finding) -> Finding:
         """An error of an index, a repository or a registry, with the input that it stands in the way of."""
         if isinstance(entry, SourceFile):
             return replace(finding, where=finding.where or self.where.get(entry.file, ""))  # it names the source
-        told = lost(self.image, entry, [(finding.where, finding.message)])
-        return replace(told, hint=finding.hint if "mirrors:" in finding.hint else told.hint)
+        told = lost(self.image, entry, [Miss(finding.where, MissKind.UNREACHABLE, finding.message)])
+        return replace(told, hint=finding.hint, mirror_lines=finding.mirror_lines) if finding.mirror_lines else told

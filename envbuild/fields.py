@@ -182,14 +182,20 @@ class Reader:
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint that names the closest of `known`, or the first of them after the words `otherwise`."""
     choices = sorted(known)
-    return _meant(name, choices) or _listed(choices, otherwise)
+    return closest(name, choices) or _listed(choices, otherwise)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return a hint that names the closest of `known`; empty where none is close."""
+    close = nearest(name, known)
+    return f"did you mean '{close}'?" if close else ""
 
 
 def one_of(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint for a word of a short closed list, in the order of `known`: the closest of them, and after the words
     `otherwise` all of them. Whoever misspelt one value often does not know the others either."""
     choices = list(known)
-    return " ".join(filter(None, (_meant(name, choices), _listed(choices, otherwise))))
+    return " ".join(filter(None, (closest(name, choices), _listed(choices, otherwise))))
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
@@ -197,11 +203,6 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     import difflib
 
     return next(iter(difflib.get_close_matches(name.lower()[:100], list(known), n=1, cutoff=likeness)), "")
-
-
-def _meant(name: str, choices: list[str]) -> str:
-    close = nearest(name, choices)
-    return f"did you mean '{close}'?" if close else ""
 
 
 def _listed(choices: list[str], otherwise: str) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import SpecError
-from envbuild.fields import did_you_mean, short
+from envbuild.fields import closest, did_you_mean, short
 from envbuild.matrix import FACTS
 
 PACKAGE = Path(__file__).resolve().parent
@@ -134,14 +134,14 @@ class Project:
                 if (path := folder / file).is_file():
                     return path
         known = {"images": self.images, "recipes": self.recipes, "targets": self.targets}[kind]()
-        hint = did_you_mean(name, known, f"the {kind} are")
-        close, what = hint.startswith("did you mean"), kind.removesuffix("s")
+        close, what = closest(name, known), kind.removesuffix("s")
         if not valid_name(name):
             rule = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
             a = "an" if what[0] in "aeiou" else "a"
-            raise SpecError(f"'{short(name)}' cannot be the name of {a} {what}", hint if close else rule)
+            raise SpecError(f"'{short(name)}' cannot be the name of {a} {what}", close or rule)
         add = f"to add one, write {kind}/{file} in a project" + (", with one Recipe class" if kind == "recipes" else "")
-        raise SpecError(f"no {what} is called '{name}'", hint if close else "; ".join(filter(None, (hint, add))))
+        there = did_you_mean(name, known, f"the {kind} are")
+        raise SpecError(f"no {what} is called '{name}'", close or "; ".join(filter(None, (there, add))))
 
 
 def valid_name(name: str) -> bool:

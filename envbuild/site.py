@@ -208,7 +208,7 @@ def read_site(path: Path) -> Site:
 
 
 def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
-    """What a person writes into ``site.yaml`` so that `origin` comes from `place`."""
+    """Return the line below ``mirrors:`` of a ``site.yaml`` with which `origin` comes from `place`."""
     kind, _, rest = origin.partition(":")
     if kind in ("apt", "pip"):
         prefix = f'"{origin}"'
@@ -218,7 +218,12 @@ def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
         prefix = f'"{kind}:{rest.partition("/")[0]}/"'
     else:
         prefix = kind
-    return f"mirrors: {{{prefix}: [{place}]}}"
+    return f"{prefix}: [{place}]"
+
+
+def in_mirrors(line: str) -> str:
+    """Return what a person writes into ``site.yaml`` for a `mirror_line`."""
+    return f"mirrors: {{{line}}}"
 
 
 def longest(prefixes: Iterable[str], origin: str) -> str:

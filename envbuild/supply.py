@@ -6,7 +6,7 @@ Every input has an origin (``debian:trixie/main``, ``python:``, ``pip:pytorch/cu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from envbuild.bases import distribution, is_image
@@ -14,8 +14,9 @@ from envbuild.core.text import amount, human_list
 from envbuild.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
+from envbuild.net.miss import Miss, all_absent
 from envbuild.oci.reference import parse
-from envbuild.site import HOMES, Site, mirror_line
+from envbuild.site import HOMES, Site, in_mirrors, mirror_line
 
 NAMED = 4  # files that a message lists
 
@@ -104,16 +105,15 @@ def described(entry: Input) -> str:
     return f"the {kind} {entry.name} {entry.version} ({entry.file}, sha256 {entry.sha256})"
 
 
-def lost(image: str, entry: Input, misses: Iterable[tuple[str, str]], *, absent: bool = False) -> Finding:
-    """What to tell of a package or file that no place gave. `misses`: (place, why); `absent`: every place said that it
-    does not have it.
-    """
-    looked = "".join(f"\n  {place}: {why}" for place, why in misses)
+def lost(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
+    """What to tell of a package or file that no place gave, and why each did not."""
+    looked = "".join(f"\n  {miss}" for miss in misses)
     what = "run the command again"
-    if absent and isinstance(entry, DebianFile | PythonFile):
+    if all_absent(misses) and isinstance(entry, DebianFile | PythonFile):
         what = f"envbuild lock {image} --upgrade {entry.name}"
-    hint = f"{what}, or write another place into site.yaml:  {mirror_line(origin(entry))}"
-    return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint)
+    line = mirror_line(origin(entry))
+    hint = f"{what}, or write another place into site.yaml:  {in_mirrors(line)}"
+    return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint, (line,))
 
 
 def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
@@ -126,13 +126,13 @@ def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> l
 
         found = [unobtainable(name, entry.file, entry.sha256, [], where=where.get(entry.file, "")) for entry in entries]
         return [error.findings[0] for error in found]
-    size = amount(sum(entry.size for entry in entries))
+    size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
     if isinstance(first, ImageBlob):
         message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"
-        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {mirror_line(name)}"
-        return [Finding(message, "", hint)]
+        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}"
+        return [Finding(message, "", hint, (line,))]
     kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
     kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
     listed = human_list((entry.file for entry in entries), NAMED)
     message = f"no place is known for {name}, which gives {kind} ({size}): {listed}"
-    return [Finding(message, "", f"write one into site.yaml:  {mirror_line(name)}")]
+    return [Finding(message, "", f"write one into site.yaml:  {in_mirrors(line)}", (line,))]

@@ -22,7 +22,7 @@ from envbuild.lock.apt import Apt, AptFailed, Source, configuration, host_option
 from envbuild.lock.keys import keyring_line, recent, repository_key
 from envbuild.lock.transport import Transport
 from envbuild.recipe import AptRepository
-from envbuild.site import Site, mirror_line
+from envbuild.site import Site, in_mirrors, mirror_line
 from envbuild.store import Store
 
 
@@ -105,9 +105,10 @@ class Opening:
                 self.talk.warn(f"no place is known for {name}'s security archive: the lock is made without its updates")
                 continue
             if not places:
-                line = ", ".join(f"{kind}: [ADDRESS]" for kind in kinds)
+                lines = tuple(mirror_line(f"{kind}:", "ADDRESS") for kind in kinds)
                 message = f"this machine's apt configuration names no {name} archive"
-                findings["places"] = Finding(message, hint=f"write into site.yaml:  mirrors: {{{line}}}")
+                hint = f"write into site.yaml:  {in_mirrors(', '.join(lines))}"
+                findings["places"] = Finding(message, hint=hint, mirror_lines=lines)
             if not keyring:
                 message = f"the keys of the {name} archive are not installed"
                 hint = f"sudo apt install {distribution.keyring_package}, or in site.yaml:  {keyring_line(archive)}"
@@ -127,9 +128,11 @@ class Opening:
         """A vendor's repository. Raises InputError without an address, or with the wrong key."""
         places = self.site.roots(repository.origin)
         if not places:
+            line = mirror_line(repository.origin)
             raise InputError(
                 f"no place is known for the package repository {repository.origin}",
-                hint=f"write into site.yaml:  {mirror_line(repository.origin)}",
+                hint=f"write into site.yaml:  {in_mirrors(line)}",
+                mirror_lines=(line,),
             )
         keyring = self.site.keyring(repository.origin) or repository_key(
             repository, places, self.transport, self.store.root / "apt/keys", refresh=self.refresh
@@ -220,19 +223,23 @@ class Opening:
             lines = [line for place in dict.fromkeys(places) for line in failures.get(place, ())]
             what = f"package repository {archive}" if archive else f"{name} archive"
             said = "\n".join(lines or failures.get("", ())) or "no place is known for it"
-            findings.append(Finding(f"the {what} cannot be read:\n{said}", hint=self.advice(archive, said)))
+            findings.append(self.unreadable(what, archive, said))
         return findings
 
-    def advice(self, archive: str, text: str) -> str:
-        """What to do about apt's `text`; `archive` is empty for the distribution's own."""
+    def unreadable(self, what: str, archive: str, text: str) -> Finding:
+        """What to tell of a repository that apt cannot read, and why in apt's own words (`text`); `archive` is empty
+        for the distribution's own."""
+        message = f"the {what} cannot be read:\n{text}"
         if "is expired" in text or "not valid yet" in text:
             line = 'apt: {"Acquire::Check-Valid-Until": "false"}'
-            return f"if the mirror is frozen on purpose, write into site.yaml:  {line}"
+            return Finding(message, hint=f"if the mirror is frozen on purpose, write into site.yaml:  {line}")
         main = archive or self.distribution.archives[0]
         if "NO_PUBKEY" in text or "not signed" in text:
             keys = f"name the mirror's keys in site.yaml:  {keyring_line(main)}"
-            return keys if archive else f"sudo apt install {self.distribution.keyring_package}, or {keys}"
-        return f"name another place in site.yaml:  {mirror_line(main, 'ADDRESS')}"
+            own = f"sudo apt install {self.distribution.keyring_package}, or {keys}"
+            return Finding(message, hint=keys if archive else own)
+        line = mirror_line(main, "ADDRESS")
+        return Finding(message, hint=f"name another place in site.yaml:  {in_mirrors(line)}", mirror_lines=(line,))
 
 
 def blamed(text: str, sources: Iterable[Source]) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from envbuild.lock.lacking import WrongInput
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Absent, Transport, Unreachable
+from envbuild.net.miss import Miss, MissKind
 from envbuild.recipe import Git
 from envbuild.site import Site
 from envbuild.store import Store
@@ -115,13 +116,13 @@ class Work:
             self.ready(earlier)
         return self.store.has_blob(earlier.sha256) and not hollow(self.store.blob(earlier.sha256))
 
-    def ready(self, source: SourceFile) -> list[tuple[str, str]]:
+    def ready(self, source: SourceFile) -> list[Miss]:
         """Take the finished tarball from a mirror, if one has it. Returns those that have another one, with why."""
         places = tarballs(self.site, part("", source.origin).origin, source.file)
         try:
             Transfer(self.transport, self.store).obtain(places, source.sha256)
         except Unobtained as error:
-            return [miss for miss in error.misses if "other content" in miss[1]]
+            return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []
 
     def wanted(self, git: Git) -> dict[str, Tree]:
@@ -178,7 +179,7 @@ class Work:
                 found = place.tagged(git.tag)
                 gone = not found and place.has_tags()
             except (Absent, Unreachable) as error:
-                misses.append(f"{place.place}: {error}")
+                misses.append(error.miss(place.place))
                 continue
             if found not in ("", git.commit):
                 raise WrongInput(

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from envbuild.errors import Finding, InputError
 from envbuild.lock.gitplaces import Place, repositories
 from envbuild.lock.gittree import Tree, read_tree
-from envbuild.lock.sources import looked, site_line, unobtainable
+from envbuild.lock.sources import looked, source_finding, unobtainable
 from envbuild.lock.transfer import Unobtained
 from envbuild.lock.transport import Absent, Transport, Unreachable
+from envbuild.net.miss import Miss
 from envbuild.site import Site
 from envbuild.store import Store
 
@@ -44,7 +45,7 @@ class Commits:
             raise unobtainable(f"{part.origin}@{part.commit}", file, "", error.misses) from None
 
     def trees(
-        self, parts: Sequence[Part], top: str, file: str, sha256: str = "", refused: Sequence[tuple[str, str]] = ()
+        self, parts: Sequence[Part], top: str, file: str, sha256: str = "", refused: Sequence[Miss] = ()
     ) -> dict[str, Tree]:
         """Path → commit, of all `parts` of the source `top`, whose tarball is `file`; `refused` are other places that
         were looked at for it. Raises InputError with every part that cannot be had.
@@ -57,11 +58,8 @@ class Commits:
                 if not part.path:
                     return unobtainable(top, file, sha256, [*refused, *error.misses]).findings[0]
                 commit = f"{part.origin}@{part.commit}"
-                return Finding(
-                    f"the submodule {part.path} of {top} is {commit}, which cannot be had; {looked(error.misses)}",
-                    "",
-                    site_line(commit, file),
-                )
+                message = f"the submodule {part.path} of {top} is {commit}, which cannot be had; {looked(error.misses)}"
+                return source_finding(message, commit, file)
 
         with ThreadPoolExecutor(PARALLEL) as pool:
             found = dict(zip((part.path for part in parts), pool.map(one, parts), strict=True))
@@ -72,14 +70,14 @@ class Commits:
 
     def _find(self, part: Part, tag: str) -> tuple[Tree, list[Place]]:
         """The commit, and the places from the one that gave it on. Raises Unobtained, InputError."""
-        misses: list[tuple[str, str]] = []
+        misses: list[Miss] = []
         places = repositories(self.site, self.transport, self.store, part.origin, self.note)
         for number, place in enumerate(places):
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
             except (Absent, Unreachable) as error:
-                misses.append((place.place, str(error)))
-        raise Unobtained(misses, False)
+                misses.append(error.miss(place.place))
+        raise Unobtained(misses)
 
 
 def under(path: str, link: bytes) -> str:

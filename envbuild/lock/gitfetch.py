@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from envbuild.errors import FREE_SOME, EngineError
 from envbuild.lock.gitprogram import run, words
 from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, shown
+from envbuild.net.miss import MissKind
 from envbuild.store import Store
 
 # What servers and git itself say when a single commit cannot be asked for; any other failure is told as it is.
@@ -116,8 +117,9 @@ class Address:
                 ):
                     return
             except Refused as error:
-                if str(error) == "HTTP 401":  # what a forge says of what it does not have
-                    raise Refused("HTTP 401: it asks for a password, or has no such repository") from None
+                if error.kind is MissKind.UNAUTHORIZED:  # what a forge says of what it does not have
+                    why = "HTTP 401: it asks for a password, or has no such repository"
+                    raise Refused(why, kind=MissKind.UNAUTHORIZED) from None
                 raise
             except Unreachable as error:
                 last = error

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.errors import InputError
 from envbuild.lock.transport import Absent, Transport, Unreachable, join, local_path, shown
-from envbuild.site import PythonIndexes, mirror_line
+from envbuild.site import PythonIndexes, in_mirrors, mirror_line
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
@@ -78,10 +78,12 @@ class Index:
             return []
         except Unreachable as error:
             what = "the package index" if self.origin == "python:" else f"the package index {self.origin}"
+            line = mirror_line(self.origin, "ADDRESS, …")
             raise InputError(
                 f"{what} does not answer for '{name}': {error}",
-                hint=f"other indexes are given as  {mirror_line(self.origin, 'ADDRESS, …')}  in site.yaml",
+                hint=f"other indexes are given as  {in_mirrors(line)}  in site.yaml",
                 where=shown(page),
+                mirror_lines=(line,),
             ) from None
         if "json" in answer.kind:
             return list(parse_json(answer.content, answer.url))

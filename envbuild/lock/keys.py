@@ -17,7 +17,7 @@ from pathlib import Path
 from envbuild.errors import InputError
 from envbuild.lock.transport import Absent, Transport, Unreachable, join, shown
 from envbuild.recipe import AptRepository
-from envbuild.site import mirror_line
+from envbuild.site import in_mirrors, mirror_line
 from envbuild.store import write_atomic
 
 FRESH = 3600  # seconds for which package lists and keys are used again
@@ -83,9 +83,11 @@ def _read(repository: AptRepository, roots: Iterable[str], transport: Transport)
             return place, transport.read(place).content
         except (Absent, Unreachable) as error:
             misses.append(f"\n  {shown(place)}: {error}")
+    line = mirror_line(repository.origin)
     raise InputError(
         f"the key of the package repository {repository.origin} cannot be had; looked at:{''.join(misses)}",
-        hint=f"write into site.yaml:  {mirror_line(repository.origin)}  or  {keyring_line(repository.origin)}",
+        hint=f"write into site.yaml:  {in_mirrors(line)}  or  {keyring_line(repository.origin)}",
+        mirror_lines=(line,),
     )
 
 

@@ -6,13 +6,10 @@ name a place. The second is a mistake of the spec or of a recipe more often than
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from envbuild.errors import EnvbuildError, InputError
 from envbuild.site import Site
-
-LINE = re.compile(r"mirrors: \{(\S+: \[[^]]+\])\}")  # as `envbuild.site.mirror_line` writes it
 
 
 class WrongInput(InputError):
@@ -36,8 +33,8 @@ def only_the_site(errors: Iterable[EnvbuildError]) -> bool:
 def site_lines(errors: Iterable[EnvbuildError], site: Site) -> list[str]:
     """The lines of one ``site.yaml`` that the hints of all findings ask for, each once, and those that a file which is
     not there yet begins with; none where it is a single one of a file that is there, which the hint itself has."""
-    hints = [finding.hint for error in errors for finding in error.findings]
-    lines = list(dict.fromkeys(f"  {line[1]}" for hint in hints for line in LINE.finditer(hint)))
+    asked = [line for error in errors for finding in error.findings for line in finding.mirror_lines]
+    lines = [f"  {line}" for line in dict.fromkeys(asked)]
     if lines and not site.where:
         return ["schema: 1", "mirrors:", *lines]
     return ["mirrors:", *lines] if len(lines) > 1 else []

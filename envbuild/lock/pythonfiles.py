@@ -25,7 +25,7 @@ from envbuild.lock.lockfile import PythonFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.uv import Pin
 from envbuild.lock.vendorindex import VendorIndex
-from envbuild.site import mirror_line
+from envbuild.site import in_mirrors, mirror_line
 
 NAMED = 5  # versions that a message lists
 NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
@@ -74,15 +74,19 @@ class Choice:
                     hint="compile it with a recipe (wheel=True), or name a version that has a wheel",
                 )
             if origin:
+                line = mirror_line(origin)
                 raise InputError(
                     f"{pin.name} {pin.version} cannot be taken, because it comes from {origin} and from nowhere else, "
                     "and that index does not list a wheel of it for this image",
                     hint="what other indexes have under this name is something else; for a copy that has it, write "
-                    f"into site.yaml:  {mirror_line(origin)}",
+                    f"into site.yaml:  {in_mirrors(line)}",
+                    mirror_lines=(line,),
                 )
+            line = mirror_line("python:", "ADDRESS, …")
             raise InputError(
                 f"{pin.name} {pin.version} was resolved, but no index lists a wheel of it for this image",
-                hint=f"other indexes are given as  {mirror_line('python:', 'ADDRESS, …')}  in site.yaml",
+                hint=f"other indexes are given as  {in_mirrors(line)}  in site.yaml",
+                mirror_lines=(line,),
             )
         return self.record(max(fitting)[-1], pin.version, origin)
 
@@ -113,10 +117,11 @@ class Choice:
         if not fitting and others:
             raise no_such_sdist(wanted, others, self.python)
         if not fitting:
+            line = mirror_line(origin or "python:", "ADDRESS, …")
             raise WrongInput(
                 f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
-                hint="check the name; other indexes are given as  "
-                f"{mirror_line(origin or 'python:', 'ADDRESS, …')}  in site.yaml",
+                hint=f"check the name; other indexes are given as  {in_mirrors(line)}  in site.yaml",
+                mirror_lines=(line,),
             )
         best = max(fitting)
         return self.record(best[-1], str(best[2]), origin)

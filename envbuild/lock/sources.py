@@ -8,18 +8,19 @@ a vendor's download area). What a site's mirror holds below a prefix is tried in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from envbuild.console import Talk
-from envbuild.errors import EnvbuildError, InputError, SpecError
+from envbuild.errors import EnvbuildError, Finding, InputError, SpecError
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Transport, join
+from envbuild.net.miss import Miss, MissKind
 from envbuild.recipe import Archive, Git
-from envbuild.site import ARCHIVES, HOMES, Site, mirror_line
+from envbuild.site import ARCHIVES, HOMES, Site, in_mirrors, mirror_line
 from envbuild.store import Store
 from envbuild.supply import Input
 
@@ -27,6 +28,7 @@ FORGE = re.compile(r"(?P<kind>github:|gitlab:)(?P<repository>[^@]+)@(?P<tag>.+)"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 GZIP = (".tar.gz", ".tgz")
 PARALLEL = 4
+PLACE = "FOLDER-OR-ADDRESS"
 
 
 def candidates(site: Site, origin: str, file: str) -> list[str]:
@@ -167,27 +169,28 @@ def _told(source: Archive | Git) -> str:
 
 
 def unobtainable(
-    origin: str, file: str, sha256: str, misses: list[tuple[str, str]], *, image: str = "NAME", where: str = ""
+    origin: str, file: str, sha256: str, misses: Sequence[Miss], *, image: str = "NAME", where: str = ""
 ) -> InputError:
-    """The error for a source that no place has: `misses` are (place, why). `image` wants it, at `where` of its spec."""
+    """The error for a source that no place has: `misses` say why. `image` wants it, at `where` of its spec."""
     digest = f" (sha256 {sha256})" if sha256 else ""
-    if any("other content" in why for _, why in misses) and not is_commit(origin):
+    if any(miss.kind is MissKind.MISMATCH for miss in misses) and not is_commit(origin):
+        line = mirror_line(origin, PLACE)
         return InputError(
             f"the source {origin} ({file}) cannot be had, because its content is not what was locked{digest}; "
             f"{looked(misses)}",
             "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in "
             f"the recipe, or where the recipe has none:  envbuild lock {image} --upgrade {file};  to keep what was "
-            f"locked, name a place that still has it in site.yaml:  {mirror_line(origin, 'FOLDER-OR-ADDRESS')}",
+            f"locked, name a place that still has it in site.yaml:  {in_mirrors(line)}",
             where,
+            mirror_lines=(line,),
         )
-    return InputError(
-        f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}", site_line(origin, file), where
-    )
+    message = f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}"
+    return InputError.of([replace(source_finding(message, origin, file), where=where)])
 
 
-def looked(misses: Iterable[tuple[str, str]]) -> str:
+def looked(misses: Iterable[Miss]) -> str:
     """Where something was looked for, as the end of a message."""
-    lines = [f"{place}: {why}" for place, why in misses] or ["nowhere: the site names no mirror for it"]
+    lines = [str(miss) for miss in misses] or ["nowhere: the site names no mirror for it"]
     return "looked at:" + "".join(f"\n  {line}" for line in lines)
 
 
@@ -196,12 +199,11 @@ def is_commit(origin: str) -> bool:
     return COMMIT.fullmatch(origin.rpartition("@")[2]) is not None
 
 
-def site_line(origin: str, file: str) -> str:
-    """The line of site.yaml that would supply a source."""
-    place = "FOLDER-OR-ADDRESS"
-    line = mirror_line(origin, place)
+def source_finding(message: str, origin: str, file: str) -> Finding:
+    """Return `message`, of a source that no place has, with the line of site.yaml that would supply it."""
+    line = mirror_line(origin, PLACE)
     if origin.partition(":")[0] in ARCHIVES:
         # No more than the file's own folder: the packages of that archive are to come from where they do.
-        line = f'mirrors: {{"{origin.rpartition("/")[0]}": [{place}]}}'
+        line = f'"{origin.rpartition("/")[0]}": [{PLACE}]'
     what = "a clone of that repository" if is_commit(origin) else file
-    return f"write into site.yaml:  {line}  and put {what} there"
+    return Finding(message, "", f"write into site.yaml:  {in_mirrors(line)}  and put {what} there", (line,))

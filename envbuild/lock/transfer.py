@@ -13,7 +13,7 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedRandom
@@ -22,6 +22,7 @@ from typing import Any
 
 from envbuild.errors import EngineError
 from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, local_path, reason, shown
+from envbuild.net.miss import Miss, MissKind, all_absent
 from envbuild.sharing import folder_in
 from envbuild.store import Store
 
@@ -30,14 +31,16 @@ ATTEMPTS = 4
 
 
 class Unobtained(Exception):
-    """No place gave the file: `misses` are (place, why) in the order of asking; `absent` when every place said that it
-    does not have it.
-    """
+    """No place gave the file: `misses` in the order of asking."""
 
-    def __init__(self, misses: list[tuple[str, str]], absent: bool) -> None:
-        super().__init__("; ".join(f"{place}: {why}" for place, why in misses))
+    def __init__(self, misses: Sequence[Miss]) -> None:
+        super().__init__("; ".join(map(str, misses)))
         self.misses = misses
-        self.absent = absent
+
+    @property
+    def absent(self) -> bool:
+        """Whether every place said that it does not have it."""
+        return all_absent(self.misses)
 
 
 @dataclass(slots=True)
@@ -83,34 +86,29 @@ class Transfer:
             ) from None
 
     def _from_any(self, places: Iterable[str], sha256: str, file: BufferedRandom, part: Path) -> tuple[str, int]:
-        misses: list[tuple[str, str]] = []
-        absent = True
+        misses: list[Miss] = []
         for place in places:
             for attempt in range(ATTEMPTS):
                 if self.stop.wait(self.pause * 2 ** (attempt - 1) if attempt else 0):
-                    raise Unobtained([*misses, (shown(place), "stopped")], False)
+                    raise Unobtained([*misses, Miss(shown(place), MissKind.UNREACHABLE, "stopped")])
                 try:
                     found, size = self._receive(place, file, sha256)
                     if sha256 and found != sha256:
                         self._reset(file)
-                        raise Refused(f"it has other content: sha256 {found}, not {sha256}")
+                        why = f"it has other content: sha256 {found}, not {sha256}"
+                        raise Refused(why, kind=MissKind.MISMATCH)
                     part.chmod(0o644)
                     part.replace(self.store.blob(found))
                     return found, size
-                except Absent as error:
-                    misses.append((shown(place), str(error)))
-                    break
-                except Refused as error:
-                    misses.append((shown(place), str(error)))
-                    absent = False
+                except (Absent, Refused) as error:
+                    misses.append(error.miss(shown(place)))
                     break
                 except Unreachable as error:
-                    absent = False
                     if attempt == ATTEMPTS - 1:
-                        misses.append((shown(place), f"{error} ({ATTEMPTS} attempts)"))
+                        misses.append(error.miss(shown(place), f" ({ATTEMPTS} attempts)"))
         if file.seek(0, os.SEEK_END) == 0:
             part.unlink(missing_ok=True)
-        raise Unobtained(misses, absent and bool(misses))
+        raise Unobtained(misses)
 
     def _receive(self, place: str, file: BufferedRandom, sha256: str) -> tuple[str, int]:
         """(sha256, size) of `file` once `place` has given all of it."""

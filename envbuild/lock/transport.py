@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from envbuild import stopping
+from envbuild.net.miss import Miss, MissKind
 
 if TYPE_CHECKING:
     import requests
@@ -25,20 +26,40 @@ WAIT, WAIT_MOST = 0.5, 60.0  # seconds, for a place that has too much to do; at 
 Answer = TypeVar("Answer")
 
 
-class Absent(Exception):
+class NotGiven(Exception):
+    """A place did not give what it was asked for: why in words, and as a `kind`. `hint` is a command that would help,
+    where there is one."""
+
+    def __init__(self, why: str, kind: MissKind, hint: str = "") -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.hint = hint
+
+    def miss(self, place: str, more: str = "") -> Miss:
+        """Return this as a miss of `place`, with `more` after the words."""
+        return Miss(place, self.kind, f"{self}{more}", self.hint)
+
+
+class Absent(NotGiven):
     """A place answered that it does not have it."""
 
+    def __init__(self, why: str) -> None:
+        super().__init__(why, MissKind.ABSENT)
 
-class Unreachable(Exception):
+
+class Unreachable(NotGiven):
     """A place did not answer, or not properly; trying again may help, after `wait` seconds."""
 
-    def __init__(self, why: str, wait: float = 0.0) -> None:
-        super().__init__(why)
+    def __init__(self, why: str, wait: float = 0.0, *, kind: MissKind = MissKind.UNREACHABLE, hint: str = "") -> None:
+        super().__init__(why, kind, hint)
         self.wait = wait
 
 
 class Refused(Unreachable):
     """A place answered that it will not give it; trying again does not help."""
+
+    def __init__(self, why: str, *, kind: MissKind = MissKind.REFUSED, hint: str = "") -> None:
+        super().__init__(why, kind=kind, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +157,10 @@ class Transport:
             if status in (404, 410):
                 raise Absent(f"HTTP {status}")
             if status in (408, 425, 429) or status >= 500:
-                raise Unreachable(f"HTTP {status}", wished(answer.headers.get("Retry-After", "")))
+                kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
+                raise Unreachable(f"HTTP {status}", wished(answer.headers.get("Retry-After", "")), kind=kind)
             if status >= 400 and status != 416:
-                raise Refused(f"HTTP {status}")
+                raise Refused(f"HTTP {status}", kind=MissKind.UNAUTHORIZED if status == 401 else MissKind.REFUSED)
             yield answer
 
     def size(self, place: str) -> int:

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from envbuild.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.lacking import WrongInput
 from envbuild.lock.vendorindex import VendorIndex
-from envbuild.site import Site
+from envbuild.site import Site, in_mirrors, mirror_line
 
 KEPT = (
     "UV_CACHE_DIR",
@@ -342,11 +342,11 @@ def _failure(what: str, stderr: str) -> EnvbuildError:
             message, "a package without a wheel is compiled by a recipe with wheel=True: add it under layers:"
         )
     if "was not found in the package registry" in text or "was not found in the provided package locations" in text:
-        return WrongInput(
-            message, "check the name; other indexes are given as  mirrors: {python: [ADDRESS, …]}  in site.yaml"
-        )
+        line = mirror_line("python:", "ADDRESS, …")
+        hint = f"check the name; other indexes are given as  {in_mirrors(line)}  in site.yaml"
+        return WrongInput(message, hint, mirror_lines=(line,))
     if "No solution found" in text:
         return ConflictError(message, "loosen one of the named versions in the spec")
-    return InputError(
-        message, "check the network, or give another index as  mirrors: {python: [ADDRESS]}  in site.yaml"
-    )
+    line = mirror_line("python:", "ADDRESS")
+    hint = f"check the network, or give another index as  {in_mirrors(line)}  in site.yaml"
+    return InputError(message, hint, mirror_lines=(line,))

@@ -18,7 +18,7 @@ from envbuild.errors import ConflictError, Finding, InputError
 from envbuild.lock.index import Index
 from envbuild.lock.transport import Transport, shown
 from envbuild.recipe import PythonIndex
-from envbuild.site import PythonIndexes, Site, mirror_line
+from envbuild.site import PythonIndexes, Site, in_mirrors, mirror_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,13 @@ class VendorIndex:
     def check(self, name: str) -> None:
         """Raises InputError when the index does not list `name` at all."""
         if not self.index.files(name):
+            line = mirror_line(self.origin)
             raise InputError(
                 f"{name} cannot be had, because it comes from {self.origin} and from nowhere else, and "
                 f"{shown(self.place)} does not list it",
                 hint="what other indexes have under this name is something else; for a copy that has it, write into "
-                f"site.yaml:  {mirror_line(self.origin)}",
+                f"site.yaml:  {in_mirrors(line)}",
+                mirror_lines=(line,),
             )
 
 
@@ -88,9 +90,11 @@ def reachable_indexes(
 def _first(origin: str, names: Iterable[str], site: Site, transport: Transport) -> VendorIndex:
     places = site.roots(origin)
     if not places:
+        line = mirror_line(origin, "ADDRESS")
         raise InputError(
             f"no place is known for {origin}, which gives {', '.join(sorted(names))}",
-            hint=f"write into site.yaml:  {mirror_line(origin, 'ADDRESS')}",
+            hint=f"write into site.yaml:  {in_mirrors(line)}",
+            mirror_lines=(line,),
         )
     known = site.python(origin)
     answering: list[VendorIndex] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import ConflictError, Finding, SpecError
-from envbuild.fields import did_you_mean
+from envbuild.fields import closest
 from envbuild.lock.lockfile import Head, read_head
 from envbuild.lock.request import lock_request
 from envbuild.matrix.check import VERDICTS, Answer, check
@@ -83,10 +83,9 @@ def check_words(words: Sequence[str], project: Project, why: str = "") -> Told:
     names = [*project.images(), *(component.name for component in matrix.components if not component.hidden)]
     strange = [word for word in words if word.isprintable() and valid_name(word) and word not in matrix.number]
     if strange:
-        hints = [(word, did_you_mean(word, names, "")) for word in strange]
         raise SpecError.of(
-            Finding(f"no image and no component is called '{word}'", hint=hint if hint.startswith("did") else LISTS)
-            for word, hint in hints
+            Finding(f"no image and no component is called '{word}'", hint=closest(word, names) or LISTS)
+            for word in strange
         )
     asks = of_words(words, matrix)
     answer = check(matrix, asks)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envbuild.errors import Finding, SpecError, UnknownError
-from envbuild.fields import did_you_mean
+from envbuild.fields import closest
 from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.masks import ABSENT, PRESENT_KINDS, Matrix
 from envbuild.matrix.model import Waiver
@@ -181,5 +181,4 @@ def known_waivers(matrix: Matrix, waivers: Iterable[Waiver]) -> frozenset[str]:
 
 
 def waiver_hint(name: str, ids: Collection[str]) -> str:
-    hint = did_you_mean(name, ids, "")
-    return hint if hint.startswith("did you") else "the ids are those that `envbuild check` shows in brackets"
+    return closest(name, ids) or "the ids are those that `envbuild check` shows in brackets"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from envbuild.lock.transport import CONNECT, READ, Refused, Transport, Unreachable, reason
+from envbuild.net.miss import MissKind
 from envbuild.oci.credentials import Credential, Unusable, config_file, credential
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Login:
         second.history.append(response)
         second.request = again
         if second.status_code == 401:
-            raise Refused(self.rejected(host, str(response.request.url)))
+            raise self.rejected(host, str(response.request.url))
         return second
 
     def header(self, host: str, challenge: str, url: str) -> str:
@@ -75,9 +76,9 @@ class Login:
         if "bearer" in wanted and wanted["bearer"].get("realm"):
             return "Bearer " + self.token(host, login, wanted["bearer"], url)
         if "basic" not in wanted:
-            raise Refused("HTTP 401, in a way that envbuild does not know")
+            raise Refused("HTTP 401, in a way that envbuild does not know", kind=MissKind.UNAUTHORIZED)
         if login is None or login.token:
-            raise Refused(self.rejected(host, url))
+            raise self.rejected(host, url)
         return login.basic
 
     def token(self, host: str, login: Credential | None, wanted: dict[str, str], url: str) -> str:
@@ -103,9 +104,10 @@ class Login:
             raise Unreachable(f"the service that gives its tokens: {reason(error)}") from None
         token = (value.get("token") or value.get("access_token")) if isinstance(value, dict) else None
         if status in (400, 401, 403):
-            raise Refused(self.rejected(host, url))
+            raise self.rejected(host, url)
         if not isinstance(token, str) or not token:
-            raise Unreachable(f"the service that gives its tokens answers without one (HTTP {status})")
+            kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
+            raise Unreachable(f"the service that gives its tokens answers without one (HTTP {status})", kind=kind)
         return token
 
     def credential(self, host: str, url: str) -> Credential | None:
@@ -116,14 +118,15 @@ class Login:
         try:
             return credential(host, self.registry)
         except Unusable as error:
-            raise Refused(str(error)) from None
+            raise Refused(str(error), kind=MissKind.UNAUTHORIZED) from None
 
-    def rejected(self, host: str, url: str) -> str:
-        """What to tell of a registry that gives nothing; says nothing of the login itself."""
-        login = self.credential(host, url)
+    def rejected(self, host: str, url: str) -> Refused:
+        """The error of a registry that gives nothing; says nothing of the login itself."""
+        login, command = self.credential(host, url), f"docker login {host}"
+        why = f"it wants a login, and {config_file()} has none for it; log in: {command}"
         if login:
-            return f"it does not accept the login that {login.source} has for it; log in anew: docker login {host}"
-        return f"it wants a login, and {config_file()} has none for it; log in: docker login {host}"
+            why = f"it does not accept the login that {login.source} has for it; log in anew: {command}"
+        return Refused(why, kind=MissKind.UNAUTHORIZED, hint=command)
 
 
 def authorized(header: str, request: requests.PreparedRequest) -> requests.PreparedRequest:

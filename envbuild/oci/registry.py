@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +19,12 @@ from urllib.parse import urlsplit
 from envbuild.errors import InputError
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, join, local_path, shown
+from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
 from envbuild.net.registry.media_types import OCI, REF_NAME
 from envbuild.oci.login import Login
 from envbuild.oci.reference import Reference, host, parse
-from envbuild.site import Site, mirror_line
+from envbuild.site import Site, in_mirrors, mirror_line
 
 if TYPE_CHECKING:
     import requests
@@ -36,7 +36,6 @@ INDEXES = (
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # a registry gives its oldest form without
 LARGEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-LOGIN = re.compile(r"docker login \S+")
 
 
 @dataclass(slots=True)
@@ -137,7 +136,8 @@ class Repository:
             line = mirror_line(self.reference.origin)
             raise InputError(
                 f"no place is known for {self.reference.origin}",
-                hint=f"write a registry or a folder of OCI layouts into site.yaml:  {line}",
+                hint=f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}",
+                mirror_lines=(line,),
             )
         return tuple(found)
 
@@ -158,17 +158,17 @@ class Repository:
 
         Raises InputError with every place and what it said.
         """
-        misses: list[tuple[str, str]] = []
+        misses: list[Miss] = []
         for place in self.places:
             try:
                 content = place.manifest(self.transport, wanted)
             except (Absent, Unreachable) as error:
-                misses.append((str(place), str(error)))
+                misses.append(error.miss(str(place)))
                 continue
             found = f"sha256:{hashlib.sha256(content).hexdigest()}"
             if not wanted.startswith("sha256:") or wanted == found:
                 return content
-            misses.append((str(place), f"it has other content: {found}"))
+            misses.append(Miss(str(place), MissKind.MISMATCH, f"it has other content: {found}"))
         separator = "@" if wanted.startswith("sha256:") else ":"
         raise self.unobtainable(f"the image {self.reference.name}{separator}{wanted}", misses)
 
@@ -180,17 +180,22 @@ class Repository:
         """Addresses and paths of a blob, for `Transfer.obtain`."""
         return [place.blob(digest) for place in self.places]
 
-    def unobtainable(self, what: str, misses: Iterable[tuple[str, str]]) -> InputError:
+    def unobtainable(self, what: str, misses: Sequence[Miss]) -> InputError:
         """The error for what no place gives."""
-        misses = list(misses)
-        looked = "".join(f"\n  {place}: {why}" for place, why in misses)
-        login = next((found[0] for _, why in misses if (found := LOGIN.search(why))), "")
-        more = f"write another place into site.yaml:  {mirror_line(self.reference.origin)}"
-        if any("HTTP 404" in why for _, why in misses):  # a registry answered, and has no such image
-            more = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {more}"
-        if any("HTTP 429" in why for _, why in misses):
-            more = f"that is too often: wait and run it again, or log in: docker login {self.reference.registry}"
-        return InputError(f"{what} cannot be had; looked at:{looked}", hint=login or more)
+        looked = "".join(f"\n  {miss}" for miss in misses)
+        login = next((miss.hint for miss in misses if miss.hint), "")
+        message = f"{what} cannot be had; looked at:{looked}"
+        if login:
+            return InputError(message, login)
+        if any(miss.kind is MissKind.RATE_LIMITED for miss in misses):
+            more = f"wait and run it again, or log in: docker login {self.reference.registry}"
+            return InputError(message, f"that is too often: {more}")
+        line = mirror_line(self.reference.origin)
+        hint = f"write another place into site.yaml:  {in_mirrors(line)}"
+        # A registry answered, and has no such image; a folder without it says nothing of the name.
+        if any(miss.kind is MissKind.ABSENT and local_path(miss.place) is None for miss in misses):
+            hint = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {hint}"
+        return InputError(message, hint, mirror_lines=(line,))
 
 
 def obtain_blob(

@@ -14,11 +14,11 @@ from envbuild.console import Quiet
 from envbuild.errors import EngineError, InputError, SpecError
 from envbuild.fetch import fetch
 from envbuild.lock.lockfile import Lock, SourceFile
-from envbuild.lock.sources import candidates, lock_source, lock_sources, merged, site_line
+from envbuild.lock.sources import candidates, lock_source, lock_sources, merged, source_finding
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
 from envbuild.recipe import Archive, Git
-from envbuild.site import Site, read_site
+from envbuild.site import Site, in_mirrors, read_site
 from envbuild.store import Store
 
 pytestmark = pytest.mark.unit
@@ -138,7 +138,8 @@ def test_no_mirror(tmp_path: Path) -> None:
     ],
 )
 def test_hint_is_a_line_that_works(tmp_path: Path, origin: str) -> None:
-    line = site_line(origin, "x.tar.xz").partition(":  ")[2].partition("  and ")[0].replace("FOLDER-OR-ADDRESS", "here")
+    (found,) = source_finding("lost", origin, "x.tar.xz").mirror_lines
+    line = in_mirrors(found).replace("FOLDER-OR-ADDRESS", "here")
     (tmp_path / "site.yaml").write_text(f"schema: 1\nupstream: false\n{line}\n")
     at = read_site(tmp_path / "site.yaml")
     assert at.places(origin)[1] == (str(tmp_path / "here"),)

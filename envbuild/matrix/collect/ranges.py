@@ -18,11 +18,17 @@ TAIL = 1 << 16  # first read: the end record with any comment, and the central d
 WINDOW = 1 << 16  # the least that is read at a time
 MOST = 1 << 24  # the most that is read at once: a central directory of 16 MiB has 100 000 members
 PAUSE = 0.5  # seconds before the second try
-RANGES = "the place does not give parts of files (HTTP ranges), which the collectors need"
 
 
 class Damaged(Exception):
     """An archive or an answer is not what its format says. Told as InputError by `Wheels.open`."""
+
+
+class NoRanges(Damaged):
+    """A place answers with whole files only."""
+
+    def __init__(self) -> None:
+        super().__init__("the place does not give parts of files (HTTP ranges), which the collectors need")
 
 
 @dataclass(slots=True)
@@ -117,7 +123,7 @@ class RemoteFile(io.RawIOBase):
     def _answer(self, answer: requests.Response, most: int) -> tuple[int, bytes]:
         found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.headers.get("Content-Range", ""))
         if answer.status_code != 206 or not found:
-            raise Damaged(RANGES)
+            raise NoRanges
         first, last, size = (int(number) for number in found.groups())
         if self.size not in (-1, size):
             raise Damaged("its size changed while it was read")

@@ -24,7 +24,7 @@ from packaging.metadata import parse_email
 from envbuild.errors import InputError
 from envbuild.lock.index import IndexFile
 from envbuild.lock.transport import Absent, Transport, Unreachable, local_path, reason
-from envbuild.matrix.collect.ranges import RANGES, WINDOW, Damaged, RemoteFile, Tally
+from envbuild.matrix.collect.ranges import WINDOW, Damaged, NoRanges, RemoteFile, Tally
 
 if TYPE_CHECKING:
     import requests
@@ -154,7 +154,7 @@ class Wheels:
         try:
             yield
         except DAMAGES as error:
-            hint = RANGES_HINT if str(error) == RANGES else ""
+            hint = RANGES_HINT if isinstance(error, NoRanges) else ""
             raise InputError(f"{file.name} cannot be read: {error}", hint, file.name) from None
         except (Absent, Unreachable, OSError) as error:
             raise InputError(

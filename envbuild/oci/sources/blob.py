@@ -14,7 +14,8 @@ from urllib3.exceptions import HTTPError
 
 from envbuild import stopping
 from envbuild.errors import EngineError
-from envbuild.lock.transport import Absent, Refused, Unreachable, local_path, reason
+from envbuild.lock.transport import Absent, NotGiven, Refused, Unreachable, local_path, reason
+from envbuild.net.miss import Miss
 from envbuild.oci.manifest import Part
 from envbuild.oci.registry import Address, Folder, Repository
 from envbuild.oci.source import Reading
@@ -35,7 +36,7 @@ class Blob(Reading):
         places = repository.places
         self.repository, self.part, self.pause = repository, part, pause
         self.places: list[Address | Folder] = [*places[first % len(places) :], *places[: first % len(places)]]
-        self.misses: list[tuple[str, str]] = []
+        self.misses: list[Miss] = []
         self.position = self.mark = self.failures = 0
         self.source: IO[bytes] | Any = None
         self.held = contextlib.ExitStack()
@@ -55,30 +56,30 @@ class Blob(Reading):
                 self.position += len(chunk)
                 return chunk
             except (Absent, Refused) as error:
-                self.give_up(str(error))
+                self.give_up(error)
             except Unreachable as error:
-                self.again(str(error), error.wait)
+                self.again(error)
             except (HTTPError, OSError) as error:
-                self.again(reason(error))
+                self.again(Unreachable(reason(error)))
         raise self.repository.unobtainable(
             f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
         )
 
-    def again(self, why: str, wait: float = 0) -> None:
+    def again(self, error: Unreachable) -> None:
         """The connection failed: once more after a pause, or after the seconds that the place wants, or elsewhere."""
         self.disconnect()
         if self.position - self.mark >= PROGRESS:
             self.failures = 0
         self.mark, self.failures = self.position, self.failures + 1
         if self.failures >= ATTEMPTS:
-            self.give_up(f"{why} ({ATTEMPTS} attempts)")
+            self.give_up(error, f" ({ATTEMPTS} attempts)")
         else:
-            stopping.pause(max(self.pause * 2 ** (self.failures - 1), wait))
+            stopping.pause(max(self.pause * 2 ** (self.failures - 1), error.wait))
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, error: NotGiven, more: str = "") -> None:
         """This place is of no use."""
         self.disconnect()
-        self.misses.append((str(self.places.pop(0)), why))
+        self.misses.append(error.miss(str(self.places.pop(0)), more))
         self.failures = 0
 
     def connect(self, place: Address | Folder) -> None:
