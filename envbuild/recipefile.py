@@ -20,7 +20,7 @@ from inspect import get_annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envbuild.environment import expanded
+from envbuild.enroot_rules import expanded
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.fields import Guard, Reader, short
 from envbuild.recipe import (

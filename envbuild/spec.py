@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.bases import DISTRIBUTIONS, PLACE, distribution, is_image
-from envbuild.environment import TUNABLE, env_guard, name_fault
+from envbuild.enroot_rules import TUNABLE, env_guard, name_fault
 from envbuild.errors import SpecError
 from envbuild.fields import Reader, did_you_mean, short
 from envbuild.matrix.model import Waiver

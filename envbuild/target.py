@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from envbuild.bases import MACHINES
-from envbuild.environment import env_guard, name_fault
+from envbuild.enroot_rules import env_guard, name_fault
 from envbuild.errors import EngineError
 from envbuild.fields import Reader
 from envbuild.yamlfile import Node, Scalar, Table

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.build.steps import INPUTS, Step
+from envbuild.enroot_rules import PATH_FILE, path_script
 from envbuild.lock import unit_names
 from envbuild.lock.unit_names import build_unit, devel_unit, root_unit
 from envbuild.plan import bridge, evidence
@@ -24,7 +25,6 @@ from envbuild.plan.pythonunits import UV_CACHE, install, new_venv, uv_env, venv_
 from envbuild.plan.units import Input, Plan, Product, Unit
 from envbuild.recipe import VENV, Recipe, Runtime
 from envbuild.recipefile import ask, blame, file_of
-from envbuild.squashfs.enroot import PATH_FILE, path_script
 
 if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock

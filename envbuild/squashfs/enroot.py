@@ -2,30 +2,34 @@
 
 `enroot import` writes /etc/rc (the start script), /etc/rc.local, /etc/environment and /etc/fstab from an image's OCI
 configuration; an image made here carries the same, so that it starts as an imported one does. What enroot would
-silently change, drop or fail on (enroot 4.1.2: src/docker.sh docker::configure, src/common.sh common::envsubst and
-envfmt) is refused, all of it at once; images of others are mended instead (`envbuild.squashfs.mend`).
+silently change, drop or fail on (`envbuild.enroot_rules`) is refused, all of it at once; images of others are mended
+instead (`envbuild.squashfs.mend`).
 """
 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from envbuild.core.text import escaped
+from envbuild.enroot_rules import (
+    PATH_FILE,
+    RESERVED,
+    SHELL_ACTIVE,
+    path_script,
+    quote,
+    shell_active,
+    strips_quotes,
+    substituted,
+    valid_name,
+)
 from envbuild.errors import EnvbuildError, Finding, SpecError, VerifyError
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
 from envbuild.squashfs.index import DIR, FILE
 from envbuild.squashfs.merge import Tree
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Replaced by enroot's own environment at start; there is no escape.
-SUBSTITUTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
-QUOTED = re.compile(r"""["'].*["'][ \t]*\Z""", re.DOTALL)  # one pair of quotes is stripped, even a mismatched one
-SHELL_ACTIVE = '$`"\\'  # means something between double quotes, where /etc/rc has the working directory
-PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
 RC_LOCAL = "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this file.\n"
 
 
@@ -72,11 +76,6 @@ def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
     return Additions(tuple(extra), tuple(messages))
 
 
-def path_script(path: str) -> str:
-    """The text of the file that gives a login shell, which /etc/rc runs under, the image's PATH."""
-    return f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
-
-
 def start_script(config: ImageConfig, first: str = "") -> str:
     """The text of /etc/rc: labels as comments, the lines `first`, the working directory, then the entrypoint with the
     given command or the image's own."""
@@ -84,7 +83,7 @@ def start_script(config: ImageConfig, first: str = "") -> str:
     comments = labels + "\n" if labels else ""
     workdir = config.workdir or "/"
     # between double quotes, as enroot has it, unless the shell would find something in there
-    place = quote(workdir) if any(sign in workdir for sign in SHELL_ACTIVE) else f'"{workdir}"'
+    place = quote(workdir) if shell_active(workdir) else f'"{workdir}"'
     entrypoint = [quote(word) for word in config.entrypoint]
     given = " ".join([*entrypoint, '"$@"'])
     command = " ".join([*entrypoint, *map(quote, config.cmd)]) or quote("/bin/sh")
@@ -105,18 +104,13 @@ def start_script(config: ImageConfig, first: str = "") -> str:
     )
 
 
-def quote(word: str) -> str:
-    """A word for any POSIX shell (bash's own quoting of control characters is not understood by dash)."""
-    return "'" + word.replace("'", "'\\''") + "'"
-
-
 def check_env(config: ImageConfig) -> Iterator[Finding]:
     """Variables that would not arrive in a container as they are."""
     for name, value in config.env.items():
-        where = f"ENV {name}" if NAME.match(name) else f"ENV {name!a}"
-        if not NAME.match(name):
+        where = f"ENV {name}" if valid_name(name) else f"ENV {name!a}"
+        if not valid_name(name):
             yield Finding("enroot drops a variable with this name", where, "use letters, digits and '_' only")
-        elif name.startswith("ENROOT_"):
+        elif name.startswith(RESERVED):
             yield Finding("enroot drops variables that begin with ENROOT_", where, "set it in the job instead")
         if "\n" in value or "\0" in value:
             yield Finding(
@@ -124,12 +118,11 @@ def check_env(config: ImageConfig) -> Iterator[Finding]:
                 where,
                 "put it on one line",
             )
-        found = SUBSTITUTED.search(value)
-        if found:
+        if found := substituted(value):
             yield Finding(
-                f"enroot replaces {found[0]} at start, by the job's value or nothing", where, "write the value itself"
+                f"enroot replaces {found} at start, by the job's value or nothing", where, "write the value itself"
             )
-        if QUOTED.match(value):
+        if strips_quotes(value):
             yield Finding("its value begins and ends with a quote, which enroot strips", where, "leave the quotes out")
 
 

@@ -2,7 +2,7 @@
 
 Where `enroot import` would go on, so does this: what would arrive otherwise than in Docker is carried over in another
 way, or left out, and each such thing is told in one line. Only what could not start at all is refused. The rules of
-enroot are those of `envbuild.squashfs.enroot`.
+enroot are those of `envbuild.enroot_rules`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from envbuild.core.text import escaped
+from envbuild.enroot_rules import PATH_FILE, drops_name, path_script, quote, shell_active, strips_quotes, substituted
 from envbuild.errors import EnvbuildError, Finding, InputError, VerifyError
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
 from envbuild.squashfs import enroot
-from envbuild.squashfs.enroot import Additions, quote
+from envbuild.squashfs.enroot import Additions
 from envbuild.squashfs.index import DIR, FILE
 from envbuild.squashfs.merge import Node, Tree
 
@@ -109,9 +110,8 @@ def environment(work: _Work) -> dict[str, str]:
     env: dict[str, str] = {}
     for name, value in work.config.env.items():
         where = f"ENV {escaped(name)}"
-        substituted = enroot.SUBSTITUTED.search(value)
         by_shell = ""
-        if not enroot.NAME.match(name) or name.startswith("ENROOT_"):
+        if drops_name(name):
             work.lines.append(f"{where}: left out, because enroot drops variables of such a name")
         elif "\0" in value:
             work.lines.append(f"{where}: left out, because its value holds NUL")
@@ -119,9 +119,9 @@ def environment(work: _Work) -> dict[str, str]:
             work.lines.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
         elif "\n" in value:
             by_shell = "of its line break"
-        elif substituted:
-            by_shell = f"enroot would replace {substituted[0]} in it"
-        elif enroot.QUOTED.match(value):
+        elif found := substituted(value):
+            by_shell = f"enroot would replace {found} in it"
+        elif strips_quotes(value):
             by_shell = "enroot would strip the quotes around its value"
         else:
             env[name] = value
@@ -151,7 +151,7 @@ def working_directory(work: _Work) -> str:
         return workdir
     if workdir != given:
         work.lines.append(f"WORKDIR: {given!a} is taken as {workdir!a}")
-    if any(sign in workdir for sign in enroot.SHELL_ACTIVE):
+    if shell_active(workdir):
         work.lines.append(f"WORKDIR: {workdir!a} is quoted in /etc/rc, where a shell would interpret it")
     work.make(path, "working directory")
     return workdir
@@ -161,7 +161,7 @@ def volumes(work: _Work) -> Iterator[str]:
     """The lines of /etc/fstab: what Docker makes writable, enroot mounts over itself."""
     for given in work.config.volumes:
         path = posixpath.normpath(given).strip("/")
-        bad = any(ord(sign) < 32 for sign in given) or "\\" in given or enroot.SUBSTITUTED.search(given)
+        bad = any(ord(sign) < 32 for sign in given) or "\\" in given or substituted(given)
         if bad or not path or not work.has_room(path):
             work.lines.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
             continue
@@ -197,9 +197,9 @@ def profile(work: _Work) -> dict[str, str]:
     if lost and path is not None and place == "etc/rc":
         work.exports["PATH"] = path
         work.lines.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
-    elif lost and path is not None and work.node(enroot.PATH_FILE) is None:
-        texts[enroot.PATH_FILE] = enroot.path_script(path)
-        work.lines.append(f"PATH would be lost to /etc/profile: added /{enroot.PATH_FILE}")
+    elif lost and path is not None and work.node(PATH_FILE) is None:
+        texts[PATH_FILE] = path_script(path)
+        work.lines.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
     if work.exports:
         lines = "".join(f"export {name}={quote(value)}\n" for name, value in work.exports.items())
         about = "# Variables of the image that /etc/environment cannot hold.\n"

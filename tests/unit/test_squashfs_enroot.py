@@ -6,9 +6,10 @@ import subprocess
 import pytest
 from packmaker import file, folder, packs, symlink, tree
 
+from envbuild.enroot_rules import PATH_FILE, quote
 from envbuild.errors import SpecError, VerifyError
 from envbuild.oci.config import ImageConfig
-from envbuild.squashfs.enroot import PATH_FILE, configure, quote, start_script
+from envbuild.squashfs.enroot import configure, start_script
 from envbuild.squashfs.merge import merge
 
 pytestmark = pytest.mark.unit

@@ -8,9 +8,10 @@ import subprocess
 import pytest
 from packmaker import file, folder, packs, symlink, tree
 
+from envbuild.enroot_rules import PATH_FILE
 from envbuild.errors import InputError, VerifyError
 from envbuild.oci.config import ImageConfig
-from envbuild.squashfs.enroot import PATH_FILE, configure
+from envbuild.squashfs.enroot import configure
 from envbuild.squashfs.mend import ENV_FILE, mend
 from envbuild.squashfs.merge import merge
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.environment import EXPANDED, env_guard, expanded
+from envbuild.enroot_rules import EXPANDED, env_guard, expanded
 from envbuild.recipefile import shell_guard, version_guard
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,106 @@
+"""What enroot does with an image's environment, for what refuses an image and for what repairs one.
+
+enroot (4.1.2: src/docker.sh docker::configure, src/common.sh common::envsubst and envfmt) writes ``config.Env`` line by
+line into /etc/environment without quoting, drops names that it does not like, expands ``${NAME}`` from the job, and
+strips a pair of surrounding quotes. Refusing such values when a spec is read beats a job that starts with another value
+than the image was verified with.
+"""
+
+from __future__ import annotations
+
+import re
+
+# what enroot does
+RESERVED = "ENROOT_"  # enroot drops every variable of an image whose name begins so
+SHELL_ACTIVE = '$`"\\'  # means something between double quotes, where /etc/rc has the working directory
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SUBSTITUTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_QUOTED = re.compile(r"""["'].*["'][ \t]*\Z""", re.DOTALL)
+
+# what texts of a spec may hold
+# Who reads a text of a spec → (what it would expand, what then happens). Every other text is literal.
+EXPANDED: dict[str, tuple[tuple[str, ...], str]] = {
+    # /etc/environment: enroot replaces ${NAME}, and has no escape for it; $NAME, $(…) and backticks it leaves alone
+    "environment": (("${",), ": enroot would replace it by a variable of the job, or by nothing"),
+    # an option that a recipe may put into a command: recipes quote, and this is the second line of defence
+    "command": (("${", "$(", "`"), ", which a shell would expand: nothing from a spec may reach a shell unquoted"),
+    # the content of a file: it is copied, and neither a shell nor enroot reads it on the way
+    "file": ((), ""),
+}
+
+# Under enroot the image's value beats the job's, even for what Slurm and the launcher set for each rank.
+OF_THE_JOB = ("SLURM_", "PMI_", "PMIX_", "OMPI_COMM_")
+OF_THE_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+TUNABLE = ("NCCL_", "UCX_", "UCC_")
+
+# what every image of enroot's has
+PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
+
+
+def valid_name(name: str) -> bool:
+    """Return whether enroot takes `name` for that of a variable."""
+    return bool(_NAME.match(name))
+
+
+def drops_name(name: str) -> bool:
+    """Return whether enroot leaves out a variable of this name."""
+    return not valid_name(name) or name.startswith(RESERVED)
+
+
+def substituted(value: str) -> str:
+    """Return the first ``${NAME}`` of `value`, which enroot replaces at start by the job's value or nothing; or "".
+
+    There is no escape for it."""
+    found = _SUBSTITUTED.search(value)
+    return found[0] if found else ""
+
+
+def strips_quotes(value: str) -> bool:
+    """Return whether enroot strips the quotes around `value`: one pair, even a mismatched one."""
+    return bool(_QUOTED.match(value))
+
+
+def shell_active(path: str) -> bool:
+    """Return whether a shell would interpret something in `path` between double quotes."""
+    return any(sign in path for sign in SHELL_ACTIVE)
+
+
+def name_fault(name: str) -> str:
+    """Return what is wrong with the name of a variable in a spec, or ""."""
+    if not valid_name(name):
+        return f"'{name}' cannot be the name of a variable: letters, digits and '_', not beginning with a digit"
+    if name.startswith(RESERVED):
+        return f"'{name}' would never arrive: enroot drops every {RESERVED} variable of an image"
+    if name == "HOME":
+        return "'HOME' belongs to the job: a home that is missing in the image keeps the container from starting"
+    if name.startswith(OF_THE_JOB) or name in OF_THE_RANK:
+        return f"'{name}' belongs to the job: an image's value would hide it on every rank"
+    return ""
+
+
+def expanded(text: str, reader: str) -> str:
+    """Return what is wrong with a text of a spec for that reader of `EXPANDED`, or "".
+
+    The one rule for texts of a spec: they are literal and arrive as they were written; refused is what their reader
+    would expand all the same.
+    """
+    marks, because = EXPANDED[reader]
+    found = next((mark for mark in marks if mark in text), "")
+    return f"holds {found}{because}" if found else ""
+
+
+def env_guard(value: str) -> str:
+    """Return what is wrong with the value of a variable in a spec, or "". (A line end is refused for every text.)"""
+    if reason := expanded(value, "environment"):
+        return reason
+    return "begins and ends with a quote: enroot would strip both" if strips_quotes(value) else ""
+
+
+def path_script(path: str) -> str:
+    """Return the text of `PATH_FILE`, which gives a login shell, under which /etc/rc runs, the image's PATH."""
+    return f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
+
+
+def quote(word: str) -> str:
+    """Return a word for any POSIX shell (bash's own quoting of control characters is not understood by dash)."""
+    return "'" + word.replace("'", "'\\''") + "'"
