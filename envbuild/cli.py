@@ -289,7 +289,7 @@ def show_(
     Of any squashfs file, whoever made it: where it came from, how it starts, what it holds. It is read as it lies:
     nothing is mounted or run.
     """
-    from envbuild.listing import show_image
+    from envbuild.showspec import show_image
     from envbuild.workspace import open_workspace
 
     if cat:

@@ -1,18 +1,111 @@
-"""`envbuild show NAME` of an image that has no lock yet: what its spec, its recipes and the version matrix say."""
+"""`envbuild show NAME`: the units and versions of an image; of one without a lock what its spec, its recipes and the
+version matrix say."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING
+from dataclasses import MISSING, asdict
 from typing import Any
 
 from envbuild.core.result import Result
-from envbuild.core.text import flow, human_list, table
-from envbuild.listing import NAMED, lacking, suppliers
+from envbuild.core.text import amount, flow, human_list, table
+from envbuild.inputs_state import NAMED, lacking, suppliers
+from envbuild.lock.lockfile import lock_digest
+from envbuild.lock.resolve import resolve_image
+from envbuild.lock.update import current_lock
+from envbuild.plan.units import Plan
 from envbuild.recipefile import keys_of
+from envbuild.record import finished
 from envbuild.resolve import Resolution, options
+from envbuild.store import Store
+from envbuild.verify.contents.squashfs_path import squashfs_file
 from envbuild.workspace import Workspace
 
 TITLES = {"mirror": "from mirrors", "network": "from the network", "": "without a place"}
+
+
+def show_image(name: str, workspace: Workspace) -> Result:
+    """Return the units of an image with their keys and where they stand, and the versions that its lock holds; without
+    a lock what its spec says (`show_spec`); of a squashfs file where it came from and what it holds
+    (`envbuild.showfile`)."""
+    file = squashfs_file(name)
+    if file:
+        from envbuild.showfile import show_file
+
+        return show_file(file)
+    resolution = resolve_image(name, workspace)
+    if not workspace.project.lock_path(resolution.spec.path).is_file():
+        return show_spec(name, resolution, workspace)
+    return show_locked(name, resolution, workspace)
+
+
+def show_locked(name: str, resolution: Resolution, workspace: Workspace) -> Result:
+    """Return units with their keys and where they stand, and the versions that the lock holds."""
+    from envbuild.plan.planner import make_plan
+
+    lock = current_lock(resolution, workspace)
+    plan = make_plan(resolution, lock)
+    done = finished(resolution, workspace)
+    units = unit_rows(plan, workspace.store)
+    data = {
+        "image": lock.image,
+        "target": resolution.target.name,
+        "base": lock.base,
+        "lock": lock_digest(lock),
+        "epoch": lock.epoch,
+        "versions": dict(lock.versions),
+        "env": dict(plan.config.env),
+        "units": units,
+        "made": asdict(done) if done else None,
+    }
+    rows = [
+        [
+            u["unit"],
+            u["key"],
+            "image" if u["in_image"] else "build",
+            amount(u["size"]) if u["size"] else "",
+            f"{u['seconds']} s",
+            short(str(u["product"])),
+        ]
+        for u in units
+    ]
+    head = (
+        f"{lock.image}: {resolution.spec.description}\n"
+        f"  target {resolution.target.name}, base {lock.base}, lock {lock_digest(lock)[7:19]}\n"
+    )
+    versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
+    made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
+    return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
+
+
+def unit_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
+    """Return the units of a plan with their keys and what the store has of each."""
+    keys = plan.keys()
+    units: list[dict[str, Any]] = []
+    for unit in plan.units:
+        record = store.unit(keys[unit.name])
+        product = (
+            record.layer.diff_id
+            if record and record.layer
+            else ", ".join(file for file, _ in record.wheels)
+            if record
+            else ""
+        )
+        units.append(
+            {
+                "unit": unit.name,
+                "key": keys[unit.name][:12],
+                "in_image": unit.in_image,
+                "stands_on": list(plan.needs(unit)),
+                "product": product,
+                "size": record.layer.size if record and record.layer else 0,
+                "seconds": round(record.seconds, 1) if record else 0.0,
+            }
+        )
+    return units
+
+
+def short(digest: str) -> str:
+    return digest[:19] if digest.startswith("sha256:") else digest
 
 
 def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envbuild.options import Json, show
+
+if TYPE_CHECKING:  # --help needs none of them
+    from envbuild.core.result import Result
+    from envbuild.workspace import Workspace
 
 store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -14,7 +18,6 @@ store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_i
 @store_app.command("du")
 def store_du(as_json: Json = False) -> None:
     """Bytes in the store, by kind."""
-    from envbuild.listing import store_usage
     from envbuild.workspace import open_workspace
 
     result = store_usage(open_workspace(writes=False))
@@ -30,8 +33,32 @@ def store_gc(
     as_json: Json = False,
 ) -> None:
     """Remove what no image made from this store needs."""
-    from envbuild.listing import store_collect
     from envbuild.workspace import open_workspace
 
     result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)
     show(result.data, as_json, result.text)
+
+
+def store_usage(workspace: Workspace) -> Result:
+    """Return bytes on disk by kind of content."""
+    from envbuild.collect import usage
+    from envbuild.core.result import Result
+    from envbuild.core.text import amount, table
+
+    sizes = usage(workspace.store)
+    total = sum(sizes.values())
+    rows = [[kind, amount(size)] for kind, size in sizes.items()] + [["total", amount(total)]]
+    return Result({**sizes, "total": total}, f"{workspace.store.root}\n" + table(["WHAT", "SIZE"], rows))
+
+
+def store_collect(workspace: Workspace, *, dry_run: bool, everything: bool) -> Result:
+    """Remove what no made image needs."""
+    from envbuild.collect import collect
+    from envbuild.core.result import Result
+    from envbuild.core.text import amount
+
+    removed, freed = collect(workspace.store, workspace.talk, dry_run=dry_run, everything=everything)
+    verb = "would remove" if dry_run else "removed"
+    return Result(
+        {"removed": removed, "bytes": freed, "dry_run": dry_run}, f"{verb} {len(removed)} items, {amount(freed)}"
+    )
