@@ -18,13 +18,22 @@ from typing import cast
 from envbuild.oci import tarsparse
 from envbuild.oci.member import Kind, Member, Sink
 from envbuild.oci.pieces import Pieces, Readable
+from envbuild.oci.tar.header import (
+    FILE,
+    GNU_SPARSE,
+    KINDS,
+    NO_DEVICE,
+    OLD_FILE,
+    check_numbers,
+    identity,
+    link_target,
+    read_device,
+    read_names,
+    read_owner,
+)
 from envbuild.oci.tarfields import (
-    ID_MOST,
     NAME_MOST,
     PATH_MOST,
-    SIZE_MOST,
-    TARGET_MOST,
-    TIME_MOST,
     LayerError,
     Record,
     decimal,
@@ -33,7 +42,6 @@ from envbuild.oci.tarfields import (
     records,
     seconds,
     show,
-    target,
     xattrs,
 )
 
@@ -46,28 +54,14 @@ HOLES_MOST = 1 << 42  # bytes of holes in all sparse files of a layer: a packed 
 ADLER = 65521  # zlib's adler32 is 1 + the sum of the bytes modulo this, in its lower half (RFC 1950)
 KEPT = 1024  # owners and folders that are remembered
 ZEROS = bytes(BLOCK)
-POSIX, GNU, STAR = b"ustar\x0000", b"ustar  \0", b"tar\0"
+GNU = b"ustar  \0"
 
-# types of headers
-OLD_FILE, FILE, LINK, CONTIGUOUS, GNU_SPARSE = b"\x00017S"
-FOLDER = ord("5")
+# types of headers that are no members
 EXTENDED, SOLARIS, GLOBAL, LONG_NAME, LONG_LINK, LABEL = b"xXgLKV"
-KINDS = {
-    OLD_FILE: Kind.FILE,
-    FILE: Kind.FILE,
-    CONTIGUOUS: Kind.FILE,
-    LINK: Kind.HARDLINK,
-    ord("2"): Kind.SYMLINK,
-    ord("3"): Kind.CHAR,
-    ord("4"): Kind.BLOCK,
-    FOLDER: Kind.DIR,
-    ord("6"): Kind.FIFO,
-}
 BACKUPS = frozenset(b"DMN")  # of GNU tar: the names in a folder, the rest of a file of another volume, renamings
 NOT_GLOBAL = frozenset({b"path", b"linkpath", b"size"})
 
 NONE: Mapping[bytes, bytes] = {}
-NO_DEVICE = (0, 0)
 
 
 def read_tar(stream: Readable, sink: Sink) -> int:
@@ -196,96 +190,76 @@ class _Reader:
 
     def member(self, head: bytes, flag: int) -> None:
         """Push a member."""
-        magic = head[257:265]
-        # The names. A field that is full has no NUL.
-        end = head.find(0)
-        name = head[: end if 0 <= end < 100 else 100]
-        if magic == POSIX and head[345]:
-            prefix = head[345 : 476 if head[508:] == STAR else 500].partition(b"\0")[0]
-            name = prefix + b"/" + name
-        link = head[157:257].partition(b"\0")[0] if head[157] else b""
+        name, link = read_names(head)
         # Owners and modes repeat from member to member.
-        owner = head[100:124]
-        known = self.owners.get(owner)
-        if known is None:
-            known = self.owner(owner)
-        mode, uid, gid = known
+        mode, uid, gid = self.owners.get(head[100:124]) or self.owner(head[100:124])
         mtime = number(head[136:148], "time")
-        size = 0
         kind = KINDS.get(flag, Kind.FILE)
-        if kind is Kind.FILE:
-            size = number(head[124:136], "size")
-        attributes = NONE
-        sparse: tarsparse.Map | None = None
-        real = used = 0
+        size = number(head[124:136], "size") if kind is Kind.FILE else 0
+        attributes, sparse, numbers = NONE, None, NO_DEVICE
         if self.long_name is not None or self.long_link is not None:
-            name, self.long_name = self.once(b"path", self.long_name, name), None
-            link, self.long_link = self.once(b"linkpath", self.long_link, link), None
+            name, link = self.long_names(name, link)
         if self.local is not None or self.globals:
-            local = self.local or []
-            self.local = None
-            said = {**self.globals, **dict(local)} if self.globals else dict(local)
-            name = said.get(b"path") or name
-            link = said.get(b"linkpath") or link
-            uid = identity(decimal(said[b"uid"], "owner")) if said.get(b"uid") else uid
-            gid = identity(decimal(said[b"gid"], "group")) if said.get(b"gid") else gid
-            mtime = seconds(said[b"mtime"]) if said.get(b"mtime") else mtime
+            said, local = self.said()
+            name, link = said.get(b"path") or name, said.get(b"linkpath") or link
+            uid, gid, mtime = owner_and_time(said, uid, gid, mtime)
             attributes = xattrs(said.items())
             if kind is Kind.FILE:
                 size = decimal(said[b"size"], "size") if said.get(b"size") else size
-                found = tarsparse.of_records(local, self.take)
-                if found:
-                    real, sparse, used, inner = found
-                    name = inner or name
+                sparse = tarsparse.of_records(local, self.take)
+                name = sparse.name if sparse and sparse.name else name
         if flag == GNU_SPARSE:
-            if sparse is not None:
-                raise LayerError(f"the sparse file {show(name)} has two maps")
-            real, sparse = tarsparse.old_gnu(head, self.take)
-        if not 0 <= size <= SIZE_MOST or size < used:
-            raise LayerError(f"{show(name)} has a size of {size} bytes, which cannot be")
-        if not -TIME_MOST <= mtime <= TIME_MOST:
-            raise LayerError(f"{show(name)} is of {mtime} seconds after 1970, which cannot be")
+            sparse = self.old_sparse(head, name, sparse)
+        check_numbers(name, size, sparse.used if sparse else 0, mtime)
         if name[-1:] == b"/" and flag in (FILE, OLD_FILE) and sparse is None:
             if size:
                 raise LayerError(f"the folder {show(name)} has data")
             kind = Kind.DIR  # version 7 tells folders by their names, and GNU tar still reads them so
-        device = NO_DEVICE
         if kind is Kind.CHAR or kind is Kind.BLOCK:
-            device = number(head[329:337], "device"), number(head[337:345], "device")
-            if not (0 <= device[0] < 1 << 12 and 0 <= device[1] < 1 << 20):
-                raise LayerError(f"the device {show(name)} has the numbers {device}, which Linux does not have")
+            numbers = read_device(head, name)
         place = self.place(name)
-        if kind is Kind.HARDLINK:
-            link = target(name, link)
-            if link == place:
-                raise LayerError(f"it calls {show(name)} another name of itself")
-        elif kind is Kind.SYMLINK:
-            if not 0 < len(link) <= TARGET_MOST or b"\0" in link:
-                raise LayerError(f"the symbolic link {show(name)} has a target that cannot be: {show(link)}")
-        else:
-            link = b""
+        link = b"" if kind is Kind.FILE else link_target(kind, name, link, place)
         if not place and kind is not Kind.DIR:
             raise LayerError(f"it holds {show(name)}, which would stand in the place of the root")
-
-        sink = self.sink
-        if sparse is not None:
-            parts = tarsparse.checked(real, sparse, size - used)
-            sink.begin(Member(place, kind, mode, uid, gid, mtime, real, link, device, attributes))
-            self.sparse(parts, real, name)
-            self.pad(size)
+        if sparse is None:
+            self.sink.begin(Member(place, kind, mode, uid, gid, mtime, size, link, numbers, attributes))
+            self.content(size)
         else:
-            sink.begin(Member(place, kind, mode, uid, gid, mtime, size, link, device, attributes))
+            parts = tarsparse.checked(sparse, size)
+            self.sink.begin(Member(place, kind, mode, uid, gid, mtime, sparse.size, link, numbers, attributes))
+            self.sparse(parts, sparse.size, name)
+            self.pad(size)
+        self.sink.end()
+
+    def content(self, size: int) -> None:
+        """Give the data of a file: mostly all of it is in what was read already."""
+        source = self.source
+        at = source.at
+        after = at + size + (-size % BLOCK)
+        if after <= len(source.piece):
             if size:
-                source = self.source
-                at = source.at
-                after = at + size + (-size % BLOCK)
-                if after <= len(source.piece):
-                    self.data(source.view[at : at + size])
-                    source.at = after
-                else:
-                    source.give(size, self.data, "a file")
-                    self.pad(size)
-        sink.end()
+                self.data(source.view[at : at + size])
+            source.at = after
+        else:
+            source.give(size, self.data, "a file")
+            self.pad(size)
+
+    def said(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
+        """(what the extended headers say of this member, the records that it alone has)."""
+        local, self.local = self.local or [], None
+        return {**self.globals, **dict(local)} if self.globals else dict(local), local
+
+    def long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
+        """(name, target of a link), with those that GNU tar puts before a member in their place."""
+        name, self.long_name = self.once(b"path", self.long_name, name), None
+        link, self.long_link = self.once(b"linkpath", self.long_link, link), None
+        return name, link
+
+    def old_sparse(self, head: bytes, name: bytes, sparse: tarsparse.Sparse | None) -> tarsparse.Sparse:
+        """The map of a sparse file that follows its header."""
+        if sparse is not None:
+            raise LayerError(f"the sparse file {show(name)} has two maps")
+        return tarsparse.old_gnu(head, self.take)
 
     def sparse(self, parts: tarsparse.Map, size: int, name: bytes) -> None:
         """Give the parts of a sparse file, and zeros between them."""
@@ -310,14 +284,10 @@ class _Reader:
         return long
 
     def owner(self, field: bytes) -> tuple[int, int, int]:
-        """(permissions, owner, group) in a header's fields for them."""
-        mode = number(field[:8], "mode")
-        if mode < 0:
-            raise LayerError(f"a header holds the mode {mode}")
+        """(permissions, owner, group) in a header's fields for them, remembered."""
         if len(self.owners) >= KEPT:
             self.owners.clear()
-        uid, gid = identity(number(field[8:16], "owner")), identity(number(field[16:], "group"))
-        known = self.owners[field] = mode & 0o7777, uid, gid
+        known = self.owners[field] = read_owner(field)
         return known
 
     def place(self, name: bytes) -> bytes:
@@ -335,8 +305,8 @@ class _Reader:
         return place if len(place) <= PATH_MOST else path(name)
 
 
-def identity(value: int) -> int:
-    """A user or group."""
-    if not 0 <= value <= ID_MOST:
-        raise LayerError(f"it holds a file of the user or group {value}, which Linux does not have")
-    return value
+def owner_and_time(said: Mapping[bytes, bytes], uid: int, gid: int, mtime: int) -> tuple[int, int, int]:
+    """Return (user, group, time) as an extended header says them; what it does not say stays."""
+    uid = identity(decimal(said[b"uid"], "owner")) if said.get(b"uid") else uid
+    gid = identity(decimal(said[b"gid"], "group")) if said.get(b"gid") else gid
+    return uid, gid, seconds(said[b"mtime"]) if said.get(b"mtime") else mtime

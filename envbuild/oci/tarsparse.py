@@ -8,6 +8,7 @@ memory (Go's archive/tar has the same limit).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from envbuild.oci.tarfields import SIZE_MOST, LayerError, Record, decimal, number
 
@@ -20,8 +21,19 @@ Map = list[tuple[int, int]]  # (offset, length) of what is stored
 Take = Callable[[int], bytes]  # so many bytes of the archive
 
 
-def old_gnu(head: bytes, take: Take) -> tuple[int, Map]:
-    """(size of the file, map) of the header `head` of type ``S``. Entries that it has no room for follow it."""
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """A sparse file: its size, what of it is stored, how many bytes of its stored data the map took, and its name where
+    that is not the member's."""
+
+    size: int
+    parts: Map
+    used: int = 0
+    name: bytes | None = None
+
+
+def old_gnu(head: bytes, take: Take) -> Sparse:
+    """Read the map in the header `head` of type ``S``. Entries that it has no room for follow it."""
     found: Map = []
     more, entries = head[482], head[386:482]
     size = number(head[483:495], "size")
@@ -32,7 +44,7 @@ def old_gnu(head: bytes, take: Take) -> tuple[int, Map]:
                 break
             found.append((number(entries[at : at + 12], "map"), number(entries[at + 12 : at + 24], "map")))
         if not more:
-            return size, found
+            return Sparse(size, found)
         blocks += 1
         if blocks * BLOCK > MAP_MOST:
             raise LayerError(f"the map of a sparse file is longer than {MAP_MOST} bytes")
@@ -40,9 +52,8 @@ def old_gnu(head: bytes, take: Take) -> tuple[int, Map]:
         more, entries = block[504], block[:504]
 
 
-def of_records(records: Sequence[Record], take: Take) -> tuple[int, Map, int, bytes | None] | None:
-    """(size of the file, map, bytes of its stored data that the map took, name of the file) as the records of an
-    extended header say it; None when they name no sparse file."""
+def of_records(records: Sequence[Record], take: Take) -> Sparse | None:
+    """Return what the records of an extended header say of a sparse file; None when they name none."""
     known: dict[bytes, bytes] = {}
     pairs: list[int] = []  # of version 0.0: offset and length in turn
     for key, value in records:
@@ -70,7 +81,7 @@ def of_records(records: Sequence[Record], take: Take) -> tuple[int, Map, int, by
         pairs = [decimal(text, "map") for text in known[b"map"].split(b",")] if known[b"map"] else []
     if len(pairs) % 2:
         raise LayerError("the map of a sparse file is damaged")
-    return decimal(size, "size"), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name
+    return Sparse(decimal(size, "size"), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name)
 
 
 def stored(take: Take) -> tuple[list[int], int]:
@@ -90,14 +101,15 @@ def stored(take: Take) -> tuple[list[int], int]:
     return [decimal(line, "map") for line in lines[1:wanted]], used
 
 
-def checked(size: int, found: Map, data: int) -> Map:
-    """The map when it is sound: parts in order, inside of the file, and as long together as the stored `data`."""
+def checked(sparse: Sparse, stored: int) -> Map:
+    """Return the map when it is sound: parts in order, inside of the file, and as long together as what of the `stored`
+    bytes is data."""
     at = total = 0
-    for offset, length in found:
+    for offset, length in sparse.parts:
         if offset < at or length < 0:
             raise LayerError("the map of a sparse file is not in order")
         at = offset + length
         total += length
-    if at > size or size > SIZE_MOST or total != data:
+    if at > sparse.size or sparse.size > SIZE_MOST or total != stored - sparse.used:
         raise LayerError("the map of a sparse file does not fit its size")
-    return found
+    return sparse.parts

@@ -1,0 +1,1 @@
+"""The tar of a layer: read from front to back, and written in one canonical form."""
