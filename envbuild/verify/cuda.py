@@ -15,6 +15,8 @@ from typing import Any
 
 from envbuild.verify.results import AuditResult, divided, judged, listed
 
+Cuda = Mapping[str, Mapping[str, int]]  # library → what its fat binaries hold, and how many of each
+
 TEGRA = frozenset({53, 62, 72, 87, 101})
 NEEDED = re.compile(r"lib(torch|c10|nccl)[^/]*\.so[^/]*")
 ENTRY = re.compile(r"(sm|compute)_([0-9]+)([af]?)")
@@ -50,53 +52,64 @@ def only(entries: Iterable[str], sm: str) -> bool:
 def cuda_results(
     seen: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool = True
 ) -> Iterator[AuditResult]:
-    """Every library with CUDA code has some that runs on the target's GPU; what was compiled here has nothing else.
+    """Yield whether every library with CUDA code has some that runs on the target's GPU, and what was compiled here has
+    nothing else.
 
     `sm`: "90", or "" without a GPU. `exempt_patterns`: paths that need not hold code for it. Of what a base image
     brought (`complete` False) only torch and NCCL count: the rest may be tools for other GPUs.
     """
-    cuda: Mapping[str, Mapping[str, int]] = seen["cuda"]
+    cuda: Cuda = seen["cuda"]
     if sm:
-        able = {path for path, entries in cuda.items() if any(runs_on(entry, sm) for entry in entries)}
-        unable = set(cuda) - able
-        exempt = {path for path in unable if any(fnmatchcase(path, pattern) for pattern in exempt_patterns)}
-        native = {path for path in able if any(runs_on(entry, sm) for entry in cuda[path] if entry[:3] == "sm_")}
-        notes = [f"{len(able)} of {len(cuda)} CUDA libraries hold code for sm_{sm}"]
-        if exempt:
-            notes.append(f"exempt: {', '.join(sorted(exempt))}")
-        if able - native:
-            notes.append(f"PTX only, compiled at the first start: {', '.join(sorted(able - native))}")
-        faults = {path: f"{path} holds {_entries(cuda[path])}" for path in unable - exempt}
-        needed = {path: text for path, text in faults.items() if NEEDED.fullmatch(posixpath.basename(path))}
-        others = {path: text for path, text in faults.items() if path not in needed}
-        kept, note = divided(seen, others, complete)
-        yield judged(
-            f"CUDA code for sm_{sm}",
-            [*needed.values(), *kept],
-            "; ".join(notes) + note,
-            hint="a job stops with 'no kernel image is available': build it for the target, or take another version",
-        )
-        own = [path for path in seen["compiled"] if path in cuda]
-        if own:
-            yield judged(
-                f"what was compiled here has CUDA code for sm_{sm} and nothing else",
-                [f"{path} holds {_entries(cuda[path])}" for path in own if not only(cuda[path], sm)],
-                f"{len(own)} libraries: {', '.join(sorted({entry for path in own for entry in cuda[path]}))}",
-                hint="its build did not get the target's architecture: see the recipe's arch list",
-            )
-    compared = seen["cuobjdump"]  # NVIDIA's own reader, where the image has it
-    if compared:
-        faults_read = []
-        for path, told in compared.items():
-            read, said = _plain(cuda.get(path, {})), _plain(told)
-            if read != said:
-                faults_read.append(f"{path}: it says {listed(sorted(said))}, the headers say {listed(sorted(read))}")
-        yield judged(
-            "cuobjdump agrees",
-            faults_read,
-            f"{len(compared)} libraries compared",
-            "report this: the audit misread a file",
-        )
+        yield target_result(seen, sm, exempt_patterns, complete)
+        if own := [path for path in seen["compiled"] if path in cuda]:
+            yield own_result({path: cuda[path] for path in own}, sm)
+    if told := seen["cuobjdump"]:  # by NVIDIA's own reader, where the image has it
+        yield reader_result(cuda, told)
+
+
+def target_result(seen: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool) -> AuditResult:
+    """Return whether every library has code that runs on the target's GPU."""
+    cuda: Cuda = seen["cuda"]
+    able = {path for path, entries in cuda.items() if any(runs_on(entry, sm) for entry in entries)}
+    unable = set(cuda) - able
+    exempt = {path for path in unable if any(fnmatchcase(path, pattern) for pattern in exempt_patterns)}
+    native = {path for path in able if any(runs_on(entry, sm) for entry in cuda[path] if entry[:3] == "sm_")}
+    notes = [f"{len(able)} of {len(cuda)} CUDA libraries hold code for sm_{sm}"]
+    if exempt:
+        notes.append(f"exempt: {', '.join(sorted(exempt))}")
+    if able - native:
+        notes.append(f"PTX only, compiled at the first start: {', '.join(sorted(able - native))}")
+    faults = {path: f"{path} holds {_entries(cuda[path])}" for path in unable - exempt}
+    needed = {path: text for path, text in faults.items() if NEEDED.fullmatch(posixpath.basename(path))}
+    others = {path: text for path, text in faults.items() if path not in needed}
+    kept, note = divided(seen, others, complete)
+    return judged(
+        f"CUDA code for sm_{sm}",
+        [*needed.values(), *kept],
+        "; ".join(notes) + note,
+        hint="a job stops with 'no kernel image is available': build it for the target, or take another version",
+    )
+
+
+def own_result(own: Cuda, sm: str) -> AuditResult:
+    """Return whether what was compiled for this image has code for the target's GPU and nothing else."""
+    return judged(
+        f"what was compiled here has CUDA code for sm_{sm} and nothing else",
+        [f"{path} holds {_entries(entries)}" for path, entries in own.items() if not only(entries, sm)],
+        f"{len(own)} libraries: {', '.join(sorted({entry for entries in own.values() for entry in entries}))}",
+        hint="its build did not get the target's architecture: see the recipe's arch list",
+    )
+
+
+def reader_result(cuda: Cuda, told: Mapping[str, Iterable[str]]) -> AuditResult:
+    """Return whether cuobjdump reads the same out of the files as the audit did."""
+    faults = []
+    for path, entries in told.items():
+        read, said = _plain(cuda.get(path, {})), _plain(entries)
+        if read != said:
+            faults.append(f"{path}: it says {listed(sorted(said))}, the headers say {listed(sorted(read))}")
+    compared = f"{len(told)} libraries compared"
+    return judged("cuobjdump agrees", faults, compared, "report this: the audit misread a file")
 
 
 def _plain(entries: Iterable[str]) -> set[str]:

@@ -10,36 +10,20 @@ from typing import Any
 from envbuild.verify.results import AuditResult, divided, home, in_product, judged, listed
 
 Seen = Mapping[str, Any]
+Elves = Mapping[str, Mapping[str, Any]]
 
 
 def library_results(seen: Seen, driver: Sequence[str], complete: bool = True) -> Iterator[AuditResult]:
-    """Every needed library is found by the loader or loaded before by Python code; only the driver's own may be
-    missing.
+    """Yield whether every needed library is found by the loader or loaded before by Python code; only the driver's own
+    may be missing.
 
     A file of a wheel that nothing else needs and Python cannot import is a plugin of an optional feature: named, not a
     failure. Named as well are files of a product in /opt that has the library elsewhere in its folder (its own scripts
     tell the loader where) and, `complete` False, what a base image brought.
     """
-    elves: Mapping[str, Mapping[str, Any]] = seen["elves"]
-    sites = tuple(sorted({f"{dist['site']}/" for dist in seen["python"]}))
-    lost = {
-        path: missing
-        for path, elf in elves.items()
-        if (missing := [name for name in elf.get("missing", ()) if not any(fnmatchcase(name, item) for item in driver)])
-    }
-    used = reachable(seen) if lost else set()
-    optional = {path for path in lost if sites and path.startswith(sites) and path not in used}
-    bundled = {path for path in lost if in_product(path) and set(lost[path]) <= _names_below(home(path), elves)}
-    preloads = sum(len(elf.get("preload", ())) for elf in elves.values())
-    met = sum(len(elf.get("needed", ())) for elf in elves.values())
-    compared = f"{met} needs of {len(elves)} files are met by the loader"
-    if preloads:
-        compared += f", {preloads} by libraries that Python code loads before"
-    if optional:
-        plugins = [f"{path} (no {', '.join(lost[path])})" for path in sorted(optional)]
-        compared += f"; optional plugins that cannot be used: {listed(plugins)}"
-    if bundled:
-        compared += f"; found by their product's own scripts alone: {listed(sorted(bundled))}"
+    elves: Elves = seen["elves"]
+    lost = missing_libraries(elves, driver)
+    optional, bundled = excused(seen, lost)
     faults = {path: f"{path} needs {', '.join(lost[path])}" for path in lost if path not in optional | bundled}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
     faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
@@ -47,7 +31,7 @@ def library_results(seen: Seen, driver: Sequence[str], complete: bool = True) ->
     yield judged(
         "libraries are found",
         kept,
-        f"{compared}{note}",
+        f"{compared_libraries(elves, lost, optional, bundled)}{note}",
         "add the package that holds it, or its folder to the recipe's runtime(libraries=…)",
     )
     yield judged(
@@ -64,7 +48,40 @@ def library_results(seen: Seen, driver: Sequence[str], complete: bool = True) ->
     )
 
 
-def _names_below(folder: str, elves: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def missing_libraries(elves: Elves, driver: Sequence[str]) -> dict[str, list[str]]:
+    """Return file → libraries that it needs and the loader does not find, but for the `driver`'s own (patterns)."""
+    found = {
+        path: [name for name in elf.get("missing", ()) if not any(fnmatchcase(name, item) for item in driver)]
+        for path, elf in elves.items()
+    }
+    return {path: missing for path, missing in found.items() if missing}
+
+
+def excused(seen: Seen, lost: Mapping[str, Sequence[str]]) -> tuple[set[str], set[str]]:
+    """Return (plugins of optional features, files whose product has the libraries itself) of those that lack some."""
+    sites = tuple(sorted({f"{dist['site']}/" for dist in seen["python"]}))
+    used = reachable(seen) if lost else set()
+    optional = {path for path in lost if sites and path.startswith(sites) and path not in used}
+    bundled = {path for path in lost if in_product(path) and set(lost[path]) <= _names_below(home(path), seen["elves"])}
+    return optional, bundled
+
+
+def compared_libraries(elves: Elves, lost: Mapping[str, Sequence[str]], optional: set[str], bundled: set[str]) -> str:
+    """Return what was looked at, and what is missing without being a fault."""
+    preloads = sum(len(elf.get("preload", ())) for elf in elves.values())
+    met = sum(len(elf.get("needed", ())) for elf in elves.values())
+    text = f"{met} needs of {len(elves)} files are met by the loader"
+    if preloads:
+        text += f", {preloads} by libraries that Python code loads before"
+    if optional:
+        plugins = [f"{path} (no {', '.join(lost[path])})" for path in sorted(optional)]
+        text += f"; optional plugins that cannot be used: {listed(plugins)}"
+    if bundled:
+        text += f"; found by their product's own scripts alone: {listed(sorted(bundled))}"
+    return text
+
+
+def _names_below(folder: str, elves: Elves) -> set[str]:
     """Names by which the libraries below a folder can be needed."""
     below = {path: elf for path, elf in elves.items() if path.startswith(folder)}
     return {basename(path) for path in below} | {elf["soname"] for elf in below.values() if elf.get("soname")}
@@ -72,7 +89,7 @@ def _names_below(folder: str, elves: Mapping[str, Mapping[str, Any]]) -> set[str
 
 def reachable(seen: Seen) -> set[str]:
     """Files that a program, a Python extension module, or a library outside of wheels needs, however far down."""
-    elves: Mapping[str, Mapping[str, Any]] = seen["elves"]
+    elves: Elves = seen["elves"]
     modules = {(dist["site"], module) for dist in seen["python"] for module in dist["modules"]}
     sites = sorted({dist["site"] for dist in seen["python"]})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from posixpath import basename
 from typing import Any
 
@@ -17,10 +18,38 @@ TOOLKITS = ("/opt/cuda/", "/usr/local/cuda")
 TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 RENAMED = re.compile(r"-[0-9a-f]{8}(?=\.so)")  # auditwheel's name for a library that it put into a wheel
 
+COUNT_HINT = "two versions in one process hang or crash: leave out the package that brings the second one"
+SHADOW_HINT = "its folder in runtime(libraries=…) comes first on the loader's path; nothing may have another RPATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The files of one library. `taken` are on the loader's path, `counted` those that a process may get."""
+
+    library: str
+    files: Sequence[str]
+    taken: Sequence[str]
+    counted: Sequence[str]
+
+    @property
+    def own(self) -> list[str]:
+        """The image's own, in /opt."""
+        return [path for path in self.files if in_product(path)]
+
+    @property
+    def others(self) -> list[str]:
+        """What is counted beside those."""
+        return [path for path in self.counted if path not in self.own]
+
+    def shadows(self) -> bool:
+        """Return whether the image's own may stand beside the distribution's."""
+        only_system = all(path.startswith(SYSTEM) for path in self.others)
+        return bool(self.own and self.others) and self.library in SHADOWED and only_system
+
 
 def single_results(seen: Seen, allowed: Mapping[str, int], complete: bool = True) -> Iterator[AuditResult]:
-    """No more than the allowed number of files of each library. Says which one the loader's path gives, which ones are
-    really used, and which one torch gets.
+    """Yield for each library whether there are no more than the allowed number of its files. Says which one the
+    loader's path gives, which ones are really used, and which one torch gets.
 
     Not counted are: in a folder of /opt (and, `complete` False, anywhere on a base image) a file that neither the
     loader's path gives nor anything elsewhere uses, as bundles have them in several variants; and the CUDA runtime of a
@@ -29,44 +58,65 @@ def single_results(seen: Seen, allowed: Mapping[str, int], complete: bool = True
     Of a library in SHADOWED the image's own in /opt may stand beside the distribution's, which some package depends on:
     then the loader must take the own one for every SONAME, nothing may get the other, and it is named.
     """
-    users: dict[str, list[str]] = {}
-    for path, elf in seen["elves"].items():
-        for target in {*elf.get("needed", {}).values(), *elf.get("preload", {}).values()}:
-            users.setdefault(target, []).append(path)
+    users = users_of_libraries(seen)
     for library, most in sorted(allowed.items()):
         there = seen["singles"].get(library)
         if there is None:
             continue  # not counted in the image, so nothing is claimed
-        files: list[str] = there["files"]
-        taken = sorted({path for path in there["first"].values() if path})
-        counted = [
-            path
-            for path in files
-            if path in taken or _apart(path, users) or (complete and not in_product(path))
-            if not _same_runtime(path, files, seen)
-        ]
-        used = ", ".join(f"{path} by {count}" for path, count in sorted(there["used"].items())) or "none"
-        compared = f"files: {len(files)}; on the loader's path: {', '.join(taken) or 'none'}; used: {used}"
-        torch = sorted(path for path in files if any(TORCH.fullmatch(basename(user)) for user in users.get(path, ())))
-        if torch:
-            compared += f"; torch gets {', '.join(torch)}"
-        faults = [] if len(counted) <= most else [f"{len(counted)} are there: {', '.join(counted)}"]
-        hint = "two versions in one process hang or crash: leave out the package that brings the second one"
-        own = [path for path in files if in_product(path)]
-        others = [path for path in counted if path not in own]
-        if complete and own and others and library in SHADOWED and all(path.startswith(SYSTEM) for path in others):
-            faults = [f"the loader takes {path}, not {' or '.join(own)}" for path in taken if path not in own]
-            faults += [f"{user} gets {path}, not {' or '.join(own)}" for path in others for user in users.get(path, ())]
-            compared += "" if faults else f"; shadowed: {', '.join(others)}"
-            hint = "its folder in runtime(libraries=…) comes first on the loader's path; nothing may have another RPATH"
-        elif len(counted) < len(files):
-            compared += f"; not counted: {', '.join(sorted(set(files) - set(counted)))}"
-        yield judged(
-            f"at most {most} {library}",
-            faults,
-            compared,
-            hint,
-        )
+        copies = counted_copies(seen, library, users, complete)
+        compared = compared_copies(copies, there["used"], users)
+        title = f"at most {most} {library}"
+        if complete and copies.shadows():
+            faults = shadow_faults(copies, users)
+            compared += "" if faults else f"; shadowed: {', '.join(copies.others)}"
+            yield judged(title, faults, compared, SHADOW_HINT)
+            continue
+        if len(copies.counted) < len(copies.files):
+            compared += f"; not counted: {', '.join(sorted(set(copies.files) - set(copies.counted)))}"
+        counted = f"{len(copies.counted)} are there: {', '.join(copies.counted)}"
+        yield judged(title, [] if len(copies.counted) <= most else [counted], compared, COUNT_HINT)
+
+
+def users_of_libraries(seen: Seen) -> dict[str, list[str]]:
+    """Return library → files that get it from the loader or from Python code that loads it before."""
+    users: dict[str, list[str]] = {}
+    for path, elf in seen["elves"].items():
+        for target in {*elf.get("needed", {}).values(), *elf.get("preload", {}).values()}:
+            users.setdefault(target, []).append(path)
+    return users
+
+
+def counted_copies(seen: Seen, library: str, users: Mapping[str, Sequence[str]], complete: bool) -> Copies:
+    """Return the files of a library, and which of them count."""
+    there = seen["singles"][library]
+    files: list[str] = there["files"]
+    taken = sorted({path for path in there["first"].values() if path})
+    counted = [
+        path
+        for path in files
+        if path in taken or _apart(path, users) or (complete and not in_product(path))
+        if not _same_runtime(path, files, seen)
+    ]
+    return Copies(library, files, taken, counted)
+
+
+def compared_copies(copies: Copies, used: Mapping[str, int], users: Mapping[str, Sequence[str]]) -> str:
+    """Return what was looked at: how many files, which one the loader's path has, who uses which, what torch gets."""
+    uses = ", ".join(f"{path} by {count}" for path, count in sorted(used.items())) or "none"
+    text = f"files: {len(copies.files)}; on the loader's path: {', '.join(copies.taken) or 'none'}; used: {uses}"
+    torch = sorted(path for path in copies.files if any(map(_is_torch, users.get(path, ()))))
+    return f"{text}; torch gets {', '.join(torch)}" if torch else text
+
+
+def shadow_faults(copies: Copies, users: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return where the distribution's library is taken, which the image's own should hide."""
+    own = " or ".join(copies.own)
+    faults = [f"the loader takes {path}, not {own}" for path in copies.taken if path not in copies.own]
+    return faults + [f"{user} gets {path}, not {own}" for path in copies.others for user in users.get(path, ())]
+
+
+def _is_torch(path: str) -> bool:
+    return TORCH.fullmatch(basename(path)) is not None
 
 
 def _apart(path: str, users: Mapping[str, Sequence[str]]) -> bool:

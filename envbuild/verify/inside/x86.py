@@ -65,8 +65,18 @@ for _imm in (0x0F, 0x70, 0x71, 0x72, 0x73, 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0
     TWO[_imm] = 3
 
 
+# One-byte opcodes whose length ModR/M does not decide: with their operands, by (REX.W + 2 * address-size prefix).
+_FIXED = {0xC2: 3, 0xC8: 4, 0xCA: 3}
+_LONG = dict.fromkeys(range(0xB8, 0xC0), 9)
+_FAR, _NEAR = dict.fromkeys(range(0xA0, 0xA4), 9), dict.fromkeys(range(0xA0, 0xA4), 5)
+FIXED = ({**_FIXED, **_FAR}, {**_FIXED, **_FAR, **_LONG}, {**_FIXED, **_NEAR}, {**_FIXED, **_NEAR, **_LONG})
+TESTS = {0xF6: 2, 0xF7: 4}  # test has an immediate; not, neg, mul, div of the same opcode have none
+VECTOR = {0xC5: 1, 0xC4: 2, 0x62: 3}  # the first byte of VEX and EVEX → bytes of its payload
+
+
 def length(code: bytes | mmap, at: int) -> int:
-    """Bytes of the instruction at `at` in 64-bit code; 0 where none can begin. Raises IndexError at the end."""
+    """Return the bytes of the instruction at `at` in 64-bit code; 0 where none can begin. Raises IndexError at the
+    end."""
     start, narrow, wide, short = at, False, False, False
     while code[at] in PREFIXES:
         narrow, short = narrow or code[at] == 0x66, short or code[at] == 0x67
@@ -75,48 +85,55 @@ def length(code: bytes | mmap, at: int) -> int:
         wide = bool(code[at] & 8)
         at += 1
     opcode = code[at]
-    if opcode in (0xC4, 0xC5, 0x62):
-        payload = {0xC5: 1, 0xC4: 2, 0x62: 3}[opcode]
-        table = 1 if opcode == 0xC5 else code[at + 1] & (0x1F if opcode == 0xC4 else 7)
-        at += payload + 1
-        if table == 1:
-            kind = TWO[code[at]] & 3 if code[at] != 0x77 else 0
-            kind |= code[at] != 0x77
-        else:
-            kind = 3 if table == 3 else 1
-    elif opcode == 0x0F:
+    if opcode == 0x0F:
         at += 1
         if code[at] in (0x38, 0x3A):
             kind = 1 if code[at] == 0x38 else 3
             at += 1
         else:
             kind, narrow = TWO[code[at]], False
+    elif opcode in VECTOR:
+        at, kind = _vector(code, at, opcode)
     else:
+        fixed = FIXED[wide + 2 * short].get(opcode)
+        if fixed:
+            return at + fixed - start
         kind = ONE[opcode]
-        if opcode in (0xF6, 0xF7) and code[at + 1] & 0x30 == 0:  # test; not, neg, mul, div have no immediate
-            kind |= 2 if opcode == 0xF6 else 4
-        elif opcode in (0xC2, 0xCA, 0xC8):
-            return at + (4 if opcode == 0xC8 else 3) - start
-        elif 0xA0 <= opcode < 0xA4:
-            return at + (5 if short else 9) - start
-        elif 0xB8 <= opcode < 0xC0 and wide:
-            return at + 9 - start
+        if opcode in TESTS and code[at + 1] & 0x30 == 0:
+            kind |= TESTS[opcode]
         narrow = narrow and not wide and opcode not in (0xE8, 0xE9)
     if kind & 8:
         return 0
     at += 1
     if kind & 1:
-        mode, low = code[at] >> 6, code[at] & 7
-        at += 1
-        if mode != 3:
-            if low == 4:
-                low = code[at] & 7
-                at += 1
-            at += 1 if mode == 1 else 4 if mode == 2 or low == 5 else 0
+        at = _address(code, at)
     at += bool(kind & 2)
     if kind & 4:
         at += 2 if narrow else 4
     return at - start
+
+
+def _vector(code: bytes | mmap, at: int, first: int) -> tuple[int, int]:
+    """Return (where the opcode is, its kind) of an instruction with a VEX or EVEX prefix at `at`."""
+    table = 1 if first == 0xC5 else code[at + 1] & (0x1F if first == 0xC4 else 7)
+    at += VECTOR[first] + 1
+    if table != 1:
+        return at, 3 if table == 3 else 1
+    return at, TWO[code[at]] & 3 | 1 if code[at] != 0x77 else 0
+
+
+def _address(code: bytes | mmap, at: int) -> int:
+    """Return where ModR/M at `at`, SIB and displacement end."""
+    mode, low = code[at] >> 6, code[at] & 7
+    at += 1
+    if mode == 3:
+        return at
+    if low == 4:
+        low = code[at] & 7
+        at += 1
+    if mode == 1:
+        return at + 1
+    return at + 4 if mode == 2 or low == 5 else at
 
 
 def scan(data: bytes | mmap, found: Elf) -> dict[str, int]:
