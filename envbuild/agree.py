@@ -37,6 +37,6 @@ def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
     lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
     lock = replace(lock, facts=agree(resolution, lock, workspace).facts)
     if "torch" in lock.settled:
-        for line in newer_than_facts(Index(Transport(workspace.site), workspace.site.python()), matrix):
+        for line in newer_than_facts(Index(Transport(workspace.site.network()), workspace.site.python()), matrix):
             workspace.talk.warn(line)
     return lock

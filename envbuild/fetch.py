@@ -87,7 +87,7 @@ def fetch_inputs(
     known, findings = placed(wanted, site, where or {})
     if not known:
         raise InputError.of(findings)
-    transport = Transport(site)
+    transport = Transport(site.network())
     count = Progress(talk, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
     work = Fetching(image, site, transfer, Index(transport, site.python()), talk, where or {})
@@ -212,7 +212,7 @@ class Fetching:
     def places(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
         """Where a file may be, in the order of asking."""
         from envbuild.lock.sources import candidates
-        from envbuild.lock.transport import join
+        from envbuild.net.urls import join
 
         if isinstance(entry, DebianFile):
             return [join(root, entry.path) for root in self.site.roots(entry.archive)]
@@ -247,7 +247,7 @@ class Fetching:
     def finding(self, entry: Input, misses: Sequence[Miss]) -> Finding:
         """What to tell of an input that no place gave."""
         from envbuild.lock.sources import unobtainable
-        from envbuild.lock.transport import shown
+        from envbuild.net.urls import shown
 
         if not misses and isinstance(entry, PythonFile):
             python = self.site.python(origin(entry))

@@ -17,10 +17,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envbuild.errors import InputError
 from envbuild.fields import Reader, did_you_mean, short
+from envbuild.net.network_settings import NetworkSettings
+from envbuild.net.urls import join
 from envbuild.yamlfile import Node, Scalar
+
+if TYPE_CHECKING:
+    from envbuild.lock.host import PythonIndexes
 
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
@@ -36,16 +42,6 @@ PREFIX_ADVICE = (
     "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
 )
 SCHEMES = ("https", "http", "file")
-
-
-@dataclass(frozen=True, slots=True)
-class PythonIndexes:
-    """Where Python files are: simple indexes (the first is the default one) and find-links folders or pages."""
-
-    indexes: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
-    insecure: tuple[str, ...] = ()  # hosts whose certificate is not checked (pip's trusted-host)
-    ca_bundle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +88,6 @@ class Site:
         (``debian:trixie/main``) its mirrors, of anything else (``apt:nvidia-cuda/ubuntu2204``, ``pip:pytorch/cu113``,
         ``oci:nvcr.io/nvidia/pytorch``) what is left of the origin below each of its places.
         """
-        from envbuild.lock.transport import join
-
         rest, places = self.places(origin)
         if not rest or origin.partition(":")[0] in ARCHIVES:
             return places
@@ -126,11 +120,11 @@ class Site:
         if origin == "python:" and self.use_host and origin not in self.mirrors:
             found = host.pip_indexes()
             insecure, ca_bundle = (*insecure, *found.insecure), ca_bundle or found.ca_bundle
-            return PythonIndexes(found.indexes, found.links, insecure, ca_bundle)
+            return host.PythonIndexes(found.indexes, found.links, insecure, ca_bundle)
         given = self.roots(origin)
         indexes = tuple(place for place in given if "://" in place)
         links = tuple(place for place in given if "://" not in place)
-        return PythonIndexes(indexes, links, insecure, ca_bundle)
+        return host.PythonIndexes(indexes, links, insecure, ca_bundle)
 
     def certificates(self) -> str:
         """The CA bundle (a file or folder) that downloads are checked against; empty: the program's own."""
@@ -140,6 +134,12 @@ class Site:
             if os.environ.get(name):
                 return os.environ[name]
         return self.python().ca_bundle
+
+    def network(self) -> NetworkSettings:
+        """Return what a transport has to know."""
+        names = (*self.insecure_hosts, *self.python().insecure)
+        insecure = frozenset(name.split(":")[0] for name in names)
+        return NetworkSettings(self.proxy, insecure, self.certificates())
 
 
 def load_site(project: Path | None = None) -> Site:

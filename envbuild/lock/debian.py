@@ -93,7 +93,7 @@ def resolve(
     Raises InputError (archives that cannot be read, WrongInput) and ConflictError (packages that cannot be installed
     together), after all units that can be resolved without what is missing were: `resolved` gets their files.
     """
-    transport = transport or Transport(site)
+    transport = transport or Transport(site.network())
     opening = Opening(request.distribution, request.arch, site, store, transport, talk, request.refresh)
     apt, findings = opening.open(request.repositories)
     if apt is None:

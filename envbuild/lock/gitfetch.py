@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 from envbuild.errors import FREE_SOME, EngineError
 from envbuild.lock.gitprogram import run, words
-from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, shown
+from envbuild.lock.transport import Absent, Refused, Transport, Unreachable
 from envbuild.net.miss import MissKind
+from envbuild.net.urls import shown
 from envbuild.store import Store
 
 # What servers and git itself say when a single commit cannot be asked for; any other failure is told as it is.
@@ -150,7 +151,7 @@ class Address:
         extra = {"GIT_ALLOW_PROTOCOL": protocols.get(parts.scheme, parts.scheme)}
         settings = []
         if parts.scheme in protocols:
-            if proxy := self.transport.site.proxy:
+            if proxy := self.transport.settings.proxy:
                 extra |= {"http_proxy": proxy, "https_proxy": proxy, "HTTPS_PROXY": proxy}
             checked = self.transport.verify(address)
             if checked is False:

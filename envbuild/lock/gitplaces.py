@@ -11,7 +11,8 @@ from pathlib import Path
 from envbuild.lock.gitfetch import Address
 from envbuild.lock.gitmodules import GIT
 from envbuild.lock.gitprogram import run
-from envbuild.lock.transport import Absent, Transport, join, local_path, shown
+from envbuild.lock.transport import Absent, Transport
+from envbuild.net.urls import join, local_path, shown
 from envbuild.site import HOMES, Site
 from envbuild.store import Store
 

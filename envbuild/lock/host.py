@@ -13,10 +13,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from envbuild.site import PythonIndexes
 
 RELEASES = (
     "buster",
@@ -35,6 +34,16 @@ RELEASES = (
 SUITE = re.compile(rf"({'|'.join(RELEASES)})(-security|-updates|-backports|-proposed-updates|/updates)?")
 METHODS = ("http", "https", "file", "copy")
 SNAPSHOT = re.compile(r"\d{8}T\d{6}Z")
+
+
+@dataclass(frozen=True, slots=True)
+class PythonIndexes:
+    """Where Python files are: simple indexes (the first is the default one) and find-links folders or pages."""
+
+    indexes: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    insecure: tuple[str, ...] = ()  # hosts whose certificate is not checked (pip's trusted-host)
+    ca_bundle: str = ""
 
 
 def debian_archives(etc: Path = Path("/etc/apt")) -> dict[str, tuple[str, ...]]:
@@ -180,7 +189,7 @@ def default_index() -> str:
     import subprocess
     import tempfile
 
-    from envbuild.lock.uv import clean_environment, uv_binary
+    from envbuild.net.uv_program import clean_environment, uv_binary
 
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "empty.in"

@@ -17,8 +17,10 @@ from urllib.parse import unquote, urljoin
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import InputError
-from envbuild.lock.transport import Absent, Transport, Unreachable, join, local_path, shown
-from envbuild.site import PythonIndexes, in_mirrors, mirror_line
+from envbuild.lock.host import PythonIndexes
+from envbuild.lock.transport import Absent, Transport, Unreachable
+from envbuild.net.urls import join, local_path, shown
+from envbuild.site import in_mirrors, mirror_line
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")

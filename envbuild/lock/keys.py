@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from envbuild.errors import InputError
-from envbuild.lock.transport import Absent, Transport, Unreachable, join, shown
+from envbuild.lock.transport import Absent, Transport, Unreachable
+from envbuild.net.urls import join, shown
 from envbuild.recipe import AptRepository
 from envbuild.site import in_mirrors, mirror_line
 from envbuild.store import write_atomic

@@ -32,6 +32,7 @@ from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
 from envbuild.lock.vendorindex import reachable_indexes, vendor_indexes
 from envbuild.lock.versions import check_versions, component_versions
+from envbuild.net.uv_program import uv_version
 from envbuild.site import Site
 from envbuild.store import Store
 from envbuild.supply import Input
@@ -98,7 +99,7 @@ class Locking:
     transfer: Transfer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.transport = Transport(self.site)
+        self.transport = Transport(self.site.network())
         self.transfer = Transfer(self.transport, self.store)
 
     @property
@@ -250,7 +251,7 @@ class Locking:
                     before=[InputError.of(findings) for findings in unplaced.values()],
                 )
                 stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded
-                tool = uv.Pin("uv", kept.tools["uv"] if kept and stays else uv.uv_version(), frozenset())
+                tool = uv.Pin("uv", kept.tools["uv"] if kept and stays else uv_version(), frozenset())
                 try:
                     return work.lock(request.units), choice.wheel(tool)
                 except EnvbuildError:

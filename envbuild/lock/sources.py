@@ -17,8 +17,9 @@ from envbuild.errors import EnvbuildError, Finding, InputError, SpecError
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
-from envbuild.lock.transport import Transport, join
+from envbuild.lock.transport import Transport
 from envbuild.net.miss import Miss, MissKind
+from envbuild.net.urls import join
 from envbuild.recipe import Archive, Git
 from envbuild.site import ARCHIVES, HOMES, Site, in_mirrors, mirror_line
 from envbuild.store import Store

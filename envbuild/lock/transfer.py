@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import EngineError
-from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, local_path, reason, shown
+from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, reason
 from envbuild.net.miss import Miss, MissKind, all_absent
+from envbuild.net.urls import local_path, shown
 from envbuild.sharing import folder_in
 from envbuild.store import Store
 

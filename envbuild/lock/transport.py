@@ -1,4 +1,4 @@
-"""Reading from addresses and folders alike, with the site's certificates and proxy. One connection pool a thread."""
+"""Reading from addresses and folders alike, with a site's certificates and proxy. One connection pool a thread."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from envbuild import stopping
 from envbuild.net.miss import Miss, MissKind
+from envbuild.net.network_settings import NetworkSettings
+from envbuild.net.urls import local_path
 
 if TYPE_CHECKING:
     import requests
-
-    from envbuild.site import Site
 
 CONNECT, READ = 20, 120  # seconds without a connection, without a byte
 TRIES = 3
@@ -75,15 +75,8 @@ class Page:
 class Transport:
     """Reads for one site. Safe to use from several threads."""
 
-    site: Site
+    settings: NetworkSettings
     own: threading.local = field(default_factory=threading.local)
-    insecure: frozenset[str] = frozenset()
-    certificates: str = ""
-
-    def __post_init__(self) -> None:
-        names = (*self.site.insecure_hosts, *self.site.python().insecure)
-        self.insecure = frozenset(name.split(":")[0] for name in names)
-        self.certificates = self.site.certificates()
 
     def session(self) -> requests.Session:
         """This thread's session."""
@@ -105,7 +98,7 @@ class Transport:
 
     def verify(self, url: str) -> bool | str:
         """What `requests` is to check the certificate of `url` against."""
-        return urlsplit(url).hostname not in self.insecure and (self.certificates or True)
+        return urlsplit(url).hostname not in self.settings.insecure and (self.settings.certificates or True)
 
     def read(self, place: str, accept: str = "*/*", most: int = 0) -> Page:
         """All of a small file; `most`: the bytes that it may have (0: any number). Raises Absent, Unreachable,
@@ -133,7 +126,7 @@ class Transport:
         """
         import requests
 
-        session, proxy = self.session(), self.site.proxy
+        session, proxy = self.session(), self.settings.proxy
         try:
             answer = session.request(
                 method,
@@ -214,29 +207,6 @@ def limited(answer: requests.Response, most: int) -> bytes:
         if len(content) > most:
             raise Refused(f"it answers with more than {most} bytes")
     return content
-
-
-def local_path(place: str) -> Path | None:
-    """The path of a folder or ``file:`` address; None for what is read over the network."""
-    if "://" not in place:
-        return Path(place)
-    return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else None
-
-
-def join(place: str, path: str) -> str:
-    """`path` (plain text) below `place` (an address or folder)."""
-    from urllib.parse import quote
-
-    path = quote(path, safe="/+~@:!,()") if "://" in place else path
-    return f"{place.rstrip('/')}/{path.lstrip('/')}"
-
-
-def shown(place: str) -> str:
-    """An address as messages show it: without user name, password and query."""
-    if "://" not in place:
-        return place
-    parts = urlsplit(place)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def reason(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,16 +17,9 @@ from packaging.utils import canonicalize_name
 from envbuild.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.lacking import WrongInput
 from envbuild.lock.vendorindex import VendorIndex
+from envbuild.net.uv_program import clean_environment, uv_binary
 from envbuild.site import Site, in_mirrors, mirror_line
 
-KEPT = (
-    "UV_CACHE_DIR",
-    "UV_HTTP_TIMEOUT",
-    "UV_NATIVE_TLS",
-    "UV_SYSTEM_CERTS",
-    "UV_KEYRING_PROVIDER",
-    "UV_CONCURRENT_DOWNLOADS",
-)
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
 MOVED = 8  # packages that are tried one by one before a new version is taken for them
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -50,37 +42,6 @@ class Pin:
     def users(self) -> tuple[str, ...]:
         """The packages among those that ask for it."""
         return tuple(name for name in self.via.split(", ") if re.fullmatch(r"[a-z0-9][a-z0-9-]*", name))
-
-
-def uv_binary() -> str:
-    """The uv program of this Python environment, else the one on PATH. Raises InputError."""
-    import shutil
-
-    try:
-        import uv
-
-        return str(uv.find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if not found:
-        raise InputError("uv is not installed", hint=f"{sys.executable} -m pip install uv")
-    return found
-
-
-def uv_version() -> str:
-    """The version of `uv_binary`."""
-    text = subprocess.run([uv_binary(), "--version"], capture_output=True, text=True, check=True).stdout
-    return text.split()[1]
-
-
-def clean_environment() -> dict[str, str]:
-    """This process's environment without what would steer uv (its own variables, an active virtual environment)."""
-    dropped = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
-    return {
-        key: value
-        for key, value in os.environ.items()
-        if key not in dropped and (not key.startswith("UV_") or key in KEPT)
-    }
 
 
 def site_arguments(site: Site, *, turned: bool = False) -> list[str]:

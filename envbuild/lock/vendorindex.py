@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import ConflictError, Finding, InputError
+from envbuild.lock.host import PythonIndexes
 from envbuild.lock.index import Index
-from envbuild.lock.transport import Transport, shown
+from envbuild.lock.transport import Transport
+from envbuild.net.urls import shown
 from envbuild.recipe import PythonIndex
-from envbuild.site import PythonIndexes, Site, in_mirrors, mirror_line
+from envbuild.site import Site, in_mirrors, mirror_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def refresh(
     InputError when something cannot be read, and, before anything is written, when there would be fewer rows."""
     began = time.monotonic()
     wanted = _checked(tuple(names) or INDEX, manifest)
-    transport = Transport(site)
+    transport = Transport(site.network())
     context = Context(Index(transport, site.python()), Wheels(transport), talk, (folder, FACTS / "derived"))
     found: dict[str, Derived] = {}
     for name in wanted:

@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 
 from envbuild.errors import InputError
 from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Absent, Refused, Transport, Unreachable, join, local_path, shown
+from envbuild.lock.transport import Absent, Refused, Transport, Unreachable
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
 from envbuild.net.registry.media_types import OCI, REF_NAME
+from envbuild.net.urls import join, local_path, shown
 from envbuild.oci.login import Login
 from envbuild.oci.reference import Reference, host, parse
 from envbuild.site import Site, in_mirrors, mirror_line
@@ -117,7 +118,7 @@ class Repository:
     transport: RegistryTransport = field(init=False)
 
     def __post_init__(self) -> None:
-        self.transport = RegistryTransport(self.site, login=Login(self.plain, self.reference.registry))
+        self.transport = RegistryTransport(self.site.network(), login=Login(self.plain, self.reference.registry))
 
     @cached_property
     def places(self) -> tuple[Address | Folder, ...]:

@@ -59,7 +59,7 @@ def lock(store: Store) -> Lock:
     def run(reference: str, place: str = "", **changes: Any) -> Found:
         mirrors = {"oci:docker.io/": (place,)} if place else {}
         site = changes.pop("site", None) or Site(store.root, mirrors=mirrors)
-        transport = Transport(site)
+        transport = Transport(site.network())
         transfer = Transfer(transport, store, pause=0.01)
         values: dict[str, Any] = {"previous": None, "distribution": "debian:13", "python": "3.13", "promised": ()}
         arch = changes.pop("arch", "amd64")

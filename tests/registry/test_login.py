@@ -209,7 +209,7 @@ def test_a_token_that_ran_out_is_renewed(
     from envbuild.oci.registry import Repository
 
     site = Site(store.root, mirrors={"oci:docker.io/": (by_token.url,)})
-    repository = Repository(parse(IMAGE), site, Transport(site))
+    repository = Repository(parse(IMAGE), site, Transport(site.network()))
     login = repository.transport.login
     assert login
     login.known[by_token.host, "some/base"] = f"Bearer {service.sign('repository:other:pull')}"
@@ -225,7 +225,7 @@ def test_every_part_of_a_locked_image(
     image = lock(IMAGE, by_token.url).image
     site = Site(store.root, mirrors={"oci:docker.io/": (by_token.url,)})
     other = Store.open(tmp_path / "other")
-    transfer = Transfer(Transport(site), other, pause=0.01)
+    transfer = Transfer(Transport(site.network()), other, pause=0.01)
     parts = [(image.digest, 0), (image.config, 0), *((digest, size) for digest, size, _ in image.layers)]
     for digest, size in parts:
         obtain_blob(site, transfer.transport, transfer, IMAGE, digest, size)

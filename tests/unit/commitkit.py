@@ -77,10 +77,10 @@ class Desk:
 
     def lock(self, source: Git, known: SourceFile | None = None) -> SourceFile:
         entries = {known.file: known} if known else {}
-        return lock_git(self.site, Transport(self.site), self.store, self.talk, source, entries)
+        return lock_git(self.site, Transport(self.site.network()), self.store, self.talk, source, entries)
 
     def obtain(self, source: SourceFile) -> None:
-        obtain_git(self.site, Transport(self.site), self.store, self.talk, source)
+        obtain_git(self.site, Transport(self.site.network()), self.store, self.talk, source)
 
     def members(self, source: SourceFile) -> dict[str, tarfile.TarInfo]:
         with tarfile.open(self.store.blob(source.sha256), "r:") as tar:

@@ -15,7 +15,7 @@ from envbuild.console import Quiet
 from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import LockRequest
-from envbuild.lock.uv import uv_version
+from envbuild.net.uv_program import uv_version
 from envbuild.site import Site
 from envbuild.store import Store
 

@@ -26,7 +26,7 @@ def work_at(
     previous: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PythonWork:
     """The work for one Python and one C library (amd64), in ``folder/work``; `previous`: versions of an older lock."""
-    transport = Transport(site)
+    transport = Transport(site.network())
     (folder / "work").mkdir(parents=True, exist_ok=True)
     vendors = vendor_indexes(indexes, site, transport)
     return PythonWork(

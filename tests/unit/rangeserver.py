@@ -14,11 +14,12 @@ from lockserver import simple_index
 from loopback import Handler, serving
 
 from envbuild.console import Quiet
+from envbuild.lock.host import PythonIndexes
 from envbuild.lock.index import Index, IndexFile
 from envbuild.lock.transport import Transport
 from envbuild.matrix.collect.derived import Context
 from envbuild.matrix.collect.wheels import Wheels
-from envbuild.site import PythonIndexes, Site
+from envbuild.site import Site
 
 
 @dataclass
@@ -79,7 +80,7 @@ def serve_parts() -> Iterator[Parts]:
 
 
 def wheels() -> Wheels:
-    return Wheels(Transport(bare_site()))
+    return Wheels(Transport(bare_site().network()))
 
 
 def bare_site() -> Site:
@@ -120,9 +121,9 @@ def index_site(folder: Path, files: list[Path]) -> Site:
 
 
 def context(site: Site) -> Context:
-    transport = Transport(site)
+    transport = Transport(site.network())
     return Context(Index(transport, site.python()), Wheels(transport), Quiet())
 
 
 def empty_index() -> Index:
-    return Index(Transport(bare_site()), PythonIndexes())
+    return Index(Transport(bare_site().network()), PythonIndexes())

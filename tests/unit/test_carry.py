@@ -154,7 +154,7 @@ def test_a_commit_is_carried_as_its_tarball(store: Store, tmp_path: Path) -> Non
 
     repo = Repo.make(tmp_path / "git/acme/tool", {"hello.c": b"int main(void) { return 0; }\n"})
     site = Site(store.root, mirrors={"github:": (str(tmp_path / "git"),), "python:": ()}, use_host=False)
-    found = lock_git(site, Transport(site), store, Quiet(), Git("tool", "github:acme/tool", repo.head), {})
+    found = lock_git(site, Transport(site.network()), store, Quiet(), Git("tool", "github:acme/tool", repo.head), {})
     wanted = lock(found)
     assert carry(wanted, store, tmp_path / "bundle", Quiet()) == Carried(1, found.size, 1, found.size)
     other = Store.open(tmp_path / "other")

@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from lockserver import sdist, serve, sha256, simple_index, wheel
 
 from envbuild.errors import InputError
+from envbuild.lock.host import PythonIndexes
 from envbuild.lock.index import Index, IndexFile, belongs, parse_html, split_name
 from envbuild.lock.transport import Transport
-from envbuild.site import PythonIndexes, Site
+from envbuild.site import Site
 
 pytestmark = pytest.mark.unit
 A, B = "a" * 64, "b" * 64
 
 
 def index(*indexes: str, links: tuple[str, ...] = ()) -> Index:
-    return Index(Transport(Site(Path("/none"), mirrors={"python:": ()}, use_host=False)), PythonIndexes(indexes, links))
+    site = Site(Path("/none"), mirrors={"python:": ()}, use_host=False)
+    return Index(Transport(site.network()), PythonIndexes(indexes, links))
 
 
 def test_html_page() -> None:

@@ -138,7 +138,7 @@ def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place:
 
 def test_repository_of_another_host(tmp_path: Path) -> None:
     def addresses(site: Site) -> list[str]:
-        found = repositories(site, Transport(site), Store(tmp_path), "git:git.example.org/a/b", print)
+        found = repositories(site, Transport(site.network()), Store(tmp_path), "git:git.example.org/a/b", print)
         return [address for place in found if isinstance(place, Address) for address in place.addresses]
 
     assert addresses(Site(tmp_path, mirrors={"python:": ()})) == [

@@ -35,7 +35,7 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
         assert caught.value.hint.startswith("the tag was moved upstream")
         assert caught.value.hint.endswith("then change the commit in the recipe")
         desk = Desk(tmp_path / f"t{number}", github=place)
-        transport = Transport(desk.site)
+        transport = Transport(desk.site.network())
         with pytest.raises(InputError) as caught:
             lock_sources(
                 desk.site, transport, Transfer(transport, desk.store), desk.store, desk.talk, [], [wanted], {},
@@ -53,7 +53,7 @@ def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Serv
         (line,) = desk.talk.lines
         assert line.startswith(f"{ORIGIN} has no tag v9 at {told}") and f"{demo.head[:12]} is locked" in line
         heard = Heard(desk.talk)
-        lock_git(desk.site, Transport(desk.site), desk.store, heard, wish(demo, tag="v9"), {})
+        lock_git(desk.site, Transport(desk.site.network()), desk.store, heard, wish(demo, tag="v9"), {})
         assert heard.taken() == [line] and heard.taken() == []
         assert desk.talk.lines == [line, line]
 

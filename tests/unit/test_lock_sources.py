@@ -31,7 +31,7 @@ def site(tmp_path: Path, **mirrors: str) -> Site:
 
 
 def transfer(at: Site) -> Transfer:
-    return Transfer(Transport(at), Store.open(at.store), pause=0.001)
+    return Transfer(Transport(at.network()), Store.open(at.store), pause=0.001)
 
 
 def test_places_of_a_release(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from envbuild.lock.changes import changes
 from envbuild.lock.lock import make_lock
 from envbuild.lock.lockfile import dump_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.uv import uv_version
 from envbuild.lock.versions import answers
+from envbuild.net.uv_program import uv_version
 from envbuild.recipe import Archive
 from envbuild.site import Site
 from envbuild.store import Store

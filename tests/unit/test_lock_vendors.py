@@ -14,13 +14,14 @@ from pythonkit import work_at
 
 from envbuild.errors import ConflictError, EnvbuildError, InputError
 from envbuild.lock import uv
+from envbuild.lock.host import PythonIndexes
 from envbuild.lock.index import Index
 from envbuild.lock.python import PythonLock, PythonWork
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.transport import Transport
 from envbuild.lock.vendorindex import VendorIndex, vendor_indexes
 from envbuild.recipe import PythonIndex
-from envbuild.site import PythonIndexes, Site
+from envbuild.site import Site
 
 pytestmark = pytest.mark.unit
 NEURON = PythonIndex("pip:neuron", ("torch-neuronx", "Neuronx_CC", "libneuronxla"))
@@ -207,7 +208,7 @@ def test_over_the_network_and_without_digests(tmp_path: Path) -> None:
 def test_all_indexes_without_a_place_are_told(tmp_path: Path) -> None:
     at = site(tmp_path, python=())
     with pytest.raises(InputError) as caught:
-        vendor_indexes([NEURON, PythonIndex("pip:torch/cu113", ("torch",))], at, Transport(at))
+        vendor_indexes([NEURON, PythonIndex("pip:torch/cu113", ("torch",))], at, Transport(at.network()))
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
             "no place is known for pip:neuron, which gives libneuronxla, neuronx-cc, torch-neuronx",
@@ -225,7 +226,9 @@ def test_a_package_has_one_owner(tmp_path: Path) -> None:
     with pytest.raises(
         ConflictError, match="torch cannot be locked, because recipes take it from pip:a and from pip:b"
     ):
-        vendor_indexes([PythonIndex("pip:a", ("torch",)), PythonIndex("pip:b", ("Torch", "x"))], at, Transport(at))
+        vendor_indexes(
+            [PythonIndex("pip:a", ("torch",)), PythonIndex("pip:b", ("Torch", "x"))], at, Transport(at.network())
+        )
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
@@ -234,7 +237,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 @given(st.lists(TEXT, max_size=4), TEXT, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)))
 def test_what_uv_reads_is_what_was_meant(requirements: list[str], place: str, names: set[str]) -> None:
     """Whatever a recipe or a site writes stays one text of the file."""
-    empty = Index(Transport(Site(Path("/none"), use_host=False)), PythonIndexes())
+    empty = Index(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])
     vendor = VendorIndex("pip:v", f"https://{place}", frozenset(names), empty)
     text = uv.pyproject("venv", requirements, [vendor], dict.fromkeys(left_out, "1"))

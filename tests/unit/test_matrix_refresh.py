@@ -246,7 +246,7 @@ def known(*versions: str) -> Matrix:
 
 def test_newer_than_the_facts(tmp_path: Path) -> None:
     site = site_of(tmp_path, "simple", "2.8.0", "2.16.0", "2.16.1")
-    index = Index(Transport(site), site.python())
+    index = Index(Transport(site.network()), site.python())
     assert newer_than_facts(index, known("2.17.0a0+b4e4ee81d3", "2.15.0", "2.8.0+cu999")) == [
         "the package index has torch 2.16.1 and 1 more; the facts are of 2026-11-21 and end at 2.15.0"
     ]

@@ -36,7 +36,7 @@ def server() -> Iterator[Answers]:
 )
 def test_what_an_answer_means(status: int, kind: MissKind, server: Answers, store: Store) -> None:
     server.faults["/file"] = [status] * 9
-    transfer = Transfer(Transport(Site(store.root, use_host=False)), store, pause=0.001)
+    transfer = Transfer(Transport(Site(store.root, use_host=False).network()), store, pause=0.001)
     with pytest.raises(Unobtained) as caught:
         transfer.obtain([f"{server.url}/file"])
     (miss,) = caught.value.misses
@@ -46,7 +46,7 @@ def test_what_an_answer_means(status: int, kind: MissKind, server: Answers, stor
 
 def test_other_content_is_no_refusal(server: Answers, store: Store, tmp_path: Path) -> None:
     server.files["/file"] = b"other"
-    transfer = Transfer(Transport(Site(store.root, use_host=False)), store, pause=0.001)
+    transfer = Transfer(Transport(Site(store.root, use_host=False).network()), store, pause=0.001)
     with pytest.raises(Unobtained) as caught:
         transfer.obtain([str(tmp_path / "none"), f"{server.url}/file"], sha256(b"content"))
     assert [miss.kind for miss in caught.value.misses] == [MissKind.ABSENT, MissKind.MISMATCH]

@@ -69,7 +69,7 @@ def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps({"auths": {INDEX_URL: {"auth": "dTpw"}}}))
     site = Site(tmp_path)
-    (place,) = Repository(parse("docker.io/debian:13"), site, Transport(site)).places
+    (place,) = Repository(parse("docker.io/debian:13"), site, Transport(site.network())).places
     assert isinstance(place, Address) and place.repository == "library/debian"
     name = place.url.removeprefix("https://")
     assert name == host("docker.io") != "docker.io"
@@ -77,12 +77,12 @@ def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
     assert found and found.user == "u"
     closed = Site(tmp_path, use_host=False)
     with pytest.raises(InputError, match=r"no place is known for oci:docker\.io/library/debian"):
-        _ = Repository(parse("docker.io/debian:13"), closed, Transport(closed)).places
+        _ = Repository(parse("docker.io/debian:13"), closed, Transport(closed.network())).places
 
 
 def test_no_login_goes_over_plain_http(tmp_path: Path) -> None:
     """A registry with https that names a token service without it."""
-    login = Login(Transport(Site(tmp_path)), "x.io")
+    login = Login(Transport(Site(tmp_path).network()), "x.io")
     with pytest.raises(Refused, match="without https"):
         login.token(
             "x.io", Credential("u", "p"), {"realm": "http://127.0.0.1:9/token"}, "https://x.io/v2/y/manifests/1"
@@ -152,7 +152,7 @@ def test_schema_1_from_a_registry(tmp_path: Path) -> None:
 
 def lock(site: Site, reference: str) -> None:
     store = Store.open(site.store)
-    transport = Transport(site)
+    transport = Transport(site.network())
     transfer = Transfer(transport, store, pause=0.01)
     lock_base(
         reference, "amd64", site, transport, transfer, store, Quiet(),

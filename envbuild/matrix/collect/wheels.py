@@ -23,8 +23,9 @@ from packaging.metadata import parse_email
 
 from envbuild.errors import InputError
 from envbuild.lock.index import IndexFile
-from envbuild.lock.transport import Absent, Transport, Unreachable, local_path, reason
+from envbuild.lock.transport import Absent, Transport, Unreachable, reason
 from envbuild.matrix.collect.ranges import WINDOW, Damaged, NoRanges, RemoteFile, Tally
+from envbuild.net.urls import local_path
 
 if TYPE_CHECKING:
     import requests

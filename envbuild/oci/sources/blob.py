@@ -14,8 +14,9 @@ from urllib3.exceptions import HTTPError
 
 from envbuild import stopping
 from envbuild.errors import EngineError
-from envbuild.lock.transport import Absent, NotGiven, Refused, Unreachable, local_path, reason
+from envbuild.lock.transport import Absent, NotGiven, Refused, Unreachable, reason
 from envbuild.net.miss import Miss
+from envbuild.net.urls import local_path
 from envbuild.oci.manifest import Part
 from envbuild.oci.registry import Address, Folder, Repository
 from envbuild.oci.source import Reading

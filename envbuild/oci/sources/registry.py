@@ -35,7 +35,7 @@ def open_registry(
     """The image that ``docker://REST`` names; `keep` its layers in the store. Raises SpecError, InputError,
     ConflictError (see `open_source`)."""
     reference = reference_of(rest)
-    place = _Place(Repository(reference, site, Transport(site)), store, keep)
+    place = _Place(Repository(reference, site, Transport(site.network())), store, keep)
     name = shown(reference)
     digest, value = place.document(reference.wanted, name)
     for _ in range(INDEXES):

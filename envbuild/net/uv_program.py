@@ -1,0 +1,48 @@
+"""The uv program of this machine, and the environment that it is run in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from envbuild.errors import InputError
+
+KEPT = (
+    "UV_CACHE_DIR",
+    "UV_HTTP_TIMEOUT",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+    "UV_KEYRING_PROVIDER",
+    "UV_CONCURRENT_DOWNLOADS",
+)
+
+
+def uv_binary() -> str:
+    """The uv program of this Python environment, else the one on PATH. Raises InputError."""
+    try:
+        import uv
+
+        return str(uv.find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if not found:
+        raise InputError("uv is not installed", hint=f"{sys.executable} -m pip install uv")
+    return found
+
+
+def uv_version() -> str:
+    """The version of `uv_binary`."""
+    text = subprocess.run([uv_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    return text.split()[1]
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would steer uv (its own variables, an active virtual environment)."""
+    dropped = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key not in dropped and (not key.startswith("UV_") or key in KEPT)
+    }
