@@ -7,22 +7,22 @@ the first layer that has no pack.
 
 from __future__ import annotations
 
-import hashlib
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from envbuild.console import Talk
+from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount
 from envbuild.errors import InputError
-from envbuild.export import Artifact, digest_of, link_to, stamped
+from envbuild.export import Artifact, digest_of, link_to
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
 from envbuild.outfile import Output
 from envbuild.packing import Layer, Options, Packing
 from envbuild.progress import tracked
 from envbuild.squashfs.export import WRITER
-from envbuild.store import read_json, stamp, write_json
 from envbuild.workspace import Workspace
 
 __all__ = ["Converted", "Options", "convert"]
@@ -58,8 +58,8 @@ def convert(source: str, workspace: Workspace, options: Options, out: Output | N
         name = f"{image.name}-image" if image.name in workspace.project.images() else image.name
         image = replace(image, name=name)
         name = f"{name}-{image.identity[7:19]}{suffix(options)}.sqsh"
-        record = None if out else store.root / "images" / f"{record_name(image, options)}.json"
-        if record and (done := remembered(record)):
+        record = None if out else record_path(store, decisive(image, options))
+        if record and (done := finished(record)):
             if options.sha256 and not done.artifact.sha256:
                 done = replace(done, artifact=replace(done.artifact, sha256=digest_of(done.artifact.path)))
                 remember(record, done)
@@ -108,40 +108,32 @@ def suffix(options: Options) -> str:
     return "".join(f"-{word}" for word in words)
 
 
-def record_name(image: SourceImage, options: Options) -> str:
-    """What all that decides the bytes is remembered under."""
-    what = (image.identity, image.name, [layer.diff_id for layer in image.layers], asdict(options.form))
-    return hashlib.sha256(repr((what, asdict(options.manner), WRITER, image.notes, stamped())).encode()).hexdigest()
+def decisive(image: SourceImage, options: Options) -> Iterator[str]:
+    """Yield what beside envbuild's own code decides the bytes."""
+    yield from (image.identity, image.name, *image.notes)
+    yield from (layer.diff_id for layer in image.layers)
+    yield from (repr(asdict(options.form)), repr(asdict(options.manner)), str(WRITER))
 
 
 def remember(record: Path, done: Converted) -> None:
-    """Keep what was made, as `envbuild.record` does: the artifact holds its packs while a link points at it."""
-    made = {"artifact": str(done.artifact.path), "layers": [layer.diff_id for layer in done.layers]}
-    value = {
-        "made": made,
-        "stat": stamp(done.artifact.path),
-        "holds": {"units": [], "blobs": []},
-        "converted": {**asdict(done), "artifact": {**asdict(done.artifact), "path": str(done.artifact.path)}},
-    }
-    write_json(record, value)
+    """Keep what was made: the artifact holds its packs while a link points at it."""
+    artifact = {**asdict(done.artifact), "artifact": str(done.artifact.path)}
+    del artifact["path"]
+    names = {"reference": done.reference, "origin": done.origin, "identity": done.identity}
+    write_record(record, {**artifact, **names, "layers": [layer.diff_id for layer in done.layers]})
 
 
-def remembered(record: Path) -> Converted | None:
-    """What an earlier run made, if it still lies there untouched."""
-    value = read_json(record)
-    try:
-        if value is None or value["stat"] != stamp(Path(value["made"]["artifact"])):
-            return None
-    except FileNotFoundError:
+def finished(record: Path) -> Converted | None:
+    """Return what an earlier run made, if it still lies there untouched."""
+    made = read_record(record)
+    if made is None:
         return None
-    found = value["converted"]
-    artifact = found["artifact"]
     return Converted(
-        Artifact(Path(artifact["path"]), artifact["sha256"], artifact["size"], tuple(artifact["messages"])),
-        found["reference"],
-        found["origin"],
-        found["identity"],
-        tuple(Layer(item["diff_id"], 0, True) for item in found["layers"]),
+        Artifact(Path(made["artifact"]), made["sha256"], made["size"], tuple(made["messages"])),
+        made["reference"],
+        made["origin"],
+        made["identity"],
+        tuple(Layer(diff_id, 0, True) for diff_id in made["layers"]),
         0.0,
         True,
     )

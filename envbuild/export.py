@@ -131,11 +131,3 @@ def link_to(path: Path, name: str) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
     temporary.replace(link)
-
-
-def stamped() -> str:
-    """A digest of envbuild's own code: a changed envbuild may write otherwise."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

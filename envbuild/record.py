@@ -1,18 +1,18 @@
-"""What `make` made, kept in the store: a second run with nothing changed reads the spec, finds the record, and ends."""
+"""What `make` made: a second run with nothing changed reads the spec, finds the record, and ends."""
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import envbuild
+from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.lock.request import lock_request
 from envbuild.plan.units import MODEL, Plan
 from envbuild.recipefile import file_of
 from envbuild.resolve import Resolution
-from envbuild.store import read_json, stamp, write_json
 from envbuild.workspace import Workspace
 
 
@@ -35,41 +35,33 @@ class Made:
     up_to_date: bool = False
 
 
-def record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
-    """Where the store keeps what `make` made of this, named by the hash of all that decides it: the lock file, what the
-    spec asks for, the recipes' code, envbuild's own. None without a lock."""
+def made_path(resolution: Resolution, workspace: Workspace) -> Path | None:
+    """Return where the store keeps what `make` made of this; None without a lock."""
     try:
-        digest = hashlib.sha256(workspace.project.lock_path(resolution.spec.path).read_bytes())
+        lock = workspace.project.lock_path(resolution.spec.path).read_bytes()
     except FileNotFoundError:
         return None
-    for text in (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target)):
-        digest.update(f"{text}\n".encode())
-    digest.update(resolution.spec.text.encode() + resolution.spec.description.encode())
+    return record_path(workspace.store, [lock, *decisive(resolution, workspace)])
+
+
+def decisive(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
+    """Yield what beside the lock file and envbuild's own code decides an image: what the spec asks for, the facts, the
+    recipes' code."""
+    yield from (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target))
+    yield from (resolution.spec.text, resolution.spec.description)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
-        for path in sorted(folder.rglob("*.yaml")):
-            digest.update(path.read_bytes())
-    for recipe in resolution.recipes:
-        digest.update(Path(file_of(recipe)).read_bytes())
-    for path in sorted(Path(__file__).parent.rglob("*.py")):  # a changed envbuild may plan otherwise
-        digest.update(path.read_bytes())
-    return workspace.store.root / "images" / f"{digest.hexdigest()}.json"
+        yield from (path.read_bytes() for path in sorted(folder.rglob("*.yaml")))
+    yield from (Path(file_of(recipe)).read_bytes() for recipe in resolution.recipes)
 
 
 def finished(resolution: Resolution, workspace: Workspace, *, engine: str = "", verified: bool = False) -> Made | None:
-    """What an earlier run made, if it is what is asked for (by this engine, verified) and its artifact still lies there
-    untouched."""
-    path = record_path(resolution, workspace)
-    value = read_json(path) if path else None
+    """Return what an earlier run made, if it is what is asked for (by this engine, verified) and its artifact still
+    lies there untouched."""
+    path = made_path(resolution, workspace)
+    value = read_record(path) if path else None
     if value is None:
         return None
-    try:
-        if value["stat"] != stamp(Path(value["made"]["artifact"])):
-            return None
-    except FileNotFoundError:
-        return None
-    fields: dict[str, Any] = {
-        key: tuple(item) if isinstance(item, list) else item for key, item in value["made"].items()
-    }
+    fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
     made = Made(**fields)
     if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
@@ -77,9 +69,8 @@ def finished(resolution: Resolution, workspace: Workspace, *, engine: str = "", 
 
 
 def remember(made: Made, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
-    """Keep what was made, and what the store must hold for it: unit keys and input digests (`envbuild.collect`)."""
-    path = record_path(resolution, workspace)
+    """Keep what was made, with the unit keys and input digests that it holds in the store."""
+    path = made_path(resolution, workspace)
     assert path is not None, "an image is made from a lock"
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
-    holds = {"units": sorted(plan.keys().values()), "blobs": sorted(blobs)}
-    write_json(path, {"made": asdict(made), "stat": stamp(Path(made.artifact)), "holds": holds})
+    write_record(path, asdict(made), units=plan.keys().values(), blobs=blobs)

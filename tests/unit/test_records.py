@@ -1,0 +1,78 @@
+"""Records of what was made: found while everything that decides is the same, and the file is untouched."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import envbuild
+from envbuild.collect import records
+from envbuild.core.code_digest import code_digest
+from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.store import Store
+
+pytestmark = pytest.mark.unit
+
+
+def written(store: Store) -> tuple[Path, Path]:
+    """A file and its record."""
+    artifact, record = store.root / "artifacts" / "app-1.sqsh", record_path(store, ["app", b"1"])
+    artifact.write_text("squashfs")
+    write_record(record, {"artifact": str(artifact), "layers": ["sha256:1"], "size": 8}, units=["u"], blobs=["b", "a"])
+    return artifact, record
+
+
+def test_a_record_is_read_while_its_file_is_as_it_was(tmp_path: Path) -> None:
+    artifact, record = written(Store.open(tmp_path))
+    assert read_record(record) == {"artifact": str(artifact), "layers": ["sha256:1"], "size": 8}
+    artifact.write_text("another squashfs")
+    assert read_record(record) is None
+    artifact.unlink()
+    assert read_record(record) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"made": 1}', '{"made": {}, "stat": [1, 1]}'])
+def test_what_is_no_record_is_as_if_nothing_was_made(text: str, tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text(text)
+    assert read_record(tmp_path / "record.json") is None
+    assert read_record(tmp_path / "none.json") is None
+
+
+def test_the_garbage_collector_reads_what_is_written(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    artifact, record = written(store)
+    ((path, value),) = records(store, {artifact.name})
+    assert path == record
+    assert (value["made"]["layers"], value["holds"]) == (["sha256:1"], {"units": ["u"], "blobs": ["a", "b"]})
+
+
+def test_a_record_is_named_by_each_part_and_by_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    names = {record_path(store, parts).name for parts in (["ab", "c"], ["a", "bc"], ["abc"], [b"ab", b"c", ""])}
+    assert len(names) == 4 and record_path(store, [b"ab", b"c"]).name in names
+    monkeypatch.setattr("envbuild.core.store.records.code_digest", lambda: "another envbuild")
+    assert record_path(store, ["abc"]).name not in names
+
+
+def test_the_digest_covers_every_room(tmp_path: Path) -> None:
+    """Computed from the package, not from where the function stands: a moved module must not make it smaller."""
+    package = tmp_path / "envbuild"
+    shutil.copytree(Path(envbuild.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digest() -> str:
+        program = "from envbuild.core.code_digest import code_digest; print(code_digest())"
+        return subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, text=True,
+            capture_output=True, check=True,
+        ).stdout.strip()  # fmt: skip
+
+    assert digest() == code_digest()
+    for room in ("make.py", "core", "oci", "matrix", "squashfs", "verify"):
+        path = max((package / room).rglob("*.py"), default=package / room)
+        before = digest()
+        path.write_text(path.read_text() + "\n")
+        assert digest() != before, room
