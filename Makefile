@@ -1,7 +1,7 @@
 # Two commands set everything up:
 #   make quickstart   a real image from nothing: environment, missing tools, build, a two-rank MPI all-reduce inside it
 #   make setup        only .venv with envbuild
-# and for developers: make check (ruff, mypy, fast tests), make test (everything but slow), make test-all, make bench.
+# and for developers: make check (lint, fast tests), make check-docs, make test (both and all but slow), make test-all, make bench.
 PYTHON ?= python3
 VENV := .venv
 ENVBUILD := $(VENV)/bin/envbuild
@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools check test test-all bench tables clean
+.PHONY: help setup quickstart tools test-tools dev lint prose check check-docs test test-all bench tables clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -57,12 +57,12 @@ quickstart: setup tools
 	@$(ENVBUILD) lock cpu-ucx --refresh
 	@$(ENVBUILD) make cpu-ucx
 	@echo "two MPI ranks inside the finished squashfs, over UCX:"
-	@$(ENVBUILD) run "$$($(ENVBUILD) make cpu-ucx --json | $(VENV)/bin/python -c 'import json, sys; print(json.load(sys.stdin)["artifact"])')" -- \
+	@$(ENVBUILD) run "$$($(ENVBUILD) show cpu-ucx --json | $(VENV)/bin/python -c 'import json, sys; print(json.load(sys.stdin)["made"]["artifact"])')" -- \
 	  sh -c 'UCX_TLS=self,sm,tcp mpirun --oversubscribe --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -n 2 /opt/venv/bin/python -c "from mpi4py import MPI; import numpy; c = MPI.COMM_WORLD; x = numpy.full(4, c.rank + 1.0); c.Allreduce(MPI.IN_PLACE, x); print(\"rank\", c.rank, \"of\", c.size, \"all-reduce\", x)"'
 	@$(ENVBUILD) make cpu-ucx
 
 # What the tests start for real.
-test-tools: setup tools
+test-tools: dev tools
 	@rm -f .missing
 	$(call need,unsquashfs,squashfs-tools,reads images back and compares)
 	$(call need,mkfs.xfs,xfsprogs,a file system that shares blocks)
@@ -82,19 +82,35 @@ test-tools: setup tools
 	$(call need,openssl,openssl,a registry that wants tokens)
 	$(call need,gpg,gpg,signed package repositories)
 	$(install)
-	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -qq -e '.[test]'
 
-check: setup
-	@$(VENV)/bin/python -c 'import pytest, hypothesis, xdist' 2>/dev/null || $(VENV)/bin/pip install -qq -e '.[test]'
+# What tests and linters need beside envbuild.
+dev: setup $(VENV)/.dev
+
+$(VENV)/.dev: pyproject.toml | setup
+	@$(VENV)/bin/pip install -qq -e '.[test]' && touch $@
+
+lint: dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	@! grep -q '^\[tool.importlinter\]' pyproject.toml || $(VENV)/bin/lint-imports
+
+# Banned words and names (STYLE.md).
+prose: dev
+	$(VENV)/bin/python tests/prose/check.py
+
+check: lint
 	$(PYTEST) -q -n auto -m 'unit or golden'
 
-test: test-tools
-	$(PYTEST) -m 'not slow'
+# Links, commands and examples of the documentation; generated tables; workflows.
+check-docs: dev
+	$(PYTEST) -q -m docs
 
-test-all: test-tools
-	$(PYTEST)
+# Contains check and check-docs; each test runs once.
+test: test-tools lint check-docs
+	$(PYTEST) -m 'not slow and not docs'
+
+test-all: test-tools lint check-docs
+	$(PYTEST) -m 'not docs'
 
 tables: setup
 	$(ENVBUILD) matrix show --markdown > docs/tables.md

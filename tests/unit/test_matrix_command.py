@@ -11,9 +11,6 @@ from test_cli import ROOT, envbuild, refused
 from typer.testing import CliRunner
 
 from envbuild.cli import app
-from envbuild.matrix import FACTS
-from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.table import page
 
 pytestmark = pytest.mark.unit
 
@@ -165,15 +162,6 @@ def test_show_prints_a_table_and_knows_its_components() -> None:
     assert (rows["2.8.0"]["nccl"], rows["2.8.0"]["torch-cuda"]) == ("2.27.3", "12.8")
     refused(envbuild("matrix", "show", "trch"), 2, "did you mean 'torch'?")
     assert "neuron-sdk" in envbuild("matrix", "show").stdout
-
-
-@pytest.mark.golden
-def test_the_tables_in_docs_are_those_of_the_facts(request: pytest.FixtureRequest) -> None:
-    path = ROOT / "docs" / "tables.md"
-    text = page(load_matrix([FACTS])) + "\n"
-    if request.config.getoption("--update-golden"):
-        path.write_text(text)
-    assert path.read_text() == text, "the facts changed: make tables"
 
 
 @pytest.mark.parametrize(

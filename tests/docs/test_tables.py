@@ -1,0 +1,22 @@
+"""docs/tables.md is what the facts give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.matrix import FACTS
+from envbuild.matrix.compiled import load_matrix
+from envbuild.matrix.table import page
+
+pytestmark = pytest.mark.docs
+
+TABLES = Path(__file__).parents[2] / "docs" / "tables.md"
+
+
+def test_the_tables_in_docs_are_those_of_the_facts(update_golden: bool) -> None:
+    text = page(load_matrix([FACTS])) + "\n"
+    if update_golden:
+        TABLES.write_text(text)
+    assert TABLES.read_text() == text, "the facts changed: make tables"
