@@ -257,7 +257,7 @@ class Recipe:
         return Sources()
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        """HPCCM primitives and building blocks (from `envbuild.plan.bridge`); empty: nothing is compiled."""
+        """HPCCM primitives and building blocks (of `envbuild.sdk`); empty: nothing is compiled."""
         return []
 
     def devel(self, env: RecipeEnv) -> list[Any]:

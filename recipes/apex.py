@@ -5,8 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Sources, unknown_words
+from envbuild.sdk import (
+    Check,
+    Git,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Sources,
+    cubins,
+    imports,
+    python_wheel,
+    unknown_words,
+)
 
 # What people pin: a tag of the monthly containers, or a commit; the names of the version matrix (facts/apex.yaml).
 COMMITS = {
@@ -159,8 +170,6 @@ class Apex(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         # Both ways for a commit of the spec's own: old ones do not look at the environment, new ones at both.
         words, variables = self.pin in ("", *OLD_STYLE), self.pin not in OLD_STYLE
         return python_wheel(

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import Check, RecipeEnv, Refusal, Released, Runtime, Sources, autotools, rdma
 
 # Tags of aws/aws-ofi-nccl; before 1.14 they end with "-aws".
 RELEASES = {
@@ -79,13 +77,11 @@ class AwsOfiNccl(Released):
 
     def sources(self, env: RecipeEnv) -> Sources:
         # the libraries that its libfabric needs: configure links against it, and the linker follows them
-        below = verbs.packages(env) if verbs.libfabric(env) else ("libfabric-dev",)
+        below = rdma.packages(env) if rdma.libfabric(env) else ("libfabric-dev",)
         return Sources(debian=(*DEBIAN, *below), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import autotools
-
-        own, ngc = verbs.libfabric(env), env.base.startswith(NGC)
+        own, ngc = rdma.libfabric(env), env.base.startswith(NGC)
         switched = ngc and self.at_least(1, 20)  # configure has a switch for that name since then
         options = [
             "--disable-static",
@@ -119,7 +115,7 @@ class AwsOfiNccl(Released):
             "print('net', *(number for number in range(30) if hasattr(plugin, f'ncclNetPlugin_v{number}'))); "
             "print({line.split()[-1] for line in open('/proc/self/maps') if 'libfabric.so' in line})"
         )
-        own = verbs.libfabric(env) or "/usr/lib"
+        own = rdma.libfabric(env) or "/usr/lib"
         return [
             Check(
                 "aws-ofi-nccl: the plugin loads, on the image's own libfabric",

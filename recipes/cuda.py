@@ -4,7 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import AptRepository, Check, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import (
+    DRIVER,
+    AptRepository,
+    Check,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    comment,
+    shell,
+    stubs,
+)
 
 # nvcc needs crt, nvvm and cccl beside it; since 13.0 the wheel of that name holds the compiler (nvidia-cuda-nvcc-cu12
 # never did).
@@ -147,14 +160,12 @@ class Cuda(Recipe):
         return Runtime(toolkit=wheels, env={"CUDA_HOME": self.prefix}, libraries=libraries)
 
     def devel(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-
         if self.flavor == "devel":
             return []
         root = self.prefix
         return [
-            bridge.comment("the toolkit out of its wheels, as NVIDIA's own installer lays it out"),
-            bridge.shell(
+            comment("the toolkit out of its wheels, as NVIDIA's own installer lays it out"),
+            shell(
                 commands=[
                     f"mv {root}/python/nvidia/{self.wheel_folder}/* {root}/",
                     f"mv {root}/lib {root}/lib64",
@@ -166,9 +177,6 @@ class Cuda(Recipe):
         ]
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.stubs import DRIVER, stubs
-
         root, libraries = self.prefix, f"{self.prefix}/lib64"
         named = [
             f"mkdir -p {libraries}/stubs/{DRIVER}",
@@ -182,7 +190,7 @@ class Cuda(Recipe):
                 f"rm -rf {' '.join(f'{root}/{item}' for item in HEAVY)}",
                 f"find {root}/targets -name '*_static*.a' ! -name 'libcudart_static.a' -delete",
             ]
-            return [bridge.comment("the toolkit, moved"), bridge.shell(commands=[*moved, *named, check])]
+            return [comment("the toolkit, moved"), shell(commands=[*moved, *named, check])]
         if self.provider == "base":
             # links, not one link: the folder for checks is not the base's, and a layer adds only below /opt/cuda
             linked = [
@@ -191,12 +199,12 @@ class Cuda(Recipe):
                 f"ln -s {BASE}/lib64/*.so* {BASE}/lib64/*.a {libraries}/",
                 f"ln -s {BASE}/lib64/stubs/*.so {libraries}/stubs/",
             ]
-            return [bridge.comment("the base's toolkit"), bridge.shell(commands=[*linked, *named, check])]
+            return [comment("the base's toolkit"), shell(commands=[*linked, *named, check])]
         wheels = f"{env.site_packages}/nvidia/{self.wheel_folder}"
         if self.flavor == "runtime":
             return [
-                bridge.comment("the part of the toolkit that the image keeps, as links"),
-                bridge.shell(
+                comment("the part of the toolkit that the image keeps, as links"),
+                shell(
                     commands=[
                         f"ln -sf {wheels}/bin/cuobjdump {wheels}/bin/nvdisasm {root}/bin/",
                         f"ln -sf {wheels}/lib/libcudart.so.* {libraries}/",
@@ -205,8 +213,8 @@ class Cuda(Recipe):
                 *stubs(f"{root}/include", f"{libraries}/stubs"),
             ]
         return [
-            bridge.comment("the toolkit as a prefix"),
-            bridge.shell(
+            comment("the toolkit as a prefix"),
+            shell(
                 commands=[
                     f"mkdir -p {libraries}",
                     f"ln -s {wheels}/bin {wheels}/include {wheels}/nvvm {root}/",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import VENV, AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources, comment, shell
 
 BASE_HEADER, BASE_LIBRARY = "/usr/include/*/cudnn_version*.h", "/usr/lib/*/libcudnn.so.*"
 
@@ -79,11 +79,9 @@ class Cudnn(Recipe):
         return Sources(debian=self.names(), repositories=repositories)
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-
         return [
-            bridge.comment("cudnn: headers and shared libraries, moved"),
-            bridge.shell(
+            comment("cudnn: headers and shared libraries, moved"),
+            shell(
                 commands=[
                     f"mkdir -p {self.prefix}/include {self.prefix}/lib",
                     # cudnn.h and libcudnn.so lead through /etc/alternatives: contents, and links of its own

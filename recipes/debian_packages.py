@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import Recipe, RecipeEnv, Refusal, Runtime
+from envbuild.sdk import Recipe, RecipeEnv, Refusal, Runtime
 
 # Debian policy 5.6.1 and 5.6.12. A name that ends in - is none, and apt would remove the package before it.
 PACKAGE = r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](=[0-9][0-9A-Za-z.+:~-]*)?"

@@ -5,9 +5,21 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
-from envbuild.requirements import DEEPSPEED
+from envbuild.sdk import (
+    DEEPSPEED,
+    Check,
+    Git,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    cubins,
+    imports,
+    python_wheel,
+    unknown_words,
+)
 
 OPS = {"fused_adam": "deepspeed.ops.adam.fused_adam_op", "fused_lamb": "deepspeed.ops.lamb.fused_lamb_op"}
 
@@ -121,8 +133,6 @@ class Deeperspeed(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         before = [": > build.txt"]  # else the version ends in the hash that git tells, or in "unknown"
         if self.known != "eb7f5cff":  # which has no accelerators; where the line is another, there is nothing to edit
             before.append(f"sed -E -i {shlex.quote(NO_GPU)} accelerator/cuda_accelerator.py")

@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
-from envbuild.requirements import DEEPSPEED
+from envbuild.sdk import (
+    DEEPSPEED,
+    Check,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    cubins,
+    imports,
+    python_wheel,
+    unknown_words,
+)
 
 
 class Op(NamedTuple):
@@ -100,8 +110,6 @@ class Deepspeed(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         # Ops for the CPU are compiled for the machine that builds; the target's may be an older one. Only setup.py is
         # changed: ops that a job compiles at their first use are for the node that it runs on.
         vectors = f"-D__{VECTORS.get(env.target.cpu, 'SCALAR')}__"

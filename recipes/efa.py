@@ -5,8 +5,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Archive, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import newest
+from envbuild.sdk import (
+    Archive,
+    Check,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    comment,
+    folder,
+    newest,
+    shell,
+    source,
+)
 
 # sha256 of AWS's tarballs, as the Amazon EC2 User Guide lists them ("Verify the EFA installer using a checksum", read
 # up to 1.47.0; 1.34.0 and older also in aws/aws-parallelcluster-cookbook).
@@ -110,9 +122,6 @@ class Efa(Recipe):
         return Sources(archives=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source
-
         family, _, number = env.distribution.name.partition(":")
         packages = f"DEBS/{family.upper()}{number.replace('.', '')}/{env.target.machine}"
         wanted = [
@@ -125,8 +134,8 @@ class Efa(Recipe):
         efa = f"{self.prefix}/efa"
         return [
             *source(self.source()),
-            bridge.comment("efa: the packages that a container needs, unpacked"),
-            bridge.shell(
+            comment("efa: the packages that a container needs, unpacked"),
+            shell(
                 commands=[
                     f"cd {folder(self.source())}",
                     f"{{ test -d {packages} || "

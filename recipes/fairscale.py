@@ -3,8 +3,19 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
+from envbuild.sdk import (
+    Check,
+    Git,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    imports,
+    python_wheel,
+    unknown_words,
+)
 
 
 class Revision(NamedTuple):
@@ -64,8 +75,6 @@ class Fairscale(Recipe):
         return Sources(python=("setuptools", "wheel"), git=(self.git,), gives=(f"fairscale=={self.revision.release}",))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         # setup_requires asks for ninja, which only its CUDA extension uses, and there is no network
         return python_wheel("fairscale", git=self.git, before=["sed -i /setup_requires=/d setup.py"])
 

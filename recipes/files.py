@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime, unknown_words
+from envbuild.sdk import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime, unknown_words
 
 
 class Switch(NamedTuple):

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources, cubins, imports, python_wheel
 
 # What setup.py of 2.8.3.post2 compiles for: other GPUs of these generations run that code.
 CODE = {"8": "80", "9": "90", "10": "100", "12": "120"}
@@ -67,8 +66,6 @@ class FlashAttn(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         return python_wheel(
             "flash_attn",
             environment={

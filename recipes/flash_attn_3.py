@@ -4,8 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
+from envbuild.sdk import (
+    Check,
+    Git,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    cubins,
+    imports,
+    python_wheel,
+    unknown_words,
+)
 
 COMMIT = "0251105a2fb19d2957484b7f023cd8c115286ced"  # the folder hopper/ has no releases; its version is 3.0.0
 # What may be left out, each about as much less to compile: upstream's variables FLASH_ATTENTION_DISABLE_….
@@ -89,8 +100,6 @@ class FlashAttn3(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         return python_wheel(
             "flash-attention",
             git=self.git,

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import Check, RecipeEnv, Released, Runtime, Sources, comment, folder, shell, source, tidy
 
 # Tags of NVIDIA/gdrcopy.
 RELEASES = {
@@ -42,13 +41,10 @@ class Gdrcopy(Released):
         return Sources(debian=("gcc", "libc6-dev", "make"), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source, tidy
-
         return [
             *source(self.source()),
-            bridge.comment("gdrcopy: the library without its kernel module and tests"),
-            bridge.shell(
+            comment("gdrcopy: the library without its kernel module and tests"),
+            shell(
                 commands=[
                     f"cd {folder(self.source())}",
                     # a value from the command line wins over the makefile's += and would take -fPIC away: environment

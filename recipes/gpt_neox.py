@@ -4,7 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.recipe import VENV, Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
+from envbuild.sdk import (
+    VENV,
+    Check,
+    Git,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    comment,
+    folder,
+    shell,
+    source,
+    unknown_words,
+)
 
 # What the code itself imports beside its requirements.txt.
 IMPORTS = ("pyyaml", "requests", "tqdm")
@@ -146,9 +161,6 @@ class GptNeox(Recipe):
         return Sources(debian=("g++", "libc6-dev", "pybind11-dev", "python3-dev"), git=(self.git,))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source
-
         data = f"{self.prefix}/megatron/data"
         commands = [
             f"mkdir -p {self.prefix}",
@@ -167,7 +179,7 @@ class GptNeox(Recipe):
                 commands += self.edit("megatron/initialize.py", LOAD, "d")
         else:
             commands += self.edit("megatron/training.py", EVAL, f"s//{LAZY}/")
-        return [*source(self.git), bridge.comment("gpt-neox: its folder"), bridge.shell(commands=commands)]
+        return [*source(self.git), comment("gpt-neox: its folder"), shell(commands=commands)]
 
     def edit(self, file: str, line: str, command: str) -> list[str]:
         """Commands that edit the lines of `file` that match `line`, and fail where there is none."""

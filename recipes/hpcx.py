@@ -5,7 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Archive, Check, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import (
+    INPUTS,
+    Archive,
+    Check,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    comment,
+    shell,
+)
 
 # Archives by name with their sha256, as Azure's HPC images pin them (Azure/azhpc-images, versions.json and
 # requirements.json, up to 8e9d055). "inbox" is made for the distribution's rdma-core, the others for NVIDIA's OFED.
@@ -195,13 +207,10 @@ class Hpcx(Recipe):
         return Sources(debian=("bzip2",), archives=(self.source(env),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.build.steps import INPUTS
-        from envbuild.plan import bridge
-
         away = [*AWAY, *([] if self.plugin else [PLUGIN])]
         return [
-            bridge.comment("hpcx: unpacked, and told where it is"),
-            bridge.shell(
+            comment("hpcx: unpacked, and told where it is"),
+            shell(
                 commands=[
                     f"mkdir -p {self.prefix}",
                     f"tar -xjf {INPUTS}/archives/{self.source(env).file} -C {self.prefix} --strip-components=1 "

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import DebianOrSource
+from envbuild.sdk import Check, DebianOrSource, RecipeEnv, Refusal, Runtime, Sources, autotools, rdma
 
 # Tags of ofiwg/libfabric.
 RELEASES = {
@@ -80,9 +78,7 @@ class Libfabric(DebianOrSource):
     def build(self, env: RecipeEnv) -> list[Any]:
         if not self.builds:
             return []
-        from envbuild.plan.blocks import autotools
-
-        own = verbs.prefix(env)
+        own = rdma.prefix(env)
         enabled = {name: f"={own}" if own and name in ("efa", "verbs") else "" for name in PROVIDERS}
         options = [
             "--disable-static",
@@ -108,7 +104,7 @@ class Libfabric(DebianOrSource):
     def runtime(self, env: RecipeEnv) -> Runtime:
         if not self.builds:
             return Runtime(debian=("libfabric-bin", "libfabric1"))
-        return Runtime(debian=verbs.packages(env), libraries=(f"{self.prefix}/lib",))
+        return Runtime(debian=rdma.packages(env), libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         checks = [Check("libfabric: it has the EFA and verbs providers", "fi_info -l", r"(?s)efa:.*verbs:")]

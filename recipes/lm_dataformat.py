@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.sdk import VENV, Check, Git, Recipe, RecipeEnv, Runtime, Sources, python_wheel
 
 NEEDS = ("jsonlines", "ujson", "zstandard")  # its setup.py
 RELEASE = "0.0.20"
@@ -26,8 +26,6 @@ class LmDataformat(Recipe):
         return Sources(python=("setuptools", "wheel"), git=(self.git,), gives=(f"lm-dataformat=={RELEASE}",))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         return python_wheel("lm-dataformat", git=self.git)
 
     def runtime(self, env: RecipeEnv) -> Runtime:

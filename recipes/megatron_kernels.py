@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import cubins, imports, written
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Refusal, Sources
+from envbuild.sdk import Check, Git, Recipe, RecipeEnv, Refusal, Sources, cubins, imports, python_wheel, written
 
 SETUP = Path(__file__).with_name("data") / "fused_kernels" / "setup.py"
 FOLDER = "megatron/fused_kernels"
@@ -61,8 +60,6 @@ class MegatronKernels(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         return python_wheel(
             "megatron-kernels",
             git=self.git,

@@ -3,8 +3,19 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Git, OptionError, Recipe, RecipeEnv, Refusal, Runtime, Sources, unknown_words
+from envbuild.sdk import (
+    Check,
+    Git,
+    OptionError,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    imports,
+    python_wheel,
+    unknown_words,
+)
 
 HELPERS = "megatron.core.datasets.helpers_cpp"
 
@@ -95,8 +106,6 @@ class MegatronLm(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         # the version must not depend on whether there is a git to ask for the commit
         return python_wheel("megatron-lm", git=self.git, environment={"NO_VCS_VERSION": "1"})
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import VENV, Check, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import VENV, Check, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources, cubins, imports, python_wheel
 
 F7FFA5F = "f7ffa5fd61cf90f498a36d365c13dd7f1a912ff7"  # upstream's last, 2023-06-08
 RELEASE = "0.0.1"  # metaseq/version.txt
@@ -88,8 +87,6 @@ class Metaseq(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         return [
             *python_wheel("antlr4-python3-runtime"),
             *python_wheel(

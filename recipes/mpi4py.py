@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, Recipe, RecipeEnv, Sources
+from envbuild.sdk import Check, Recipe, RecipeEnv, Sources, python_wheel
 
 # Open MPI takes its UCX layer only over InfiniBand devices unless it is told that any will do (opal_common_ucx); shared
 # memory and TCP are what a machine without a fabric has.
@@ -29,8 +29,6 @@ class Mpi4py(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         return python_wheel("mpi4py", environment={"MPICC": env.recipes["openmpi"].mpicc(env)})
 
     def extensions(self) -> tuple[str, ...]:

@@ -4,8 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Git, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import (
+    Check,
+    Git,
+    RecipeEnv,
+    Refusal,
+    Released,
+    Runtime,
+    Sources,
+    comment,
+    environment,
+    folder,
+    shell,
+    source,
+    tidy,
+)
 
 # Commits of Azure/msccl-executor-nccl by the NCCL that each is based on; it tags no releases of the new ones.
 RELEASES = {"2.23.4": "c6f6b36d1a4c7ae44916fcc5c8e32c95cce2ae54"}
@@ -67,16 +80,13 @@ class Msccl(Released):
         return Sources(debian=("g++", "gcc", "libc6-dev", "make", "python3"), git=(self.source(), *extra))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source, tidy
-
         made = f"{folder(self.source())}/build"
         steps = [
             *source(self.source()),
-            bridge.comment("msccl: compiled for the target's GPU"),
+            comment("msccl: compiled for the target's GPU"),
             # environment: a value of the command line would take the makefile's own additions away
-            bridge.environment(variables={"CUDA_HOME": "/opt/cuda", "NVCC_GENCODE": env.target.gencode}),
-            bridge.shell(
+            environment(variables={"CUDA_HOME": "/opt/cuda", "NVCC_GENCODE": env.target.gencode}),
+            shell(
                 commands=[
                     f"cd {folder(self.source())}",
                     # debug information holds build paths
@@ -93,8 +103,8 @@ class Msccl(Released):
             files = f"{folder(ALGORITHMS)}/tools/msccl-algorithms/{self.algorithms}"
             steps += [
                 *source(ALGORITHMS),
-                bridge.comment(f"msccl: algorithms for {self.algorithms}"),
-                bridge.shell(commands=[f"cp {files}/*.xml {self.prefix}/share/nccl/msccl-algorithms/"]),
+                comment(f"msccl: algorithms for {self.algorithms}"),
+                shell(commands=[f"cp {files}/*.xml {self.prefix}/share/nccl/msccl-algorithms/"]),
             ]
         return steps
 

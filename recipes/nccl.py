@@ -4,8 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import VENV, Check, OptionError, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import (
+    VENV,
+    Check,
+    OptionError,
+    RecipeEnv,
+    Refusal,
+    Released,
+    Runtime,
+    Sources,
+    comment,
+    folder,
+    shell,
+    source,
+    tidy,
+)
 
 # Tags of NVIDIA/nccl, without the "-1" that each ends with.
 RELEASES = {
@@ -158,16 +171,13 @@ class Nccl(Released):
         return Runtime(toolkit=wheel, libraries=() if self.provider == "base" else (f"{self.prefix}/lib",))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source, tidy
-
         include, libraries = f"{self.prefix}/include", f"{self.prefix}/lib"
         if self.provider == "source":
             revision = f"NCCL_GIT_BRANCH={self.source().tag or 'none'} NCCL_GIT_COMMIT_HASH={self.source().commit[:7]}"
             return [
                 *source(self.source()),
-                bridge.comment("nccl: compiled for one GPU"),
-                bridge.shell(
+                comment("nccl: compiled for one GPU"),
+                shell(
                     commands=[
                         f"cd {folder(self.source())}",
                         # the shared library alone: src.build makes a static one of the same size too
@@ -185,8 +195,8 @@ class Nccl(Released):
             wheel = f"{env.site_packages}/nvidia/nccl"
             where = [f"{wheel}/include/nccl*", f"{wheel}/lib/libnccl.so.2"]
         return [
-            bridge.comment("nccl: include and lib, as links"),
-            bridge.shell(
+            comment("nccl: include and lib, as links"),
+            shell(
                 commands=[
                     f"mkdir -p {include} {libraries}",
                     f"ln -s {where[0]} {include}/",

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import Check, RecipeEnv, Released, Runtime, Sources, autotools, rdma
 
 # Commits of Mellanox/nccl-rdma-sharp-plugins, which tags no releases; versions as its configure.ac has them. 2.4 is the
 # one of Azure's HPC images of 2023 and 2024.
@@ -52,8 +51,6 @@ class NcclRdmaSharp(Released):
         return env.prefix_of("ucx")
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import autotools
-
         own, ucx = env.prefix_of("rdma-core"), self.ucx(env)
         return autotools(
             self.source(),
@@ -70,9 +67,7 @@ class NcclRdmaSharp(Released):
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        from envbuild import verbs
-
-        return Runtime(debian=verbs.packages(env), libraries=(f"{self.prefix}/lib",))
+        return Runtime(debian=rdma.packages(env), libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = (

@@ -4,9 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.cubins import only_this_gpu
-from envbuild.recipe import Check, RecipeEnv, Refusal, Sources
-from envbuild.releases import Released
+from envbuild.sdk import (
+    Check,
+    RecipeEnv,
+    Refusal,
+    Released,
+    Sources,
+    comment,
+    folder,
+    only_this_gpu,
+    shell,
+    source,
+    tidy,
+)
 
 # Tags of NVIDIA/nccl-tests.
 RELEASES = {
@@ -54,17 +64,14 @@ class NcclTests(Released):
         return Sources(debian=("g++", "gcc", "libc6-dev", "make", *development), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source, tidy
-
         mpi = env.recipes.get("openmpi")
         # Debian splits Open MPI: headers and libraries are not below one bin/.. folder
         with_mpi = f"MPI=1 MPI_HOME={mpi.home(env)} " if mpi else ""
         library = env.recipes["msccl" if env.has("msccl") else "nccl"].prefix
         return [
             *source(self.source()),
-            bridge.comment("nccl-tests: compiled"),
-            bridge.shell(
+            comment("nccl-tests: compiled"),
+            shell(
                 commands=[
                     f"cd {folder(self.source())}",
                     f'make -j "$ENVBUILD_JOBS" {with_mpi}CUDA_HOME=/opt/cuda NCCL_HOME={library} '

@@ -5,8 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from envbuild.plan.checks import cubins, imports, written
-from envbuild.recipe import Check, Git, Recipe, RecipeEnv, Refusal, Sources, unknown_words
+from envbuild.sdk import (
+    Check,
+    Git,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Sources,
+    cubins,
+    imports,
+    python_wheel,
+    unknown_words,
+    written,
+)
 
 SETUP = Path(__file__).with_name("data") / "fused_kernels" / "setup.py"
 FOLDER = "megatron/fused_kernels"
@@ -106,8 +117,6 @@ class NeoxKernels(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         kernels = {name: (f"{name.removesuffix('_cuda')}.cpp", f"{name}.cu") for name in SOFTMAX}
         if self.revision.rope:
             kernels[ROPE] = (f"{ROPE}.cpp", f"{ROPE}_cuda.cu")

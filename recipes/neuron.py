@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from envbuild.recipe import (
+from envbuild.sdk import (
     VENV,
     AptRepository,
     Check,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime
+from envbuild.sdk import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)

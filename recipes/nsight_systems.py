@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # Folders of NVIDIA's archive for developer tools; it has none for Debian.
 DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu2004", "ubuntu:22.04": "ubuntu2204", "ubuntu:24.04": "ubuntu2404"}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime
+from envbuild.sdk import Check, Recipe, RecipeEnv, Refusal, Runtime, comment, shell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +50,10 @@ class Nvshmem(Recipe):
         return f"{env.site_packages}/nvidia/nvshmem"
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan import bridge
-
         wheel, libraries = self.wheel_folder(env), f"{self.prefix}/lib"
         return [
-            bridge.comment("the wheel as a prefix"),
-            bridge.shell(
+            comment("the wheel as a prefix"),
+            shell(
                 commands=[
                     f"mkdir -p {libraries}",
                     f"ln -s {wheel}/include {self.prefix}/include",

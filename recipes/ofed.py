@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from envbuild.recipe import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
 # How the vendor's two archives name distributions and CPU architectures, and the file of the key in their folders.
 DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu20.04", "ubuntu:22.04": "ubuntu22.04", "ubuntu:24.04": "ubuntu24.04"}

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import Check, RecipeEnv, Refusal, Released, Runtime, Sources, autotools, rdma
 
 # Tags of open-mpi/ompi.
 RELEASES = {
@@ -114,9 +112,7 @@ class Openmpi(Released):
         return Sources(debian=DEBIAN, git=(self.source(),)) if self.provider == "source" else Sources()
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import autotools
-
-        ucx, libfabric, fifth = env.prefix_of("ucx"), verbs.libfabric(env), self.fifth
+        ucx, libfabric, fifth = env.prefix_of("ucx"), rdma.libfabric(env), self.fifth
         options = [
             "--disable-static",
             "--enable-mpi-fortran=no",

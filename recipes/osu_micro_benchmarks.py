@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Archive, Check, Git, Recipe, RecipeEnv, Refusal, Sources
-from envbuild.releases import newest
+from envbuild.sdk import Archive, Check, Git, Recipe, RecipeEnv, Refusal, Sources, autotools, newest
 
 # sha256 of upstream's release tarballs, as Spack's package osu-micro-benchmarks has them.
 ARCHIVES = {
@@ -105,8 +104,6 @@ class OsuMicroBenchmarks(Recipe):
         return str(compiler).removesuffix("mpicc")
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import autotools
-
         options = ["--disable-static"]
         environment = {"CC": f"{self.mpi(env)}mpicc", "CXX": f"{self.mpi(env)}mpicxx", "CFLAGS": "-g0 -O2"}
         if self.cuda:

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild import verbs
-from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import DebianOrSource
+from envbuild.sdk import Check, DebianOrSource, RecipeEnv, Refusal, Runtime, Sources, autotools, rdma
 
 # Tags of linux-rdma/perftest as (tag, commit, what the programs print). Azure's health checks of 2023 use 4.5-0.12.
 TAGS = {
@@ -79,8 +77,6 @@ class Perftest(DebianOrSource):
     def build(self, env: RecipeEnv) -> list[Any]:
         if not self.builds:
             return []
-        from envbuild.plan.blocks import autotools
-
         cuda = env.has("cuda")
         # without any of them a header is missing for the pause instruction
         bare = env.target.cpu == "x86-64"
@@ -114,7 +110,7 @@ class Perftest(DebianOrSource):
         if not self.builds:
             return Runtime(debian=("perftest",))
         plugin = (f"{self.prefix}/lib",) if env.has("cuda") else ()  # its kernels, opened by name
-        return Runtime(debian=(*verbs.packages(env), "libnuma1", "libpci3"), libraries=plugin)
+        return Runtime(debian=(*rdma.packages(env), "libnuma1", "libpci3"), libraries=plugin)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         printed = "" if self.commit or not self.builds else TAGS[self.whole][2]

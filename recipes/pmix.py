@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
-from envbuild.releases import DebianOrSource
+from envbuild.sdk import Check, DebianOrSource, RecipeEnv, Runtime, Sources, autotools
 
 # Tags of openpmix/openpmix.
 RELEASES = {
@@ -80,8 +79,6 @@ class Pmix(DebianOrSource):
     def build(self, env: RecipeEnv) -> list[Any]:
         if not self.builds:
             return []
-        from envbuild.plan.blocks import autotools
-
         return autotools(
             self.source(),
             self.prefix,

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import VENV, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import INPUTS, VENV, Recipe, RecipeEnv, Refusal, Runtime, Sources, comment, shell
 
 # What most requirements look like. Only the others need `packaging`, whose import takes longer than all else of a run
 # that has nothing to do.
@@ -46,15 +46,10 @@ class PythonPackages(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         if not self.compiled:
             return []
-        from envbuild.build.steps import INPUTS
-        from envbuild.plan import bridge
-
         make = f'"$UV" build --wheel --no-build-isolation --python {VENV}/bin/python --out-dir {INPUTS}/out "$sdist"'
         return [
-            bridge.comment("wheels of packages that the index has as source only"),
-            bridge.shell(
-                commands=[f"mkdir -p {INPUTS}/out", f"for sdist in {INPUTS}/sdists/*; do {make} || exit 1; done"]
-            ),
+            comment("wheels of packages that the index has as source only"),
+            shell(commands=[f"mkdir -p {INPUTS}/out", f"for sdist in {INPUTS}/sdists/*; do {make} || exit 1; done"]),
         ]
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.recipe import Check, RecipeEnv, Runtime, Sources
-from envbuild.releases import DebianOrSource
+from envbuild.sdk import Check, DebianOrSource, RecipeEnv, Runtime, Sources, cmake
 
 # Tags of linux-rdma/rdma-core; 56.1 is Debian 13's, 50.0 Ubuntu 24.04's, 39.0 Ubuntu 22.04's.
 RELEASES = {
@@ -68,8 +67,6 @@ class RdmaCore(DebianOrSource):
     def build(self, env: RecipeEnv) -> list[Any]:
         if not self.builds:
             return []
-        from envbuild.plan.blocks import cmake
-
         return cmake(
             self.source(),
             self.prefix,

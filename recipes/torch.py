@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.plan.checks import PYTHON, two_ranks, written
-from envbuild.recipe import (
+from envbuild.sdk import (
+    PYTHON,
     Check,
     Git,
     OptionError,
@@ -16,7 +16,10 @@ from envbuild.recipe import (
     Refusal,
     Runtime,
     Sources,
+    python_wheel,
+    two_ranks,
     unknown_words,
+    written,
 )
 
 BESIDE = ("torchaudio", "torchvision")  # what PyTorch's own indexes have for each of their builds of torch
@@ -168,8 +171,6 @@ class Torch(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         if self.provider != "source":
             return []
-        from envbuild.plan.blocks import python_wheel
-
         flags = {
             "PYTORCH_BUILD_VERSION": self.release,
             "PYTORCH_BUILD_NUMBER": "1",  # without it the version gets a suffix of the commit

@@ -5,8 +5,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from envbuild.plan.checks import PYTHON, STUB_DRIVER, two_ranks, written
-from envbuild.recipe import VENV, Archive, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import (
+    INPUTS,
+    PYTHON,
+    STUB_DRIVER,
+    VENV,
+    WORK,
+    Archive,
+    Check,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    comment,
+    environment,
+    shell,
+    two_ranks,
+    written,
+)
 
 DATA = Path(__file__).with_name("data") / "torch_ucc"
 TORCH = "2.15.0"  # the version that the edits were made for and that was compared with gloo
@@ -94,9 +111,6 @@ class TorchUcc(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.build.steps import INPUTS, WORK
-        from envbuild.plan import bridge
-
         folder = f"{WORK}/torch-ucc"
         variables = {
             "PATH": f"{VENV}/bin:$PATH",
@@ -107,8 +121,8 @@ class TorchUcc(Recipe):
         if env.has("cuda"):
             variables |= {"TORCH_UCC_CUDA": "1", "CUDA_HOME": "/opt/cuda"}
         return [
-            bridge.comment("torch-ucc: three files of PyTorch's source, fitted to the wheel's headers"),
-            bridge.shell(
+            comment("torch-ucc: three files of PyTorch's source, fitted to the wheel's headers"),
+            shell(
                 commands=[
                     f"mkdir -p {folder}/envbuild_torch_ucc {INPUTS}/out",
                     f"cd {folder}",
@@ -116,9 +130,9 @@ class TorchUcc(Recipe):
                     f"{PYTHON} edits.py {INPUTS}/archives/{self.archive.file} . {self.source}",
                 ]
             ),
-            bridge.environment(variables=variables),
-            bridge.comment("torch-ucc: the wheel"),
-            bridge.shell(
+            environment(variables=variables),
+            comment("torch-ucc: the wheel"),
+            shell(
                 commands=[
                     f"cd {folder}",
                     f'"$UV" build --wheel --no-build-isolation --python {PYTHON} --out-dir {INPUTS}/out .',

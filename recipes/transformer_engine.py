@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import imports
-from envbuild.recipe import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources, imports, python_wheel
 
 # build_tools/pytorch.py of 2.20.2 (install_requirements)
 NEEDS = (
@@ -63,8 +62,6 @@ class TransformerEngine(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import python_wheel
-
         # cuDNN and NCCL are wheels beside the toolkit, and the build looks for their headers in the toolkit alone
         nvidia = f"{env.site_packages}/nvidia"
         headers = f"{nvidia}/cudnn/include:{nvidia}/nccl/include"

@@ -4,10 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild.plan.checks import STUB_DRIVER
-from envbuild.plan.cubins import only_this_gpu
-from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import Released
+from envbuild.sdk import (
+    STUB_DRIVER,
+    Check,
+    RecipeEnv,
+    Refusal,
+    Released,
+    Runtime,
+    Sources,
+    autotools,
+    git_that_knows,
+    only_this_gpu,
+)
 
 # Tags of openucx/ucc.
 RELEASES = {
@@ -72,9 +80,6 @@ class Ucc(Released):
         return Sources(debian=(*DEBIAN, *ucx, *mpi), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import autotools
-        from envbuild.plan.revision import git_that_knows
-
         # Upstream leaves its transport mlx5 out by default, the one part that links libibverbs itself.
         options = [
             "--disable-static",

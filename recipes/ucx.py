@@ -4,10 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envbuild import verbs
-from envbuild.plan.checks import STUB_DRIVER
-from envbuild.recipe import Check, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.releases import DebianOrSource
+from envbuild.sdk import (
+    STUB_DRIVER,
+    Check,
+    DebianOrSource,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    autotools,
+    git_that_knows,
+    rdma,
+)
 
 # Tags of openucx/ucx. Older ones than 1.14.0 are no use to UCC 1.4.4 and newer (ucp_memh_pack).
 RELEASES = {
@@ -85,14 +93,11 @@ class Ucx(DebianOrSource):
     def sources(self, env: RecipeEnv) -> Sources:
         if not self.builds:
             return Sources()
-        development = () if verbs.prefix(env) else VERBS
+        development = () if rdma.prefix(env) else VERBS
         return Sources(debian=(*DEBIAN, *development), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        from envbuild.plan.blocks import autotools
-        from envbuild.plan.revision import git_that_knows
-
-        own = verbs.prefix(env)
+        own = rdma.prefix(env)
         options = [
             *RELEASE,
             "--disable-static",
@@ -120,7 +125,7 @@ class Ucx(DebianOrSource):
         if not self.builds:
             return Runtime(debian=("libucx0", "ucx-utils"))
         # verbs are linked by modules alone, which are skipped in silence where the library is missing
-        return Runtime(debian=verbs.packages(env), libraries=(f"{self.prefix}/lib",))
+        return Runtime(debian=rdma.packages(env), libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         checks = [

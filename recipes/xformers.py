@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from envbuild.plan.checks import cubins, imports
-from envbuild.recipe import Check, PythonIndex, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.sdk import Check, PythonIndex, Recipe, RecipeEnv, Refusal, Runtime, Sources, cubins, imports, python_wheel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +51,6 @@ class Xformers(Recipe):
     def build(self, env: RecipeEnv) -> list[Any]:
         if self.provider != "source":
             return []
-        from envbuild.plan.blocks import python_wheel
-
         return python_wheel(
             "xformers",
             environment={

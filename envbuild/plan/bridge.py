@@ -4,13 +4,15 @@ hpccm keeps its target in module globals, swallows misspelt keywords and changes
 envbuild imports it: `hpccm_target` holds a lock and restores every global, and recipes get blocks and primitives from
 here, whose keywords are checked before they reach hpccm and whose arguments are copied. What recipes return is turned
 into commands by `steps`, and stages into text by `render`.
+
+hpccm is loaded with the first call, so that a recipe names its blocks at the top of its file and `envbuild list`, which
+only reads the files, does not pay for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import inspect
 import posixpath
 import re
@@ -20,17 +22,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-import hpccm
-import hpccm.building_blocks
-import hpccm.config
-import hpccm.primitives
-
 from envbuild.build.steps import INPUTS, Step
 from envbuild.errors import SpecError
 
 _LOCK = threading.RLock()
 _ARCH = {"amd64": "x86_64", "arm64": "aarch64"}  # any other word leaves hpccm on the architecture of the compile before
 _WILD = ("enable_", "disable_", "with_", "without_")  # turned into configure options by hpccm's autotools template
+
+
+@cache
+def _hpccm() -> Any:
+    """Return hpccm with the parts of it that are used here."""
+    import hpccm
+    import hpccm.building_blocks
+    import hpccm.config
+    import hpccm.primitives
+
+    return hpccm
 
 
 @contextlib.contextmanager
@@ -41,16 +49,17 @@ def hpccm_target(arch: str) -> Iterator[None]:
     Debian is unknown to hpccm, which then silently takes Ubuntu 16.04: the nearest Ubuntu is set explicitly.
     """
     with _LOCK:
-        saved = {name: getattr(hpccm.config, name) for name in dir(hpccm.config) if name.startswith("g_")}
+        config = _hpccm().config
+        saved = {name: getattr(config, name) for name in dir(config) if name.startswith("g_")}
         try:
-            hpccm.config.set_container_format("docker")
-            hpccm.config.set_cpu_architecture(_ARCH[arch])
-            hpccm.config.set_linux_distro("ubuntu24")
-            hpccm.config.set_working_directory("/run/envbuild/work")
+            config.set_container_format("docker")
+            config.set_cpu_architecture(_ARCH[arch])
+            config.set_linux_distro("ubuntu24")
+            config.set_working_directory("/run/envbuild/work")
             yield
         finally:
             for name, value in saved.items():
-                setattr(hpccm.config, name, value)
+                setattr(config, name, value)
 
 
 @cache
@@ -68,13 +77,16 @@ def _keywords(block: type) -> tuple[frozenset[str], bool]:
     return frozenset(names), wild
 
 
-def _checked(block: type) -> Callable[..., Any]:
-    """`block` with its keywords checked and its arguments copied."""
+def _checked(find: Callable[[], type]) -> Callable[..., Any]:
+    """Return what makes the block that `find` finds, with its keywords checked and its arguments copied."""
 
     def make(**kwargs: Any) -> Any:
+        block = find()
         known, wild = _keywords(block)
         for name in kwargs:
             if name not in known and not (wild and name.startswith(_WILD)):
+                import difflib
+
                 close = difflib.get_close_matches(name, known, 1)
                 raise SpecError(
                     f"{block.__name__}() has no option {name!r}",
@@ -84,18 +96,20 @@ def _checked(block: type) -> Callable[..., Any]:
             kwargs.setdefault("parallel", '"$ENVBUILD_JOBS"')
         return block(**copy.deepcopy(kwargs))
 
-    make.__name__ = block.__name__
-    make.__doc__ = block.__doc__
     return make
 
 
-shell = _checked(hpccm.primitives.shell)
-comment: Callable[..., Any] = hpccm.primitives.comment
-environment = _checked(hpccm.primitives.environment)
-apt_get = _checked(hpccm.building_blocks.apt_get)
-generic_autotools = _checked(hpccm.building_blocks.generic_autotools)
-generic_cmake = _checked(hpccm.building_blocks.generic_cmake)
-generic_build = _checked(hpccm.building_blocks.generic_build)
+shell = _checked(lambda: _hpccm().primitives.shell)
+environment = _checked(lambda: _hpccm().primitives.environment)
+apt_get = _checked(lambda: _hpccm().building_blocks.apt_get)
+generic_autotools = _checked(lambda: _hpccm().building_blocks.generic_autotools)
+generic_cmake = _checked(lambda: _hpccm().building_blocks.generic_cmake)
+generic_build = _checked(lambda: _hpccm().building_blocks.generic_build)
+
+
+def comment(text: str, **kwargs: Any) -> Any:
+    """Return the title of the step after it."""
+    return _hpccm().primitives.comment(text, **kwargs)
 
 
 def _walk(items: Iterable[Any]) -> Iterator[Any]:
@@ -148,7 +162,7 @@ def quote(value: str) -> str:
 
 def render(layers: Sequence[Any]) -> str:
     """Dockerfile text of primitives, one blank line between them."""
-    stage = hpccm.Stage()
+    stage = _hpccm().Stage()
     for layer in layers:
         stage += layer
     return str(stage)
@@ -156,25 +170,25 @@ def render(layers: Sequence[Any]) -> str:
 
 def stage(name: str, base: str, arch: str) -> Any:
     """``FROM base AS name``."""
-    return hpccm.primitives.baseimage(image=base, _as=name, _arch=_ARCH[arch], _distro="ubuntu24", _docker_env=False)
+    return _hpccm().primitives.baseimage(image=base, _as=name, _arch=_ARCH[arch], _distro="ubuntu24", _docker_env=False)
 
 
 def run(command: str, mounts: Sequence[str] = ()) -> Any:
     """``RUN --mount=… command``, one mount a line."""
     arguments = "".join(f"--mount={mount} \\\n    " for mount in mounts).removesuffix(" ")  # hpccm adds the last space
-    return hpccm.primitives.shell(commands=[command], **({"_arguments": arguments} if arguments else {}))
+    return _hpccm().primitives.shell(commands=[command], **({"_arguments": arguments} if arguments else {}))
 
 
 def raw(text: str) -> Any:
     """A line as it is: ADD, CMD, ARG (hpccm has no quoting for those)."""
-    return hpccm.primitives.raw(docker=text)
+    return _hpccm().primitives.raw(docker=text)
 
 
 def copy_from(stage_name: str, path: str) -> Any:
     """``COPY --from=stage path path``."""
-    return hpccm.primitives.copy(_from=stage_name, src=path, dest=path)
+    return _hpccm().primitives.copy(_from=stage_name, src=path, dest=path)
 
 
 def version() -> str:
     """hpccm's version, which the lock records: its text changes with releases."""
-    return str(hpccm.__version__)
+    return str(_hpccm().__version__)

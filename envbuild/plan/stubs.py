@@ -13,6 +13,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from envbuild.plan import bridge
+
 DRIVER = "driver"  # below the folder of the stand-ins: the same files as libcuda.so.1 and libnvidia-ml.so.1
 
 # Runs in the build unit, whose python3 may be as old as 3.8, and needs gcc there; standard library only. Names come
@@ -72,8 +74,6 @@ main(*sys.argv[1:3])
 def stubs(include: str, folder: str) -> list[Any]:
     """A step that makes ``libcuda.so`` and ``libnvidia-ml.so`` in `folder` from the headers in `include`, and links to
     them in its folder ``driver``. The unit needs python3 and gcc (no C library headers)."""
-    from envbuild.plan import bridge
-
     words = f"{shlex.quote(include)} {shlex.quote(folder)}"
     return [
         bridge.comment("stand-ins for the driver's libraries, to link with"),

@@ -31,7 +31,7 @@ RECIPE = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import Check, Git, Recipe, Sources
+from envbuild.sdk import Check, Git, Recipe, Sources, comment, folder, shell, source
 
 SOURCE = Git("tool", "github:acme/tool", "COMMIT")
 
@@ -46,11 +46,8 @@ class Tool(Recipe):
         return Sources(git=(SOURCE,))
 
     def build(self, env):
-        from envbuild.plan import bridge
-        from envbuild.plan.blocks import folder, source
-
         copy = f"install -D {folder(SOURCE)}/tool.sh {self.prefix}/bin/tool"
-        return [*source(SOURCE), bridge.comment("tool: the script"), bridge.shell(commands=[copy])]
+        return [*source(SOURCE), comment("tool: the script"), shell(commands=[copy])]
 
     def verify(self, env):
         return [Check("tool: runs", "/opt/tool/bin/tool", "^tool says hello$")]

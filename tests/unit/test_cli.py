@@ -236,14 +236,14 @@ def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
     folder.mkdir()
     (folder / "hello.py").write_text(
         "from dataclasses import dataclass, field\nfrom typing import ClassVar, Literal\n"
-        "from envbuild.recipe import Recipe\n\n\n"
+        "from envbuild.sdk import Recipe\n\n\n"
         '@dataclass(frozen=True, kw_only=True)\nclass Hello(Recipe):\n    """Says hello.\n\n    More of it."""\n\n'
         '    requires: ClassVar[tuple[str, ...]] = ("torch",)\n'
         '    word: str\n    mode: Literal["", "loud"] = ""\n    many: int = 3\n    names: tuple[str, ...] = ("a",)\n'
         "    notes: dict[str, str] = field(default_factory=dict)\n"
     )
     (folder / "plain.py").write_text(
-        "from dataclasses import dataclass\nfrom envbuild.recipe import Recipe\n\n\n"
+        "from dataclasses import dataclass\nfrom envbuild.sdk import Recipe\n\n\n"
         "@dataclass(frozen=True, kw_only=True)\nclass Plain(Recipe):\n    flag: bool = True\n"
     )
     (folder / "broken.py").write_text("import nothing_of_that_name\n")

@@ -55,7 +55,7 @@ def test_where_a_commit_is_written_down(tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     fixed = tmp_path / "recipes" / "fixed.py"
     fixed.write_text(
-        "from dataclasses import dataclass\nfrom envbuild.recipe import Git, Recipe, RecipeEnv, Sources\n\n"
+        "from dataclasses import dataclass\nfrom envbuild.sdk import Git, Recipe, RecipeEnv, Sources\n\n"
         f'SOURCE = Git("fixed", "github:demo/fixed", "{"2" * 40}", "v1")\n\n\n'
         "@dataclass(frozen=True, kw_only=True)\nclass Fixed(Recipe):\n"
         "    def sources(self, env: RecipeEnv) -> Sources:\n        return Sources(git=(SOURCE,))\n"

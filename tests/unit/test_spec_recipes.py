@@ -33,7 +33,7 @@ class Thing(Recipe):
         ("def f():\n    return 1 / 0\nf()\n", ":2:1", "the recipe fails: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", ":2:1", "the recipe fails: SystemExit: 3"),
         ("import no_such_module\n", ":1:1", "the recipe fails: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("from envbuild.recipe import Recipe\n", "", "a recipe file defines one Recipe class; this one defines none"),
+        ("from envbuild.sdk import Recipe\n", "", "a recipe file defines one Recipe class; this one defines none"),
         (
             GOOD + GOOD.replace("Thing", "Other"),
             "",
@@ -84,7 +84,7 @@ def test_two_projects_may_have_a_recipe_of_one_name(tmp_path: Path) -> None:
 
 def test_a_recipe_may_build_on_another_class(tmp_path: Path) -> None:
     """Only classes that the file defines itself count; imported ones do not."""
-    (tmp_path / "thing.py").write_text("from envbuild.recipe import Recipe as Base\n" + GOOD)
+    (tmp_path / "thing.py").write_text("from envbuild.sdk import Recipe as Base\n" + GOOD)
     assert load_recipe(tmp_path / "thing.py").__name__ == "Thing"
 
 
@@ -114,7 +114,7 @@ def project(folder: Path, layers: str, recipe: str = "") -> Project:
     """A project with the image x and the recipe thing; what ships with envbuild is beside it."""
     for name in ("recipes", "images"):
         (folder / name).mkdir()
-    (folder / "recipes" / "thing.py").write_text("from envbuild.recipe import *\n" + GOOD + recipe)
+    (folder / "recipes" / "thing.py").write_text("from envbuild.sdk import *\n" + GOOD + recipe)
     (folder / "images" / "x.yaml").write_text(f"schema: 1\ntarget: cpu\nbase: debian:13\nlayers: {layers}\n")
     return Project(folder)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import Recipe, RecipeEnv, Runtime, Sources
+from envbuild.sdk import Recipe, RecipeEnv, Runtime, Sources
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import Recipe
+from envbuild.sdk import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

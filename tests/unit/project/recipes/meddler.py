@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from envbuild.recipe import Recipe, RecipeEnv, Runtime
+from envbuild.sdk import Recipe, RecipeEnv, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)

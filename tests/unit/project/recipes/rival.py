@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envbuild.recipe import Recipe, RecipeEnv, Runtime
+from envbuild.sdk import Recipe, RecipeEnv, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Literal
 
-from envbuild.recipe import Archive, Recipe, RecipeEnv, Runtime, Sources
+from envbuild.sdk import Archive, Recipe, RecipeEnv, Runtime, Sources
 
 
 class Mode(Enum):

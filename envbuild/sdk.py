@@ -1,0 +1,100 @@
+"""What a recipe imports: the one module of envbuild that the authors of recipes use.
+
+What is named here is stable: it keeps its name and its meaning through all releases of one major version, wherever in
+envbuild it is defined. Every other module may move or change at any time. Importing it is cheap: the container emitter
+behind the building blocks is loaded with the first block that is made.
+
+- **a recipe**: `Recipe`, or `Released` and `DebianOrSource` for what is compiled from its repository's releases
+- **what its methods return**: `Sources` with `Archive`, `Git`, `AptRepository`, `PythonIndex`; `Runtime`; `Check`;
+  `Refusal`; `OptionError`
+- **building blocks** for `build()`: `source`, `autotools`, `cmake`, `python_wheel`, `tidy`, `git_that_knows`, `stubs`;
+  primitives and blocks of HPCCM with their keywords checked: `shell`, `environment`, `comment`, `apt_get`,
+  `generic_autotools`, `generic_cmake`, `generic_build`
+- **lines of `verify()`** that several recipes share: `imports`, `cubins`, `only_this_gpu`, `two_ranks`, `written`
+- **places** in a unit and in the image: `INPUTS`, `WORK`, `folder`, `VENV`, `PYTHON`, `CUOBJDUMP`, `DRIVER`,
+  `STUB_DRIVER`
+"""
+
+from __future__ import annotations
+
+from envbuild import verbs as rdma
+from envbuild.build.steps import INPUTS, WORK
+from envbuild.plan.blocks import autotools, cmake, folder, python_wheel, source, tidy
+from envbuild.plan.bridge import (
+    apt_get,
+    comment,
+    environment,
+    generic_autotools,
+    generic_build,
+    generic_cmake,
+    shell,
+)
+from envbuild.plan.checks import CUOBJDUMP, PYTHON, STUB_DRIVER, cubins, cubins_alone, imports, two_ranks, written
+from envbuild.plan.cubins import only_this_gpu
+from envbuild.plan.revision import git_that_knows
+from envbuild.plan.stubs import DRIVER, stubs
+from envbuild.recipe import (
+    VENV,
+    AptRepository,
+    Archive,
+    Check,
+    Git,
+    OptionError,
+    PythonIndex,
+    Recipe,
+    RecipeEnv,
+    Refusal,
+    Runtime,
+    Sources,
+    unknown_words,
+)
+from envbuild.releases import DebianOrSource, Released, newest
+from envbuild.requirements import DEEPSPEED
+
+__all__ = [
+    "CUOBJDUMP",
+    "DEEPSPEED",
+    "DRIVER",
+    "INPUTS",
+    "PYTHON",
+    "STUB_DRIVER",
+    "VENV",
+    "WORK",
+    "AptRepository",
+    "Archive",
+    "Check",
+    "DebianOrSource",
+    "Git",
+    "OptionError",
+    "PythonIndex",
+    "Recipe",
+    "RecipeEnv",
+    "Refusal",
+    "Released",
+    "Runtime",
+    "Sources",
+    "apt_get",
+    "autotools",
+    "cmake",
+    "comment",
+    "cubins",
+    "cubins_alone",
+    "environment",
+    "folder",
+    "generic_autotools",
+    "generic_build",
+    "generic_cmake",
+    "git_that_knows",
+    "imports",
+    "newest",
+    "only_this_gpu",
+    "python_wheel",
+    "rdma",
+    "shell",
+    "source",
+    "stubs",
+    "tidy",
+    "two_ranks",
+    "unknown_words",
+    "written",
+]
