@@ -53,8 +53,8 @@ def as_root(module: str, function: str, arguments: Mapping[str, Any]) -> Any:
 
 def main(job: dict[str, Any]) -> None:
     """The other side: become root of a user namespace, call, print the answer."""
-    from envbuild.engines.embedded.namespaces import SetupError, become_root
-    from envbuild.engines.embedded.probe import fix_for
+    from envbuild.core.userns.diagnose import fix_for
+    from envbuild.core.userns.namespaces import SetupError, become_root
 
     answer: dict[str, Any]
     try:

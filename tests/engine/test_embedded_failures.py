@@ -20,8 +20,8 @@ import embeddedkit as kit
 import pytest
 from signalkit import heeding
 
-from envbuild.engines.embedded import failure, libc
-from envbuild.engines.embedded import probe as probing
+from envbuild.core.userns import diagnose, libc
+from envbuild.engines.embedded import failure
 from envbuild.errors import BuildError, EngineError, InputError
 from envbuild.plan.units import Input
 from envbuild.squashfs.pack_format import PackFormat
@@ -305,7 +305,7 @@ def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[st
     name, python = other_user
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from envbuild.store import Store\n"
-        "import envbuild.engines.embedded.namespaces as n; from envbuild.engines.embedded import Embedded\n"
+        "import envbuild.core.userns.namespaces as n; from envbuild.engines.embedded import Embedded\n"
         "p = Embedded().probe(Store.open(Path(sys.argv[2]))); print(p.ok, p.step, p.fix, sep='|')"
     )
     shutil.chown(store.root, name)
@@ -334,4 +334,4 @@ def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[st
     ],
 )
 def test_every_failure_has_a_fix(step: str, reason: str, expected: str) -> None:
-    assert expected in probing.fix_for(step, reason)
+    assert expected in diagnose.fix_for(step, reason)

@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from envbuild.engines.embedded.namespaces import SetupError
+from envbuild.core.userns.namespaces import SetupError
 
 FUSE = "/dev/fuse"
 WAIT = 5.0  # seconds until squashfuse must have mounted

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from envbuild.engines.embedded import libc
-from envbuild.engines.embedded.namespaces import SetupError
+from envbuild.core.userns import libc
+from envbuild.core.userns.namespaces import SetupError
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 OVERLAY_OPTIONS = "userxattr,volatile,index=off,metacopy=off,redirect_dir={},xino=off"

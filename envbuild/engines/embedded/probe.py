@@ -12,18 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from envbuild.core.userns import libc, namespaces
+from envbuild.core.userns.diagnose import fix_for
+from envbuild.core.userns.namespaces import SetupError, describe
 from envbuild.engines.base import Probe
-from envbuild.engines.embedded import libc, mounts, namespaces
-from envbuild.engines.embedded.namespaces import SetupError, describe
+from envbuild.engines.embedded import mounts
 from envbuild.errors import EngineError
 from envbuild.store import Store
 
-LOCAL_DISK = (
-    "set ENVBUILD_STORE to a folder on a local disk (ext4, xfs, btrfs) or tmpfs: "
-    "overlayfs cannot write on NFS, Lustre, GPFS or another overlay"
-)
-UNMASK = "the machine hides parts of /proc: docker run --privileged, or --security-opt systempaths=unconfined"
-UNSHARE = "or: buildah unshare envbuild make NAME"
 # VFS_CAP_REVISION_2 with cap_net_raw permitted and effective (linux/capability.h)
 NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
@@ -137,45 +133,3 @@ def _inside(work: Path, lower: Path) -> None:
             action()
         except OSError as error:
             raise SetupError(name, f"{error.strerror} (errno {error.errno})") from error
-
-
-def fix_for(step: str, reason: str) -> str:
-    """What to type when `step` failed."""
-    user = namespaces.user_name(os.geteuid()) or str(os.geteuid())
-    if step == "newuidmap":
-        return f"sudo apt-get install uidmap, {UNSHARE}"
-    if step == "subordinate ids":
-        return f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
-    if step in ("unshare", "map ids", "mount proc", "bind"):
-        return _namespace_fix(step, reason)
-    if step in ("mount overlay", "whiteout", "opaque folder", "chown", "setcap"):
-        return LOCAL_DISK
-    if step == "pivot_root":
-        return f"--engine buildah, {UNSHARE}"
-    if step == "mount squashfs":
-        return "sudo apt-get install squashfs-tools squashfuse"
-    if step == "mount tmpfs":
-        return _namespace_fix(step, reason)
-    return f"--engine buildah, {UNSHARE}"
-
-
-def _namespace_fix(step: str, reason: str) -> str:
-    limit = _number("/proc/sys/user/max_user_namespaces")
-    if limit == 0 or f"errno {errno.ENOSPC}" in reason:
-        return f"sudo sysctl -w user.max_user_namespaces=65536, {UNSHARE}"
-    if _number("/proc/sys/kernel/unprivileged_userns_clone") == 0 and os.geteuid():
-        return f"sudo sysctl -w kernel.unprivileged_userns_clone=1, {UNSHARE}"
-    if _number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1 and os.geteuid():
-        return f"sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, {UNSHARE}"
-    if step in ("mount proc", "bind"):
-        return UNMASK
-    if os.geteuid() == 0:
-        return "root without CAP_SYS_ADMIN, as in a container: docker run --privileged, or run envbuild on the host"
-    return f"use root, {UNSHARE}"
-
-
-def _number(path: str) -> int | None:
-    try:
-        return int(Path(path).read_text())
-    except (OSError, ValueError):
-        return None

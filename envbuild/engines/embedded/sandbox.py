@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.build.steps import INPUTS
-from envbuild.engines.embedded import inputs, libc, mounts
-from envbuild.engines.embedded.namespaces import BIND, SetupError, fork_init, fork_keeper, isolate, private_mounts
+from envbuild.core.userns import libc
+from envbuild.core.userns.namespaces import BIND, SetupError, fork_init, fork_keeper, isolate, private_mounts
+from envbuild.engines.embedded import inputs, mounts
 
 POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d asks it; 101 forbids starting services (policy-rc.d(8))
 OPEN_FILES = 65536

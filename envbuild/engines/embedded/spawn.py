@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from envbuild import errors
-from envbuild.engines.embedded.namespaces import BIND
+from envbuild.core.userns.namespaces import BIND
 from envbuild.errors import EngineError, EnvbuildError, SpecError
 
 BOOT = (
@@ -59,7 +59,7 @@ def raise_for(value: dict[str, Any]) -> None:
         kind = getattr(errors, name, EngineError)
         raise kind(message, hint, where) if issubclass(kind, EnvbuildError) else EngineError(message, hint, where)
     if "setup" in value:
-        from envbuild.engines.embedded.probe import fix_for
+        from envbuild.core.userns.diagnose import fix_for
 
         step, reason = value["setup"]
         if step == BIND:

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbuild.engines.embedded import inputs, libc, namespaces
+from envbuild.core.userns import libc, namespaces
+from envbuild.core.userns.namespaces import SetupError
+from envbuild.engines.embedded import inputs
 from envbuild.engines.embedded.failure import free_bytes
-from envbuild.engines.embedded.namespaces import SetupError
 from envbuild.engines.embedded.sandbox import Box, Outcome, boxed
 from envbuild.errors import EnvbuildError
 from envbuild.plan.units import Product

@@ -1,4 +1,4 @@
-"""Who a unit's process is: root of its own namespaces, and dead as soon as its engine is.
+"""Who a process is: root of namespaces of its own, and dead as soon as the process that started it is.
 
 Root (also root inside ``buildah unshare``) needs no user namespace. Anybody else gets one with the subordinate ids of
 /etc/subuid and /etc/subgid, mapped by newuidmap and newgidmap from outside, since only they may (user_namespaces(7),
@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envbuild.engines.embedded import libc
+from envbuild.core.userns import libc
 
 HOST_NAME = "envbuild"
 NEEDED_IDS = 65535  # 1..65535 beside the caller's own: Debian uses ids to 65534
@@ -26,7 +26,7 @@ BIND = "--bind"  # the step of a SetupError for what a person asked for, and not
 
 
 class SetupError(Exception):
-    """A step of setting up failed: `step` (a word that `envbuild.engines.embedded.probe.fix_for` knows) and why."""
+    """A step of setting up failed: `step` (a word that `envbuild.core.userns.diagnose.fix_for` knows) and why."""
 
     def __init__(self, step: str, reason: str) -> None:
         super().__init__(f"{step}: {reason}")
