@@ -188,7 +188,7 @@ def collect(store: Store, talk: Talk, *, dry_run: bool, everything: bool) -> tup
 
 def remove_folder(path: Path, store: Store) -> None:
     """Moved aside first: a layer that is half removed must not be found by a build."""
-    from envbuild.engines.embedded import remove_tree
+    from envbuild.core.userns.removal import remove_tree
 
     if path.parent != store.root / "tmp":
         path = path.rename(store.root / "tmp" / f"removed-{path.name}-{secrets.token_hex(4)}")

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-MODE = ("-X", "utf8")  # for processes that are started with Python's own environment ignored (-I), too
+from envbuild.core.interpreter import MODE
 
 
 def main() -> None:

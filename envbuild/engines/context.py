@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from envbuild.engines.asroot import as_root
+from envbuild.core.userns.call import call
 from envbuild.engines.embedded import inputs
 from envbuild.errors import PublishError
 from envbuild.plan.containerfile import PRINTED, containerfile, has_debs, script_of
@@ -94,13 +94,13 @@ def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]
         if script := script_of(unit, number):
             (folder.parent / script).write_text(step.command.strip() + "\n")
     if unit.seed or unit.layers:
-        arguments = {
-            "debs": paths_of(unit, inputs.DEBS, unit.seed, store),
-            "layers": paths_of(unit, inputs.LAYERS, unit.layers, store),
-            "work": str(folder.resolve()),
-            "epoch": unit.epoch,
-        }
-        as_root("envbuild.engines.context", "write_seed", arguments)
+        call(
+            write_seed,
+            debs=paths_of(unit, inputs.DEBS, unit.seed, store),
+            layers=paths_of(unit, inputs.LAYERS, unit.layers, store),
+            work=str(folder.resolve()),
+            epoch=unit.epoch,
+        )
     if unit.layers:  # they are in the seed; a builder gets the whole context sent, and layers are large
         layers = folder / inputs.LAYERS
         shutil.rmtree(layers)

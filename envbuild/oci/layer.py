@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Protocol
 
+from envbuild.core.userns.call import stream
 from envbuild.errors import EngineError
 from envbuild.oci.clean import clean
 from envbuild.oci.member import Member, Sink
@@ -120,6 +121,16 @@ def stored_members(store: Store, diff_id: str) -> Iterator[tuple[Member, Path | 
     return emit(scan_canonical(path / "tree", implied))
 
 
+def read_layer(store: Store, diff_id: str) -> Iterator[bytes]:
+    """Yield the canonical tar of a layer of the store, in chunks, read inside a user namespace. Raises EngineError."""
+    return stream(_print_layer, store=str(store.root), diff_id=diff_id)
+
+
+def _print_layer(*, store: str, diff_id: str) -> None:
+    with os.fdopen(1, "wb", closefd=False) as file:
+        write_members(stored_members(Store(Path(store)), diff_id), [TarSink(file)])
+
+
 def write_layer_tar(store: Store, record: LayerRecord, file: IO[bytes]) -> None:
     """Write the canonical tar of a layer of the store to `file` (any object with ``write``) and check its digest.
 
@@ -130,8 +141,6 @@ def write_layer_tar(store: Store, record: LayerRecord, file: IO[bytes]) -> None:
         write_members(stored_members(store, record.diff_id), [sink])
         digest = sink.sha256
     else:
-        from envbuild.engines.embedded.remote import read_layer
-
         checksum = hashlib.sha256()
         for chunk in read_layer(store, record.diff_id):
             checksum.update(chunk)

@@ -6,10 +6,12 @@ A pack is made while its layer is read for its digest (`PackSink`), or later fro
 from __future__ import annotations
 
 import contextlib
-import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from envbuild.core.userns.call import call
 from envbuild.errors import EngineError
 from envbuild.oci.layer import stored_members, write_members
 from envbuild.oci.tarsink import TarSink
@@ -46,29 +48,24 @@ def pack_layer(store: Store, record: LayerRecord, form: PackFormat, jobs: int = 
     A user other than root reads the layer inside a user namespace.
     """
     path = pack_path(store, record.diff_id, form)
-    if path.is_file():
-        return path
-    if os.geteuid() == 0:
-        pack_stored(store, record.diff_id, form, jobs)
-    else:
-        from envbuild.engines.embedded.remote import pack
-
-        pack(store, record.diff_id, form, jobs)
+    if not path.is_file():
+        call(pack_stored, store=str(store.root), diff_id=record.diff_id, form=asdict(form), jobs=jobs)
     return path
 
 
-def pack_stored(store: Store, diff_id: str, form: PackFormat, jobs: int) -> None:
+def pack_stored(*, store: str, diff_id: str, form: Mapping[str, Any], jobs: int) -> None:
     """Make the pack of a stored layer in this process, and check the layer's digest on the way."""
-    tar, sink = TarSink(), PackSink(form, jobs)
-    with store.workdir() as work:
+    home = Store(Path(store))
+    tar, sink = TarSink(), PackSink(PackFormat(**form), jobs)
+    with home.workdir() as work:
         temporary = work / "pack"
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(sink.open(temporary))
-            write_members(stored_members(store, diff_id), [tar, writer])
+            write_members(stored_members(home, diff_id), [tar, writer])
             stack.pop_all()  # closed by write_members
         if tar.diff_id != diff_id:
             raise EngineError(
                 f"the layer {diff_id} is damaged",
-                hint=f"remove {store.layer_path(diff_id)} and run envbuild make again",
+                hint=f"remove {home.layer_path(diff_id)} and run envbuild make again",
             )
-        sink.give(temporary, store, diff_id)
+        sink.give(temporary, home, diff_id)

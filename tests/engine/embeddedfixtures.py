@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import embeddedkit
 from plainuser import plain_user
 
-from envbuild.engines.embedded import Embedded, remove_tree
+from envbuild.core.userns.removal import remove_tree
+from envbuild.engines.embedded import Embedded
 from envbuild.store import Store
 
 Run = Callable[..., dict[str, Any]]

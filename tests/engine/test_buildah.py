@@ -18,10 +18,10 @@ import embeddedkit as kit
 import pytest
 
 from envbuild.console import Quiet
+from envbuild.core.userns.removal import remove_tree
 from envbuild.engines.base import BuildOptions, Built
 from envbuild.engines.buildah import Buildah
 from envbuild.engines.context import write_context
-from envbuild.engines.embedded import remove_tree
 from envbuild.errors import BuildError, PublishError
 from envbuild.oci import member as m
 from envbuild.oci.config import ImageConfig

@@ -23,7 +23,8 @@ import embeddedkit as kit
 from debiankit import AWKWARD, debian, fill
 from embeddedfixtures import other_user, scratch  # noqa: F401
 
-from envbuild.engines.embedded import remove_tree, run_in
+from envbuild.core.userns.removal import remove_tree
+from envbuild.engines.embedded import run_in
 from envbuild.store import Store
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]

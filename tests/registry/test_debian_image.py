@@ -15,8 +15,9 @@ from registrykit import Layout, Lock, Server
 
 from envbuild.build.steps import Step
 from envbuild.console import Quiet
+from envbuild.core.userns.removal import remove_tree
 from envbuild.engines.base import BuildOptions
-from envbuild.engines.embedded import Embedded, remove_tree
+from envbuild.engines.embedded import Embedded
 from envbuild.lock import host
 from envbuild.oci.config import ImageConfig
 from envbuild.plan.units import Blob, Input, Plan, Unit

@@ -77,8 +77,9 @@ class Buildah:
         have: dict[str, LayerRecord],
     ) -> list[LayerRecord]:
         """Run buildah, bring the layers that the store lacks into it."""
-        from envbuild.engines.asroot import as_root
+        from envbuild.core.userns.call import call
         from envbuild.engines.buildah.command import Runner
+        from envbuild.engines.buildah.images import bring_in
         from envbuild.engines.context import write_context
 
         with store.workdir() as work:
@@ -93,17 +94,17 @@ class Buildah:
                 archive = runner.save(image, work / "image.tar")
             finally:
                 talk.finish("buildah")
-            arguments = {
-                "store": str(store.root.resolve()),
-                "work": str(work.resolve()),
-                "archive": str(archive.resolve()),
-                "units": list(layers),
-                "have": {name: layer.diff_id for name, layer in have.items()},
-                "epoch": plan.epoch,
-                "packs": [asdict(form) for form in self.packs],
-            }
-            answer = as_root("envbuild.engines.buildah.images", "bring_in", arguments)
-            return [LayerRecord(**value) for value in answer]
+            made = call(
+                bring_in,
+                store=str(store.root.resolve()),
+                work=str(work.resolve()),
+                archive=str(archive.resolve()),
+                units=list(layers),
+                have={name: layer.diff_id for name, layer in have.items()},
+                epoch=plan.epoch,
+                packs=[asdict(form) for form in self.packs],
+            )
+            return [LayerRecord(**value) for value in made]
 
 
 def own_key(key: str) -> str:

@@ -1,8 +1,10 @@
 """The embedded engine: units in namespaces, without a daemon, without installation, without network.
 
-unitrun     the process of one unit: becomes root (namespaces), runs its steps in a box (sandbox), makes the layer
-(envbuild.oci.layer) schedule    which units run when, and what is recorded probe       whether it works here, found out
-by doing shell       a command in an image or a failed unit"""
+unitrun     the process of one unit: runs its steps in a box (sandbox), makes the layer (envbuild.oci.layer)
+schedule    which units run when, and what is recorded
+probe       whether it works here, found out by doing
+shell       a command in an image or a failed unit
+"""
 
 from __future__ import annotations
 
@@ -75,16 +77,3 @@ def run_in(
         timeout=timeout,
         talk=talk,
     )
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a folder whose files may belong to subordinate ids (layers, old working folders). Never raises: what
-    cannot go stays."""
-    import os
-    import shutil
-
-    shutil.rmtree(path, ignore_errors=True)
-    if os.path.lexists(path):
-        from envbuild.engines.embedded.remote import remove
-
-        remove([path])

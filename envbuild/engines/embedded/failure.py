@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 from envbuild.core.text import amount
-from envbuild.errors import FREE_SOME, BuildError, EngineError
+from envbuild.core.userns.diagnose import fix_for
+from envbuild.core.userns.namespaces import BIND, SetupError
+from envbuild.errors import FREE_SOME, BuildError, EngineError, SpecError
 from envbuild.plan.units import Unit
 from envbuild.store import FULL as FULL_DISK
 
@@ -62,6 +64,13 @@ def step_failed(
         hint=f"envbuild make {image} --shell-on-fail  (opens a shell in the failed unit)",
         where=str(log),
     )
+
+
+def setup_failed(error: SetupError) -> EngineError | SpecError:
+    """The error for a process that could not be set up: the machine's fault, or that of a bind that was asked for."""
+    if error.step == BIND:
+        return SpecError(f"--bind {error.reason}", hint="--bind SRC:DST: both a folder, or both a file")
+    return EngineError(f"the embedded engine cannot run here: {error}", hint=fix_for(error.step, error.reason))
 
 
 def store_full(store: Path) -> str:

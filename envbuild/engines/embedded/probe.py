@@ -4,17 +4,17 @@ with its fix."""
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from envbuild.core.userns import libc, namespaces
+from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.diagnose import fix_for
 from envbuild.core.userns.namespaces import SetupError, describe
+from envbuild.core.userns.process import spawn
 from envbuild.engines.base import Probe
 from envbuild.engines.embedded import mounts
 from envbuild.errors import EngineError
@@ -26,28 +26,21 @@ NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
 def probe(store: Store) -> Probe:
     """Try in a fresh process; takes a fraction of a second. Never raises for what is only missing here."""
-    from envbuild.engines.embedded.spawn import spawn
-
     if not hasattr(os, "memfd_create") or os.uname().sysname != "Linux":
         return Probe("embedded", False, "kernel", f"{os.uname().sysname} is not Linux", "use a Linux machine")
     detail = describe()
     try:
         with store.workdir() as work:
-            # not Child.result: a SetupError must keep its step
-            child = spawn({"mode": "probe", "work": str(work / "probe")})
+            child = spawn(trial, {"work": str(work / "probe")})
             output, _ = child.process.communicate()
-            with child.answer:
-                text = child.answer.read()
     except OSError as error:
         return Probe("embedded", False, "fork", str(error), fix_for("fork", str(error)), detail)
-    answer: dict[str, Any] = (
-        json.loads(text) if text else {"crash": output.decode(errors="replace") or "the process was killed"}
-    )
-    if "setup" in answer:
-        step, reason = map(str, answer["setup"])
-        return Probe("embedded", False, step, reason, fix_for(step, reason), detail)
-    if answer:
-        reason = str(next(iter(answer.values())))
+    try:
+        child.result()
+    except SetupError as error:
+        return Probe("embedded", False, error.step, error.reason, fix_for(error.step, error.reason), detail)
+    except (EngineError, OSError):
+        reason = output.decode(errors="replace") or "the process was killed"
         return Probe("embedded", False, "start", reason, "", detail)
     return Probe("embedded", True, detail=detail)
 
@@ -60,38 +53,42 @@ def require(store: Store) -> Probe:
     return result
 
 
-def trial(work: Path) -> None:
-    """In the unit's process, already root: the same calls as a build, then what dpkg does. Raises SetupError with the
-    step that failed."""
-    work.mkdir()
+def trial(*, work: str) -> None:
+    """Do what a build does, then what dpkg does, in a process that is root. Raises SetupError with the step."""
+    folder = Path(work)
+    folder.mkdir()
+    try:
+        _trial(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _trial(work: Path) -> None:
     lower = work / "lower"
     for folder in ("etc", "var/cache"):
         (lower / folder).mkdir(parents=True)
     (lower / "etc/gone").touch()
-    try:
-        namespaces.isolate(network=False)
-        read, write = os.pipe()
-        child = namespaces.fork_init()
-        if child == 0:
-            message = b""
-            try:
-                _inside(work, lower)
-            except SetupError as error:
-                message = f"{error.step}\0{error.reason}".encode()
-            except BaseException as error:
-                message = f"init\0{error!r}".encode()
-            finally:
-                os.write(write, message or b"ok")
-                os._exit(0)
-        os.close(write)
-        with os.fdopen(read, "rb") as pipe:
-            answer = pipe.read().decode()
-        os.waitpid(child, 0)
-        if answer != "ok":
-            step, _, reason = (answer or "init\0it was killed").partition("\0")
-            raise SetupError(step, reason)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    namespaces.isolate(network=False)
+    read, write = os.pipe()
+    child = namespaces.fork_init()
+    if child == 0:
+        answer = encode(None)
+        try:
+            _inside(work, lower)
+        except SetupError as error:
+            answer = encode_error(error)
+        except BaseException as error:
+            answer = encode_error(SetupError("init", repr(error)))
+        finally:
+            os.write(write, answer)
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    if not text:
+        raise SetupError("init", "it was killed")
+    decode(text, "the init of a unit")
 
 
 def _inside(work: Path, lower: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import resource  # all imports stand here: after pivot_root there is no interpreter to import from
 import signal
@@ -21,6 +20,7 @@ from typing import Any
 
 from envbuild.build.steps import INPUTS
 from envbuild.core.userns import libc
+from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.namespaces import BIND, SetupError, fork_init, fork_keeper, isolate, private_mounts
 from envbuild.engines.embedded import inputs, mounts
 
@@ -76,12 +76,8 @@ def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *
     os.waitpid(keeper, 0)
     if not answer:
         raise SetupError("init", "the unit's init was killed (out of memory?)")
-    value: dict[str, Any] = json.loads(answer)
-    if "setup" in value:
-        raise SetupError(*value["setup"])
-    if "errno" in value:
-        raise OSError(value["errno"], value["message"])
-    return Outcome(value["step"], value["code"], tuple(value["notes"]))
+    step, code, notes = decode(answer, "the init of a unit")
+    return Outcome(step, code, tuple(notes))
 
 
 def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool) -> None:
@@ -95,10 +91,8 @@ def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[
         if init == 0:
             _as_init(write, box, commands, env, interactive)
         os.waitpid(init, 0)
-    except SetupError as error:
-        os.write(write, json.dumps({"setup": (error.step, error.reason)}).encode())
-    except OSError as error:
-        os.write(write, json.dumps({"errno": error.errno or errno.EIO, "message": str(error)}).encode())
+    except (SetupError, OSError) as error:
+        os.write(write, encode_error(error))
     finally:
         os._exit(0)
 
@@ -107,7 +101,7 @@ def _as_init(
     write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
 ) -> None:
     """Everything that pid 1 does; never returns."""
-    answer: dict[str, Any] = {"setup": ("init", "unknown")}
+    answer = encode_error(SetupError("init", "unknown"))
     notes: list[str] = []
     try:
         private_mounts()
@@ -118,18 +112,16 @@ def _as_init(
                 code = _run(command, env, interactive)
                 left = _kill_rest()
                 notes += left if box.build else []  # squashfuse is among them
-                answer = {"step": number, "code": code, "notes": notes}
+                answer = encode((number, code, notes))
                 if code:
                     break
-    except SetupError as error:
-        answer = {"setup": (error.step, error.reason)}
-    except OSError as error:
-        answer = {"errno": error.errno or errno.EIO, "message": str(error)}
+    except (SetupError, OSError) as error:
+        answer = encode_error(error)
     except BaseException:
-        answer = {"setup": ("init", traceback.format_exc())}
+        answer = encode_error(SetupError("init", traceback.format_exc()))
     finally:
         sys.stdout.flush()
-        os.write(write, json.dumps(answer).encode())
+        os.write(write, answer)
         os._exit(0)
 
 

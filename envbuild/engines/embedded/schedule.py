@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from envbuild.console import Talk
+from envbuild.core.userns.namespaces import SetupError
+from envbuild.core.userns.process import Child, spawn
+from envbuild.core.userns.removal import remove_trees, start_removal
 from envbuild.engines.base import BuildOptions, Built
-from envbuild.engines.embedded import capacity, failure, forecast, remote
-from envbuild.engines.embedded.spawn import Child, spawn
+from envbuild.engines.embedded import capacity, failure, forecast, unitrun
 from envbuild.errors import EnvbuildError
 from envbuild.plan.units import Input, Plan, Unit, environment
 from envbuild.store import LayerRecord, Store, UnitRecord
@@ -138,7 +140,6 @@ class Schedule:
         inputs = [self._input(item) for item in unit.inputs]
         blobs = [sha256 for item in inputs for _, sha256 in item["blobs"]]
         job = {
-            "mode": "build",
             "store": str(self.store.root.resolve()),
             "work": str(self.work.resolve() / f"{unit.name}-{key[:12]}"),
             "unit": unit.name,
@@ -157,7 +158,7 @@ class Schedule:
         }
         log = self.store.log(unit.name, key).open("wb", buffering=0)
         self.talk.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
-        child = spawn(job)
+        child = spawn(unitrun.build, {"job": job}, what=unitrun.PROCESS)
         assert child.process.stdout is not None
         os.set_blocking(child.process.stdout.fileno(), False)
         reserved = (jobs if unit.memory_gb > LIGHT_GB else 1) * unit.memory_gb * capacity.GB
@@ -204,6 +205,8 @@ class Schedule:
             answer = item.child.result()
         except EnvbuildError as raised:
             error = raised
+        except SetupError as raised:
+            error = failure.setup_failed(raised)
         except OSError as raised:
             error = failure.system_failed(unit, raised, log, self.store.root)
         else:
@@ -270,11 +273,11 @@ def needed(plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, record
 @contextlib.contextmanager
 def cleaning(store: Store) -> Iterator[None]:
     """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
-    paths = [str(path) for path in store.abandoned()]
+    paths = list(store.abandoned())
     if not paths:
         yield
         return
-    child = spawn({"mode": "remove", "paths": paths}, output=subprocess.DEVNULL)
+    child = start_removal(paths)
     try:
         yield
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -294,7 +297,7 @@ def build(plan: Plan, store: Store, talk: Talk, options: BuildOptions, packs: Se
             try:
                 schedule.run()
             finally:
-                remote.remove([path for path in work.iterdir() if path.is_dir()])
+                remove_trees(path for path in work.iterdir() if path.is_dir())
             records, built = schedule.records, schedule.built
     layers = []
     for unit in plan.units:

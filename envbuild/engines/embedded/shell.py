@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.console import Talk
-from envbuild.engines.embedded.spawn import Child, spawn
+from envbuild.core.userns.namespaces import SetupError
+from envbuild.core.userns.process import Child, spawn
+from envbuild.core.userns.removal import remove_trees
+from envbuild.engines.embedded import unitrun
+from envbuild.engines.embedded.failure import setup_failed
 from envbuild.plan.units import SYSTEM_PATH
 from envbuild.squashfs.reader import check_image
 from envbuild.store import Store
@@ -67,7 +71,7 @@ def run_in(
             child.kill()
             remove_rest(work)
             raise
-        answer = child.result()
+        answer = result_of(child)
     for note in answer["notes"]:
         if talk:
             talk.say(note)
@@ -78,7 +82,6 @@ def job_of(
     work: Path, lowers: Sequence[str], argv: Sequence[str], env: Mapping[str, str], *, interactive: bool
 ) -> dict[str, Any]:
     return {
-        "mode": "run",
         "work": str(work.resolve()),
         "lowers": list(lowers),
         "argv": list(argv),
@@ -93,9 +96,17 @@ def job_of(
 
 
 def start(job: dict[str, Any], capture: bool) -> Child:
-    interactive = job["interactive"]
     output = subprocess.PIPE if capture else None
-    return spawn(job, stdin=0 if interactive else subprocess.DEVNULL, output=output, session=not interactive)
+    return spawn(unitrun.run, {"job": job}, what=unitrun.PROCESS, output=output, interactive=job["interactive"])
+
+
+def result_of(child: Child) -> dict[str, Any]:
+    """Return what `run` of unitrun answered. Raises EngineError, and SpecError for a bind that cannot be made."""
+    try:
+        answer: dict[str, Any] = child.result()
+    except SetupError as error:
+        raise setup_failed(error) from None
+    return answer
 
 
 def failed_shell(job: dict[str, Any], work: Path) -> None:
@@ -109,10 +120,8 @@ def failed_shell(job: dict[str, Any], work: Path) -> None:
         "input_names": [item["name"] for item in job["inputs"]],
         "apt": any(item["name"] == "debs" and item["kind"] == "debian" for item in job["inputs"]),
     }
-    start(shell, capture=False).result()
+    result_of(start(shell, capture=False))
 
 
 def remove_rest(work: Path) -> None:
-    from envbuild.engines.embedded.remote import remove
-
-    remove([path for path in work.iterdir() if path.is_dir()])
+    remove_trees(path for path in work.iterdir() if path.is_dir())

@@ -1,28 +1,20 @@
-"""The process of one unit: becomes root of its namespaces, runs the steps in a box, makes the layer, answers, ends.
+"""The process of one unit (`envbuild.core.userns.process`): runs the steps in a box, makes the layer, answers, ends.
 
-Always a fresh interpreter (`envbuild.engines.embedded.spawn`), never a fork of a process with threads. It reads a job
-(JSON) from one file descriptor and writes one answer (JSON) to another; stdout and stderr are the unit's log."""
+Its stdout and stderr are the unit's log.
+"""
 
 from __future__ import annotations
 
-import errno
-import json
-import os
 import shutil
-import signal
-import sys
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbuild.core.userns import libc, namespaces
-from envbuild.core.userns.namespaces import SetupError
+from envbuild.core.userns import libc
 from envbuild.engines.embedded import inputs
 from envbuild.engines.embedded.failure import free_bytes
 from envbuild.engines.embedded.sandbox import Box, Outcome, boxed
-from envbuild.errors import EnvbuildError
 from envbuild.plan.units import Product
 from envbuild.store import Store
 
@@ -30,38 +22,7 @@ if TYPE_CHECKING:
     from envbuild.squashfs.store_packs import PackSink
 
 Job = dict[str, Any]
-
-
-def main(job_fd: int, answer_fd: int) -> None:
-    """Entry point of the process; never returns."""
-    with os.fdopen(job_fd, "rb") as file:
-        job: Job = json.loads(file.read())
-    os.set_inheritable(answer_fd, False)
-    code = 0
-    try:
-        namespaces.die_with(job["parent"])
-        if job.get("interactive"):
-            for number in (signal.SIGINT, signal.SIGQUIT):
-                signal.signal(number, signal.SIG_IGN)  # they are for the command
-        os.umask(0o022)
-        namespaces.become_root(job["parent"])
-        answer = MODES[job["mode"]](job)
-    except SetupError as error:
-        answer = {"setup": [error.step, error.reason]}
-    except EnvbuildError as error:
-        finding = error.findings[0]
-        answer = {"error": [type(error).__name__, finding.message, finding.hint, finding.where]}
-    except OSError as error:
-        traceback.print_exc()
-        answer = {"errno": error.errno or errno.EIO, "message": str(error)}
-    except BaseException:
-        traceback.print_exc()
-        answer = {"crash": traceback.format_exc()}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with os.fdopen(answer_fd, "wb") as file:
-        file.write(json.dumps(answer).encode())
-    os._exit(code)
+PROCESS = "the process of a unit"  # in messages
 
 
 def build(job: Job) -> Job:
@@ -166,46 +127,3 @@ def run(job: Job) -> Job:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return {"code": outcome.code, "notes": list(outcome.notes)}
-
-
-def remove(job: Job) -> Job:
-    """Remove folders whose files may belong to subordinate ids."""
-    for path in job["paths"]:
-        shutil.rmtree(path, ignore_errors=True)
-    return {}
-
-
-def tar(job: Job) -> Job:
-    """Write the canonical tar of a layer of the store to stdout."""
-    from envbuild.oci.layer import stored_members, write_members
-    from envbuild.oci.tarsink import TarSink
-
-    with os.fdopen(1, "wb", closefd=False) as file:
-        write_members(stored_members(Store(Path(job["store"])), job["diff_id"]), [TarSink(file)])
-    return {}
-
-
-def pack(job: Job) -> Job:
-    """Make the pack of a layer of the store."""
-    from envbuild.squashfs.pack_format import PackFormat
-    from envbuild.squashfs.store_packs import pack_stored
-
-    pack_stored(Store(Path(job["store"])), job["diff_id"], PackFormat(*job["format"]), job["jobs"])
-    return {}
-
-
-def probe(job: Job) -> Job:
-    from envbuild.engines.embedded.probe import trial
-
-    trial(Path(job["work"]))
-    return {}
-
-
-MODES: dict[str, Callable[[Job], Job]] = {
-    "build": build,
-    "run": run,
-    "remove": remove,
-    "tar": tar,
-    "pack": pack,
-    "probe": probe,
-}

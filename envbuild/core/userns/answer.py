@@ -1,0 +1,47 @@
+"""What a process answers to the one that started it: a value, or the error that it failed with (JSON)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import traceback
+from dataclasses import asdict
+from typing import Any
+
+from envbuild import errors
+from envbuild.core.userns.namespaces import SetupError
+from envbuild.errors import EngineError, EnvbuildError, Finding
+
+
+def encode(value: Any) -> bytes:
+    """Return the answer that is `value`."""
+    return json.dumps({"result": value}).encode()
+
+
+def encode_error(error: BaseException) -> bytes:
+    """Return the answer that is `error`."""
+    answer: dict[str, Any]
+    if isinstance(error, SetupError):
+        answer = {"setup": [error.step, error.reason]}
+    elif isinstance(error, EnvbuildError):
+        answer = {"error": type(error).__name__, "findings": [asdict(finding) for finding in error.findings]}
+    elif isinstance(error, OSError):
+        answer = {"errno": error.errno or errno.EIO, "message": str(error)}
+    else:
+        answer = {"crash": "".join(traceback.format_exception(error))}
+    return json.dumps(answer).encode()
+
+
+def decode(text: bytes, what: str) -> Any:
+    """Return the value in an answer of the process `what`, or raise its error: SetupError, EnvbuildError, OSError."""
+    answer: dict[str, Any] = json.loads(text)
+    if "setup" in answer:
+        raise SetupError(*answer["setup"])
+    if "error" in answer:
+        kind = getattr(errors, answer["error"], EngineError)
+        raise kind.of(Finding(**finding) for finding in answer["findings"])
+    if "errno" in answer:
+        raise OSError(answer["errno"], answer["message"])
+    if "crash" in answer:
+        raise EngineError(f"{what} failed", hint=f"please report this:\n{answer['crash']}")
+    return answer["result"]

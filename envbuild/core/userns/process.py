@@ -1,0 +1,106 @@
+"""Start a function in a fresh process that is root of a user namespace (of the machine, where the caller is root).
+
+It is always a fresh interpreter, never a fork of a process with threads. Call `spawn` from a thread that lives as long
+as the process: the kernel ties its life to the thread that started it (prctl(2), PR_SET_PDEATHSIG). The command line's
+main thread is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+from envbuild.core.interpreter import MODE
+from envbuild.core.paths import import_path
+from envbuild.core.userns import entry
+from envbuild.core.userns.answer import decode
+from envbuild.errors import EngineError
+
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    f"from {entry.__name__} import main; main(*map(int, sys.argv[2:]))"
+)
+PROCESS = "a process in a user namespace"
+
+
+@dataclass
+class Child:
+    """A running process: `answer` is the pipe on which it answers, `process.stdout` its output when it was piped.
+
+    `what`: its name in messages.
+    """
+
+    process: subprocess.Popen[bytes]
+    answer: IO[bytes]
+    what: str
+
+    def result(self, output: bytes = b"") -> Any:
+        """Wait for what the function returned. `output`: what it wrote, to be told where it ends without an answer.
+
+        Raises what the function raised, SetupError, and EngineError when the process was killed.
+        """
+        with self.answer:
+            text = self.answer.read()
+        code = self.process.wait()
+        if not text:
+            reason = f": {output.decode(errors='replace').strip()}" if output else ""
+            raise EngineError(
+                f"{self.what} was killed (status {code}){reason}", hint="look for the out-of-memory killer in dmesg"
+            )
+        return decode(text, self.what)
+
+    def kill(self) -> None:
+        """End it at once; its init and all its processes go with it."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.answer.close()
+
+
+def spawn(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    *,
+    what: str = PROCESS,
+    output: int | None = subprocess.PIPE,
+    interactive: bool = False,
+) -> Child:
+    """Start ``function(**arguments)``, a function of a module; arguments and result are JSON, paths in them absolute.
+
+    `output`: stdout and stderr of the process (None: this process's own). `interactive`: it has this process's terminal
+    and input, and leaves signals from there to what it starts; else it has no input and a session of its own.
+    """
+    job = {
+        "entry": f"{function.__module__}:{function.__qualname__}",
+        "arguments": dict(arguments),
+        "interactive": interactive,
+        "parent": os.getpid(),
+    }
+    job_fd = os.memfd_create("job")
+    read, write = os.pipe()
+    try:
+        with os.fdopen(job_fd, "wb", closefd=False) as file:
+            file.write(json.dumps(job).encode())
+        os.lseek(job_fd, 0, os.SEEK_SET)
+        process = subprocess.Popen(
+            [sys.executable, *MODE, "-I", "-B", "-c", BOOT, json.dumps(import_path()), str(job_fd), str(write)],
+            stdin=0 if interactive else subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+            pass_fds=(job_fd, write),
+            start_new_session=not interactive,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+            cwd="/",
+        )
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(job_fd)
+        os.close(write)
+    return Child(process, os.fdopen(read, "rb"), what)
