@@ -67,6 +67,25 @@ class Quiet:
             self.lines.append(text)
 
 
+class Heard:
+    """A Talk that passes everything on and keeps the warnings, which stand in --json too."""
+
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+        self.warnings: list[str] = []
+        self.say, self.start, self.advance = talk.say, talk.start, talk.advance
+        self.note, self.finish = talk.note, talk.finish
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.talk.warn(text)
+
+    def taken(self) -> list[str]:
+        """The warnings since the last call."""
+        found, self.warnings = self.warnings, []
+        return found
+
+
 class Plain:
     """Lines on stderr, for logs and CI; a long transfer is reported every ten seconds."""
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from envbuild import project
 from envbuild.carry import carry, check_site
+from envbuild.console import Heard
 from envbuild.core.text import amount, counted
 from envbuild.errors import EngineError, EnvbuildError
 from envbuild.fetch import fetch, tell_lines
-from envbuild.heard import Heard
 from envbuild.lock.lacking import together
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request

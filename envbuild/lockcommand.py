@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from envbuild.console import Heard
 from envbuild.core.text import counted
 from envbuild.errors import EnvbuildError
-from envbuild.heard import Heard
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import update_lock
 from envbuild.workspace import Workspace

@@ -29,8 +29,17 @@ from envbuild.plan.bridge import (
     generic_cmake,
     shell,
 )
-from envbuild.plan.checks import CUOBJDUMP, PYTHON, STUB_DRIVER, cubins, cubins_alone, imports, two_ranks, written
-from envbuild.plan.cubins import only_this_gpu
+from envbuild.plan.checks import (
+    CUOBJDUMP,
+    PYTHON,
+    STUB_DRIVER,
+    cubins,
+    cubins_alone,
+    imports,
+    only_this_gpu,
+    two_ranks,
+    written,
+)
 from envbuild.plan.revision import git_that_knows
 from envbuild.plan.stubs import DRIVER, stubs
 from envbuild.recipe import (

@@ -38,6 +38,18 @@ def cubins(name: str, modules: Sequence[str], env: RecipeEnv, sm: str = "") -> C
     )
 
 
+def only_this_gpu(name: str, files: Sequence[str], env: RecipeEnv) -> Check:
+    """That each of `files` (paths; patterns of the shell) holds machine code for the target's GPU, and none of them
+    such code for another one or PTX. `name` is whose they are."""
+    each = f'echo "$file"; {CUOBJDUMP} --list-elf "$file" || exit 1; {CUOBJDUMP} --list-ptx "$file" 2>/dev/null'
+    return Check(
+        f"{name}: code for sm_{env.target.sm_arch} and nothing else",
+        # a pattern that matches nothing stays as it is, and cuobjdump fails
+        f"for file in {' '.join(files)}; do {each}; done; true",
+        cubins_alone(env.target.sm_arch),
+    )
+
+
 def cubins_alone(sm: str) -> str:
     """The pattern for the name of each file with what `cuobjdump` lists of it: machine code for this GPU, no other, and
     no PTX."""

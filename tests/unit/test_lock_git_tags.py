@@ -11,8 +11,8 @@ from commitkit import desk as desk  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served, git
 
+from envbuild.console import Heard
 from envbuild.errors import InputError
-from envbuild.heard import Heard
 from envbuild.lock.git import lock_git
 from envbuild.lock.sources import lock_sources
 from envbuild.lock.transfer import Transfer

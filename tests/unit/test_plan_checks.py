@@ -9,7 +9,7 @@ import pytest
 from recipekit import image, matches
 
 from envbuild.plan import checks
-from envbuild.plan.cubins import only_this_gpu
+from envbuild.plan.checks import only_this_gpu
 
 pytestmark = pytest.mark.unit
 
