@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from envbuild.console import Talk
 from envbuild.core.text import amount, counted
 from envbuild.errors import EnvbuildError, Finding, InputError
-from envbuild.lock.lacking import site_lines
+from envbuild.lock.lacking import site_lines, unobtainable
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
 from envbuild.net.miss import Miss, MissKind
 from envbuild.oci.reference import parse
 from envbuild.site import Site
 from envbuild.store import Store
-from envbuild.supply import ImageBlob, Input, described, inputs, lost, origin, supplier, unplaced
+from envbuild.supply import ImageBlob, Input, described, inputs, lost, origin, supplier
 
 if TYPE_CHECKING:
     from envbuild.lock.index import Index
@@ -126,6 +126,8 @@ def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, talk: Ta
 
 def placed(wanted: Iterable[Input], site: Site, where: Mapping[str, str]) -> tuple[list[Input], list[Finding]]:
     """The inputs whose origin has a place here, and what to tell of the others."""
+    from envbuild.lock.sources import unplaced  # with a network client
+
     origins: dict[str, list[Input]] = {}
     for entry in wanted:
         origins.setdefault(origin(entry), []).append(entry)
@@ -246,7 +248,6 @@ class Fetching:
 
     def finding(self, entry: Input, misses: Sequence[Miss]) -> Finding:
         """What to tell of an input that no place gave."""
-        from envbuild.lock.sources import unobtainable
         from envbuild.net.urls import shown
 
         if not misses and isinstance(entry, PythonFile):

@@ -6,19 +6,16 @@ Every input has an origin (``debian:trixie/main``, ``python:``, ``pip:pytorch/cu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envbuild.bases import distribution, is_image
-from envbuild.core.text import amount, human_list
 from envbuild.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, all_absent
 from envbuild.oci.reference import parse
 from envbuild.site import HOMES, Site, in_mirrors, mirror_line
-
-NAMED = 4  # files that a message lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +111,3 @@ def lost(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
     line = mirror_line(origin(entry))
     hint = f"{what}, or write another place into site.yaml:  {in_mirrors(line)}"
     return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint, (line,))
-
-
-def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
-    """What to tell of all inputs of the origin `name`, for which nobody knows a place: of each source, as somebody must
-    bring it (`where` the spec asks for it); of packages, files and images as a whole.
-    """
-    first = entries[0]
-    if isinstance(first, SourceFile):
-        from envbuild.lock.sources import unobtainable  # with a network client, which a list of images does not need
-
-        found = [unobtainable(name, entry.file, entry.sha256, [], where=where.get(entry.file, "")) for entry in entries]
-        return [error.findings[0] for error in found]
-    size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
-    if isinstance(first, ImageBlob):
-        message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"
-        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}"
-        return [Finding(message, "", hint, (line,))]
-    kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
-    kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
-    listed = human_list((entry.file for entry in entries), NAMED)
-    message = f"no place is known for {name}, which gives {kind} ({size}): {listed}"
-    return [Finding(message, "", f"write one into site.yaml:  {in_mirrors(line)}", (line,))]

@@ -6,7 +6,6 @@ the finished tarball, as the folder of an air-gapped site does; it is taken when
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from envbuild.lock.gitmodules import origin_of
 from envbuild.lock.gitplaces import Place, tarballs
 from envbuild.lock.gittar import Tarball, hollow, write_tar
 from envbuild.lock.gittree import Tree
-from envbuild.lock.lacking import WrongInput
+from envbuild.lock.lacking import COMMIT, WrongInput
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Absent, Transport, Unreachable
@@ -27,7 +26,6 @@ from envbuild.recipe import Git
 from envbuild.site import Site
 from envbuild.store import Store
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 ALL = "*"  # among the submodules that are wanted
 NAMED = 6  # names in a message
 

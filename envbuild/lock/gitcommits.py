@@ -10,7 +10,7 @@ from typing import NamedTuple
 from envbuild.errors import Finding, InputError
 from envbuild.lock.gitplaces import Place, repositories
 from envbuild.lock.gittree import Tree, read_tree
-from envbuild.lock.sources import looked, source_finding, unobtainable
+from envbuild.lock.lacking import looked, source_finding, unobtainable
 from envbuild.lock.transfer import Unobtained
 from envbuild.lock.transport import Absent, Transport, Unreachable
 from envbuild.net.miss import Miss

@@ -15,7 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from envbuild.errors import InputError
+from envbuild.lock.lacking import looked
 from envbuild.lock.transport import Absent, Transport, Unreachable
+from envbuild.net.miss import Miss
 from envbuild.net.urls import join, shown
 from envbuild.recipe import AptRepository
 from envbuild.site import in_mirrors, mirror_line
@@ -77,16 +79,16 @@ def repository_key(
 
 
 def _read(repository: AptRepository, roots: Iterable[str], transport: Transport) -> tuple[str, bytes]:
-    misses = []
+    misses: list[Miss] = []
     for root in roots:
         place = join(root, repository.key_file)
         try:
             return place, transport.read(place).content
         except (Absent, Unreachable) as error:
-            misses.append(f"\n  {shown(place)}: {error}")
+            misses.append(error.miss(shown(place)))
     line = mirror_line(repository.origin)
     raise InputError(
-        f"the key of the package repository {repository.origin} cannot be had; looked at:{''.join(misses)}",
+        f"the key of the package repository {repository.origin} cannot be had; {looked(misses)}",
         hint=f"write into site.yaml:  {in_mirrors(line)}  or  {keyring_line(repository.origin)}",
         mirror_lines=(line,),
     )

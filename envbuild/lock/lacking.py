@@ -6,10 +6,16 @@ name a place. The second is a mistake of the spec or of a recipe more often than
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from envbuild.errors import EnvbuildError, InputError
-from envbuild.site import Site
+from envbuild.errors import EnvbuildError, Finding, InputError
+from envbuild.net.miss import Miss, MissKind
+from envbuild.site import ARCHIVES, Site, in_mirrors, mirror_line
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+PLACE = "FOLDER-OR-ADDRESS"
 
 
 class WrongInput(InputError):
@@ -38,3 +44,44 @@ def site_lines(errors: Iterable[EnvbuildError], site: Site) -> list[str]:
     if lines and not site.where:
         return ["schema: 1", "mirrors:", *lines]
     return ["mirrors:", *lines] if len(lines) > 1 else []
+
+
+def unobtainable(
+    origin: str, file: str, sha256: str, misses: Sequence[Miss], *, image: str = "NAME", where: str = ""
+) -> InputError:
+    """The error for a source that no place has: `misses` say why. `image` wants it, at `where` of its spec."""
+    digest = f" (sha256 {sha256})" if sha256 else ""
+    if any(miss.kind is MissKind.MISMATCH for miss in misses) and not is_commit(origin):
+        line = mirror_line(origin, PLACE)
+        return InputError(
+            f"the source {origin} ({file}) cannot be had, because its content is not what was locked{digest}; "
+            f"{looked(misses)}",
+            "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in "
+            f"the recipe, or where the recipe has none:  envbuild lock {image} --upgrade {file};  to keep what was "
+            f"locked, name a place that still has it in site.yaml:  {in_mirrors(line)}",
+            where,
+            mirror_lines=(line,),
+        )
+    message = f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}"
+    return InputError.of([replace(source_finding(message, origin, file), where=where)])
+
+
+def looked(misses: Iterable[Miss]) -> str:
+    """Where something was looked for, as the end of a message."""
+    lines = [str(miss) for miss in misses] or ["nowhere: the site names no mirror for it"]
+    return "looked at:" + "".join(f"\n  {line}" for line in lines)
+
+
+def is_commit(origin: str) -> bool:
+    """Whether the origin of a lock's source is a commit."""
+    return COMMIT.fullmatch(origin.rpartition("@")[2]) is not None
+
+
+def source_finding(message: str, origin: str, file: str) -> Finding:
+    """Return `message`, of a source that no place has, with the line of site.yaml that would supply it."""
+    line = mirror_line(origin, PLACE)
+    if origin.partition(":")[0] in ARCHIVES:
+        # No more than the file's own folder: the packages of that archive are to come from where they do.
+        line = f'"{origin.rpartition("/")[0]}": [{PLACE}]'
+    what = "a clone of that repository" if is_commit(origin) else file
+    return Finding(message, "", f"write into site.yaml:  {in_mirrors(line)}  and put {what} there", (line,))

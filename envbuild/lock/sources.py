@@ -13,23 +13,23 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from envbuild.console import Talk
+from envbuild.core.text import amount, human_list
 from envbuild.errors import EnvbuildError, Finding, InputError, SpecError
-from envbuild.lock.lacking import together
-from envbuild.lock.lockfile import SourceFile
+from envbuild.lock.git import lock_git
+from envbuild.lock.lacking import together, unobtainable
+from envbuild.lock.lockfile import DebianFile, SourceFile
 from envbuild.lock.transfer import Transfer, Unobtained
 from envbuild.lock.transport import Transport
-from envbuild.net.miss import Miss, MissKind
 from envbuild.net.urls import join
 from envbuild.recipe import Archive, Git
-from envbuild.site import ARCHIVES, HOMES, Site, in_mirrors, mirror_line
+from envbuild.site import HOMES, Site, in_mirrors, mirror_line
 from envbuild.store import Store
-from envbuild.supply import Input
+from envbuild.supply import ImageBlob, Input
 
 FORGE = re.compile(r"(?P<kind>github:|gitlab:)(?P<repository>[^@]+)@(?P<tag>.+)")
-COMMIT = re.compile(r"[0-9a-f]{40}")
 GZIP = (".tar.gz", ".tgz")
 PARALLEL = 4
-PLACE = "FOLDER-OR-ADDRESS"
+NAMED = 4  # files that a message lists
 
 
 def candidates(site: Site, origin: str, file: str) -> list[str]:
@@ -107,7 +107,6 @@ def lock_sources(
     Everything that can be had is obtained first (`resolved` gets it), then every failure is told: raises one InputError
     with all of them, SpecError for two sources of one file name, EngineError (the store).
     """
-    from envbuild.lock.git import lock_git
 
     def one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
@@ -169,42 +168,21 @@ def _told(source: Archive | Git) -> str:
     return f"{source.origin}@{source.commit}" if isinstance(source, Git) else f"{source.origin} {source.sha256}".strip()
 
 
-def unobtainable(
-    origin: str, file: str, sha256: str, misses: Sequence[Miss], *, image: str = "NAME", where: str = ""
-) -> InputError:
-    """The error for a source that no place has: `misses` say why. `image` wants it, at `where` of its spec."""
-    digest = f" (sha256 {sha256})" if sha256 else ""
-    if any(miss.kind is MissKind.MISMATCH for miss in misses) and not is_commit(origin):
-        line = mirror_line(origin, PLACE)
-        return InputError(
-            f"the source {origin} ({file}) cannot be had, because its content is not what was locked{digest}; "
-            f"{looked(misses)}",
-            "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in "
-            f"the recipe, or where the recipe has none:  envbuild lock {image} --upgrade {file};  to keep what was "
-            f"locked, name a place that still has it in site.yaml:  {in_mirrors(line)}",
-            where,
-            mirror_lines=(line,),
-        )
-    message = f"the source {origin} ({file}){digest} cannot be had; {looked(misses)}"
-    return InputError.of([replace(source_finding(message, origin, file), where=where)])
-
-
-def looked(misses: Iterable[Miss]) -> str:
-    """Where something was looked for, as the end of a message."""
-    lines = [str(miss) for miss in misses] or ["nowhere: the site names no mirror for it"]
-    return "looked at:" + "".join(f"\n  {line}" for line in lines)
-
-
-def is_commit(origin: str) -> bool:
-    """Whether the origin of a lock's source is a commit."""
-    return COMMIT.fullmatch(origin.rpartition("@")[2]) is not None
-
-
-def source_finding(message: str, origin: str, file: str) -> Finding:
-    """Return `message`, of a source that no place has, with the line of site.yaml that would supply it."""
-    line = mirror_line(origin, PLACE)
-    if origin.partition(":")[0] in ARCHIVES:
-        # No more than the file's own folder: the packages of that archive are to come from where they do.
-        line = f'"{origin.rpartition("/")[0]}": [{PLACE}]'
-    what = "a clone of that repository" if is_commit(origin) else file
-    return Finding(message, "", f"write into site.yaml:  {in_mirrors(line)}  and put {what} there", (line,))
+def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
+    """What to tell of all inputs of the origin `name`, for which nobody knows a place: of each source, as somebody must
+    bring it (`where` the spec asks for it); of packages, files and images as a whole.
+    """
+    first = entries[0]
+    if isinstance(first, SourceFile):
+        found = [unobtainable(name, entry.file, entry.sha256, [], where=where.get(entry.file, "")) for entry in entries]
+        return [error.findings[0] for error in found]
+    size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
+    if isinstance(first, ImageBlob):
+        message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"
+        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}"
+        return [Finding(message, "", hint, (line,))]
+    kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
+    kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
+    listed = human_list((entry.file for entry in entries), NAMED)
+    message = f"no place is known for {name}, which gives {kind} ({size}): {listed}"
+    return [Finding(message, "", f"write one into site.yaml:  {in_mirrors(line)}", (line,))]

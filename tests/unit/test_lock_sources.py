@@ -13,8 +13,9 @@ from lockserver import serve, sha256
 from envbuild.console import Quiet
 from envbuild.errors import EngineError, InputError, SpecError
 from envbuild.fetch import fetch
+from envbuild.lock.lacking import source_finding
 from envbuild.lock.lockfile import Lock, SourceFile
-from envbuild.lock.sources import candidates, lock_source, lock_sources, merged, source_finding
+from envbuild.lock.sources import candidates, lock_source, lock_sources, merged
 from envbuild.lock.transfer import Transfer
 from envbuild.lock.transport import Transport
 from envbuild.recipe import Archive, Git
