@@ -28,9 +28,10 @@ from envbuild.yamlfile import Node, Scalar
 if TYPE_CHECKING:
     from envbuild.lock.host import PythonIndexes
 
+RESERVED = ("registry", "images", "partition", "mounts")  # for publish and launch: accepted, and nothing reads them yet
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", "registry", "images", "partition", "mounts",
+    "keyrings", "apt", *RESERVED,
 )  # fmt: skip
 ARCHIVES = ("debian", "debian-security", "ubuntu")  # a distribution's own; what follows is a suite, not a folder
 SOURCE_KINDS = ("github", "gitlab", "file", "mirror", "vendor", "debian", "ubuntu")  # of origins that an archive names
@@ -52,8 +53,7 @@ class Site:
     `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration, `HOMES`,
     the registry that an image reference names (``upstream: false`` in the file turns it off). `keyrings`: prefix of
     origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for ``debian:``. `apt` holds options
-    for apt-get while locking (``Acquire::Check-Valid-Until``). `images` is the folder that squashfs images are
-    published to.
+    for apt-get while locking (``Acquire::Check-Valid-Until``). Nothing reads the `RESERVED` ones yet.
     """
 
     store: Path
