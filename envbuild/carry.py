@@ -29,6 +29,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from envbuild.console import Talk
+from envbuild.core.digest import file_digest
 from envbuild.core.text import amount, counted
 from envbuild.errors import LockError, PublishError, SpecError
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
@@ -173,7 +174,7 @@ class Carrying:
         if self.others is None:
             locks = [path for path in (self.folder / "images").glob("*.lock") if path.stem != self.lock.image]
             self.others = frozenset(entry.sha256 for path in locks for entry in inputs(read_lock(path), manifest=True))
-        if digest(target) in self.others:
+        if file_digest(target) in self.others:
             raise PublishError(
                 f"{target} cannot be replaced: another image in this folder needs a different file of that name",
                 hint=f"carry {self.lock.image} to a folder of its own:  envbuild fetch {self.lock.image} --to FOLDER",
@@ -247,13 +248,7 @@ def same(target: Path, blob: Path, sha256: str) -> bool:
     there, here = target.stat(), blob.stat()
     if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
         return True
-    return there.st_size == here.st_size and digest(target) == sha256
-
-
-def digest(path: Path) -> str:
-    """sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return there.st_size == here.st_size and file_digest(target) == sha256
 
 
 def copy(source: Path, target: Path) -> str:

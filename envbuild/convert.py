@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from envbuild.console import Talk
+from envbuild.core.digest import file_digest
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount
 from envbuild.errors import InputError
-from envbuild.export import Artifact, digest_of, link_to
+from envbuild.export import Artifact, link_to
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
 from envbuild.outfile import Output
@@ -61,7 +62,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Output | N
         record = None if out else record_path(store, decisive(image, options))
         if record and (done := finished(record)):
             if options.sha256 and not done.artifact.sha256:
-                done = replace(done, artifact=replace(done.artifact, sha256=digest_of(done.artifact.path)))
+                done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
                 remember(record, done)
             link_to(done.artifact.path, image.name)
             return done

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.console import Talk
+from envbuild.core.digest import file_digest
 from envbuild.core.text import amount
 
 if TYPE_CHECKING:
@@ -110,13 +111,7 @@ def artifact_of(
 
 def hashed(written: Written, sha256: bool = True) -> Artifact:
     """A written file; with its `sha256`, or without: reading all of it again costs more than merging cached packs."""
-    return Artifact(written.path, digest_of(written.path) if sha256 else "", written.size, written.messages)
-
-
-def digest_of(path: Path) -> str:
-    """The sha256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return Artifact(written.path, file_digest(written.path) if sha256 else "", written.size, written.messages)
 
 
 def point(artifact: Artifact, plan: Plan) -> None:

@@ -25,7 +25,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import secrets
@@ -36,6 +35,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from envbuild import stopping
+from envbuild.core.digest import file_digest
 from envbuild.errors import FREE_SOME, EngineError, InputError
 from envbuild.sharing import folder_in, lock_file
 
@@ -116,8 +116,7 @@ class Store:
 
     def add_blob(self, source: Path) -> str:
         """Move a file (on the store's file system) in as a blob; returns its sha256."""
-        with source.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = file_digest(source)
         source.chmod(0o644)
         source.replace(self.blob(sha256))
         return sha256
@@ -125,8 +124,7 @@ class Store:
     def check_blob(self, sha256: str) -> None:
         """Read a blob and compare. A damaged one is set aside, so that the next run fetches it again; raises
         InputError."""
-        with self.blob(sha256).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = file_digest(self.blob(sha256))
         if found != sha256:
             damaged = self.blob(sha256)
             damaged.rename(self.root / "tmp" / f"damaged-{sha256}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envbuild.core.digest import file_digest
 from envbuild.core.result import Result
 from envbuild.errors import VerifyError
 from envbuild.image import Image, made_image
@@ -107,8 +107,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
             where=str(path),
         )
     lock = parse_lock(texts["lock.yaml"], path)
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = file_digest(path)
     workspace.talk.start("verify", f"verify {path.name}")
     results = audit(look(runner(path, {}, workspace), locked_own(lock)), locked_expectations(lock))
     workspace.talk.finish("verify")
