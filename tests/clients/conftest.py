@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.dockerd import dockerd
+
+__all__ = ["dockerd", "loop"]
+
 
 @pytest.fixture(scope="module")
 def loop() -> None:

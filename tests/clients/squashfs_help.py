@@ -20,6 +20,7 @@ from packmaker import opaque as opaque
 from packmaker import pack
 
 from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
+from tests.support.programs import importing
 
 EPOCH = 1_700_000_000
 KINDS = {
@@ -180,7 +181,8 @@ def in_mount(image: Path, mount: str, umount: str, command: list[str], at: Path)
         f'mount --make-rprivate / && {mount} "$0" "$1" || exit 99; '
         f'at=$1; shift; "$@"; status=$?; {umount} "$at"; exit $status'
     )
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, image, at, *command], capture_output=True)
+    whole = ["unshare", "-m", "sh", "-c", script, image, at, *command]
+    done = subprocess.run(whole, capture_output=True, env=importing())
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -21,11 +21,11 @@ import exportkit as kit
 from commandkit import envbuild
 from exportkit import made, workspace
 from registrykit import Layout, serve, skopeo
-from test_oci_clients import dockerd, run  # noqa: F401  # a fixture
 
 from envbuild.errors import EngineError, InputError, SpecError
 from envbuild.oci.sources import daemon
 from envbuild.outfile import Output
+from tests.support.dockerd import run
 
 pytestmark = pytest.mark.clients
 
@@ -98,7 +98,7 @@ def test_a_registry(layout: Layout, want: str, tmp_path: Path) -> None:
 def test_docker_save_and_the_docker_engine(
     layout: Layout,
     want: str,
-    dockerd: str,  # noqa: F811
+    dockerd: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -125,7 +125,7 @@ def test_docker_save_and_the_docker_engine(
 
 
 def test_a_layer_that_docker_has_twice(
-    dockerd: str,  # noqa: F811
+    dockerd: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_layer_that_docker_has_twice(
 
 
 def test_what_docker_does_not_have(
-    dockerd: str,  # noqa: F811
+    dockerd: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from envbuild.oci.config import ImageConfig
 from envbuild.oci.docker import load
 from envbuild.oci.layout import Layout, write_layout
 from envbuild.store import LayerRecord, Store
+from tests.support.dockerd import need, run
 
 pytestmark = pytest.mark.clients
 
@@ -66,17 +64,6 @@ def layers(store: Store) -> tuple[LayerRecord, ...]:
         pytest.skip("only root can make a deletion")
     base = layer(store, "base", root)
     return base, layer(store, "change", change, [base])
-
-
-def run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def need(program: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
 
 
 def layout(layers: tuple[LayerRecord, ...], store: Store, out: Path, **options: Any) -> Layout:
@@ -128,43 +115,6 @@ def test_buildah_takes_a_layout(layers: tuple[LayerRecord, ...], store: Store, t
         $b rm "$c" >/dev/null
     """
     assert run("unshare", "--mount", "sh", "-c", script) == SAID
-
-
-@pytest.fixture(scope="module")
-def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Docker Engine of its own: own socket, own data, own network and mount namespaces."""
-    for program in ("dockerd", "docker", "unshare"):
-        need(program)
-    if os.geteuid() != 0:
-        pytest.skip("dockerd needs root")
-    folder = tmp_path_factory.mktemp("docker")
-    host = f"unix://{folder}/docker.sock"
-    reasons = []
-    for driver in ("overlay2", "vfs"):
-        log = folder / f"{driver}.log"
-        command = ["unshare", "--net", "--mount", "dockerd", "--host", host, "--data-root", f"{folder}/{driver}"]
-        command += ["--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid", "--storage-driver", driver]
-        command += ["--iptables=false", "--bridge=none"]
-        with log.open("wb") as file:
-            daemon = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
-        try:
-            if answers(host, daemon):
-                yield host
-                return
-        finally:
-            daemon.terminate()
-            daemon.wait(60)
-        reasons.append(f"{driver}: {log.read_text(errors='replace').strip().splitlines()[-1:]}")
-    pytest.skip(f"dockerd does not start here: {'; '.join(reasons)}")
-
-
-def answers(host: str, daemon: subprocess.Popen[bytes]) -> bool:
-    end = time.monotonic() + 120
-    while time.monotonic() < end and daemon.poll() is None:
-        if subprocess.run(["docker", "-H", host, "info"], capture_output=True, check=False).returncode == 0:
-            return True
-        time.sleep(0.2)
-    return False
 
 
 def test_docker_loads_and_runs(

@@ -31,6 +31,7 @@ from envbuild.oci.tarread import read_tar
 from envbuild.squashfs.pack import PackWriter
 from envbuild.squashfs.packfile import read_pack
 from envbuild.squashfs.writer import write_image
+from tests.support.programs import importing
 
 pytestmark = [
     pytest.mark.clients,
@@ -144,7 +145,8 @@ def overlay(layers: Sequence[bytes], place: Path) -> dict[bytes, dict[str, Any]]
     at = place / "view"
     at.mkdir()
     command = ["unshare", "-m", "sh", "-c", MOUNT, "sh", ":".join(reversed(numbers)), "view"]
-    done = subprocess.run([*command, sys.executable, squashfs_help.__file__], cwd=place, capture_output=True)
+    command += [sys.executable, squashfs_help.__file__]
+    done = subprocess.run(command, cwd=place, capture_output=True, env=importing())
     if done.returncode == 99:
         pytest.skip(f"overlayfs cannot be mounted in {place}")
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from plainuser import plain_user
 from envbuild.core.userns.removal import remove_tree
 from envbuild.engines.embedded import Embedded
 from envbuild.store import Store
+from tests.support.programs import import_path
 
 Run = Callable[..., dict[str, Any]]
 
@@ -89,6 +90,7 @@ def as_other(scratch: Path, other_user: tuple[str, str]) -> Run:
             f"HOME={home}",
             f"TMPDIR={home}",
             f"XDG_RUNTIME_DIR={home}",
+            f"PYTHONPATH={import_path()}",
             *wrapper,
         ]
         command += [python, embeddedkit.__file__, plan, str(store)]

@@ -30,6 +30,7 @@ from envbuild.engines.embedded import Embedded
 from envbuild.errors import EnvbuildError, InputError
 from envbuild.plan.units import Input, Plan, Unit
 from envbuild.store import LayerRecord, Store
+from tests.support.programs import import_path
 
 pytestmark = [
     pytest.mark.engine,
@@ -133,7 +134,7 @@ def test_the_same_without_privileges(store: Store, tiny: Path, scratch: Path, ot
     shutil.chown(other, name, name)
     libraries = str(Path(zstandard.__file__).parents[1])  # its Python may have none of what envbuild needs
     command = ["runuser", "-u", name, "--", "env", f"HOME=/home/{name}", f"TMPDIR=/home/{name}"]
-    command.append(f"PYTHONPATH={libraries}")
+    command.append(f"PYTHONPATH={import_path(libraries)}")
     command += [python, basekit.__file__, str(other), str(tiny)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
     if "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr:

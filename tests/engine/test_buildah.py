@@ -28,6 +28,7 @@ from envbuild.oci.config import ImageConfig
 from envbuild.oci.layer import stored_members
 from envbuild.plan.units import Input, Plan, Product
 from envbuild.store import Store
+from tests.support.programs import import_path
 
 pytestmark = [
     pytest.mark.engine,
@@ -298,11 +299,10 @@ def test_probe_refuses_an_old_buildah(store: Store, monkeypatch: pytest.MonkeyPa
 
 DRIVER = """
 import json, sys
-sys.path[:0] = json.loads(sys.argv[1])
 from pathlib import Path
 import embeddedkit as kit
 from envbuild.engines.buildah import Buildah
-store = kit.Store.open(Path(sys.argv[2]))
+store = kit.Store.open(Path(sys.argv[1]))
 probe = Buildah().probe(store)
 layers = []
 if probe.ok:
@@ -318,10 +318,9 @@ def test_another_user_makes_the_same_layers(
     own = scratch / "of-another-user"
     own.mkdir()
     shutil.chown(own, name, name)
-    path = json.dumps(
-        [str(kit.ROOT), str(Path(__file__).parent), *(item for item in sys.path if "site-packages" in item)]
-    )
-    command = ["runuser", "-u", name, "--", "env", f"HOME=/home/{name}", python, "-c", DRIVER, path, str(own)]
+    path = import_path(*(item for item in sys.path if "site-packages" in item))
+    environment = ["env", f"HOME=/home/{name}", f"PYTHONPATH={path}"]
+    command = ["runuser", "-u", name, "--", *environment, python, "-c", DRIVER, str(own)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
         assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from envbuild.plan.units import Input, Product
 from envbuild.squashfs.pack_format import PackFormat
 from envbuild.squashfs.store_packs import pack_layer
 from envbuild.store import LayerRecord, Store
+from tests.support.programs import importing
 
 pytestmark = pytest.mark.engine
 
@@ -104,15 +105,15 @@ def test_a_user_reads_layers_back(scratch: Path, as_other: Run, other_user: tupl
     folder = scratch / "readback"
     answer = as_other("everything", folder)
     code = (
-        "import sys, hashlib, io; sys.path.insert(0, sys.argv[1])\n"
+        "import sys, hashlib, io\n"
         "from pathlib import Path; from envbuild.store import Store, LayerRecord\n"
         "from envbuild.oci.layer import write_layer_tar\n"
-        "buffer = io.BytesIO(); write_layer_tar(Store(Path(sys.argv[2])), LayerRecord(sys.argv[3], 0, 0), buffer)\n"
+        "buffer = io.BytesIO(); write_layer_tar(Store(Path(sys.argv[1])), LayerRecord(sys.argv[2], 0, 0), buffer)\n"
         "print('sha256:' + hashlib.sha256(buffer.getvalue()).hexdigest())"
     )
     name, python = other_user
-    command = ["runuser", "-u", name, "--", python, "-c", code, str(kit.ROOT), str(folder), answer["layers"][1]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    command = ["runuser", "-u", name, "--", python, "-c", code, str(folder), answer["layers"][1]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=importing())
     assert done.stdout.strip() == answer["layers"][1]
     assert any(path.lstat().st_uid > 65536 for path in (folder / "layers").rglob("*")), (
         "the test compares mapped owners"

@@ -26,13 +26,14 @@ from envbuild.errors import BuildError, EngineError, InputError
 from envbuild.plan.units import Input
 from envbuild.squashfs.pack_format import PackFormat
 from envbuild.store import Store
+from tests.support.programs import importing
 
 pytestmark = pytest.mark.engine
 
 
 def driver(plan: str, store: Path, *options: str, **popen: object) -> subprocess.Popen[str]:
     command = [sys.executable, kit.__file__, plan, str(store), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **popen)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=importing(), **popen)  # type: ignore[call-overload,no-any-return]
 
 
 def answer(process: subprocess.Popen[str]) -> dict[str, object]:
@@ -259,7 +260,8 @@ def test_shell_in_a_failed_step(store: Store) -> None:
     """On a terminal: the failed root, writable, and the evidence untouched."""
     main, terminal = pty.openpty()
     command = [sys.executable, kit.__file__, "fails", str(store.root), "shell"]
-    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    process = subprocess.Popen(command, **streams, env=importing(), start_new_session=True)
     os.close(terminal)
     os.write(main, b"cat /opt/mark; cd /opt && rm mark; echo sum-$((40+2)) $PWD; ls /run/envbuild; exit\n")
     text = b""
@@ -307,9 +309,9 @@ def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[st
     """A process that may not unshare: no capabilities, and no subordinate ids for its user."""
     name, python = other_user
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from envbuild.store import Store\n"
+        "import sys; from pathlib import Path; from envbuild.store import Store\n"
         "import envbuild.core.userns.namespaces as n; from envbuild.engines.embedded import Embedded\n"
-        "p = Embedded().probe(Store.open(Path(sys.argv[2]))); print(p.ok, p.step, p.fix, sep='|')"
+        "p = Embedded().probe(Store.open(Path(sys.argv[1]))); print(p.ok, p.step, p.fix, sep='|')"
     )
     shutil.chown(store.root, name)
     for path in store.root.rglob("*"):
@@ -317,8 +319,8 @@ def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[st
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed")
-    command = ["runuser", "-u", name, "--", *bare, python, "-c", code, str(kit.ROOT), str(store.root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["runuser", "-u", name, "--", *bare, python, "-c", code, str(store.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=importing())
     assert done.stdout.startswith("False|map ids|"), done.stdout + done.stderr
     assert "buildah unshare" in done.stdout
 

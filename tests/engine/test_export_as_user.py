@@ -24,6 +24,7 @@ from envbuild.collect import collect
 from envbuild.console import Quiet
 from envbuild.squashfs.pack_format import PackFormat
 from envbuild.squashfs.store_packs import pack_path
+from tests.support.programs import import_path, importing
 
 pytestmark = pytest.mark.engine
 
@@ -34,11 +35,10 @@ PACKAGES = Path(pytest.__file__).parents[1]
 PROGRAM = """
 import sys
 from pathlib import Path
-sys.path[:0] = [{root!r}, {root!r} + "/tests/registry"]
 import exportkit
 done = exportkit.made(sys.argv[2], exportkit.workspace(Path(sys.argv[1])), Path(sys.argv[3]), jobs=int(sys.argv[4]))
 print(done.artifact.sha256, sum(not layer.cached for layer in done.layers))
-""".format(root=str(ROOT))
+"""
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_root_and_user(layout: Layout, scratch: Path, other_user: tuple[str, str
     version = subprocess.run([python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
     if version.stdout.strip() != str(sys.version_info[:2]):
         pytest.skip(f"{python} is another version, and cannot use the libraries here")
-    environment = ["env", f"HOME=/home/{name}", f"PYTHONPATH={PACKAGES}"]
+    environment = ["env", f"HOME=/home/{name}", f"PYTHONPATH={import_path(str(PACKAGES))}"]
     command = ["runuser", "-u", name, "--", *environment, python, "-c", PROGRAM]
     done = subprocess.run(
         [*command, store, str(layout.path), out, "3"], capture_output=True, text=True, check=False, cwd=f"/home/{name}"
@@ -139,7 +139,7 @@ def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other
 
 def start(store: Path, layout: Layout, out: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", PROGRAM, str(store), str(layout.path), str(out), "1"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=importing())
 
 
 def test_two_at_the_same_moment(layout: Layout, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from embeddedfixtures import other_user, scratch  # noqa: F401
 from envbuild.core.userns.removal import remove_tree
 from envbuild.engines.embedded import run_in
 from envbuild.store import Store
+from tests.support.programs import importing
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]
 
@@ -111,7 +112,9 @@ def test_a_debian_image(
     folder.mkdir()
     shutil.chown(folder, name)
     command = [python, str(Path(__file__).with_name("debiankit.py")), str(folder), str(packages)]
-    done = subprocess.run(["runuser", "-u", name, "--", *command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["runuser", "-u", name, "--", *command], capture_output=True, text=True, check=False, env=importing()
+    )
     remove_tree(folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [layer.diff_id for layer in built.layers]

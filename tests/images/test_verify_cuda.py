@@ -5,26 +5,14 @@ from __future__ import annotations
 import mmap
 import re
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from envbuild.verify.inside import elf, fatbin
+from tests.support.index_wheels import installed
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]
-
-
-def installed(folder: Path, requirement: str) -> Path:
-    """A wheel of the index, unpacked."""
-    wheels = folder / "wheels"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    subprocess.run([*pip, "--dest", str(wheels), requirement], check=True)
-    wheel = next(wheels.glob(f"{re.split('[=<>]', requirement)[0].replace('-', '_')}-*.whl"))
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
 
 
 def test_nccl_holds_what_cuobjdump_lists(tmp_path: Path) -> None:

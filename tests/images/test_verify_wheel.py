@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_verify_cuda import installed
 
 from envbuild.verify.inside import elf
 from envbuild.verify.inside.linking import Linker
 from envbuild.verify.inside.loader import Loader
 from envbuild.verify.inside.symbols import SECTIONS
+from tests.support.index_wheels import installed
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]
 

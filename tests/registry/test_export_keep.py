@@ -19,6 +19,7 @@ from envbuild.errors import InputError, SpecError
 from envbuild.oci.sources.keeping import part_of
 from envbuild.squashfs.pack_format import PackFormat
 from envbuild.workspace import Workspace
+from tests.support.programs import importing
 
 pytestmark = pytest.mark.registry
 NAME = "docker://some/app:1"
@@ -144,7 +145,6 @@ def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path
     program = """
 import sys, time
 from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
 from exportkit import made, workspace
 from envbuild.oci.sources import keeping
 read = keeping.KeptBlob.read
@@ -153,11 +153,10 @@ def slowly(self, size=-1):
         time.sleep(60)
     return read(self, size)
 keeping.KeptBlob.read = slowly
-made("docker://some/app:1", workspace(Path(sys.argv[3]), docker=sys.argv[4]), keep_layers=True)
+made("docker://some/app:1", workspace(Path(sys.argv[1]), docker=sys.argv[2]), keep_layers=True)
 """
-    here = Path(__file__).parent
     store = tmp_path / "store"
-    process = subprocess.Popen([sys.executable, "-c", program, here, here.parent, store, registry.url])
+    process = subprocess.Popen([sys.executable, "-c", program, store, registry.url], env=importing())
     at = workspace(store, docker=registry.url)
     until = time.monotonic() + 60
     while not (part(at, large).is_file() and part(at, large).stat().st_size > 1_500_000):

@@ -43,6 +43,14 @@ def process(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.Complet
     return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
 
 
+def refused(done: subprocess.CompletedProcess[str], code: int, *texts: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    for text in texts:
+        assert text in done.stderr
+
+
 @cache
 def import_everything() -> None:
     """Import what commands import, once for all forks."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commandkit import ROOT, envbuild
+from commandkit import ROOT, envbuild, refused
 
 pytestmark = pytest.mark.unit
 
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.unit
 def project(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
     return tmp_path / "project"
-
-
-def refused(done: subprocess.CompletedProcess[str], code: int, *texts: str) -> None:
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    for text in texts:
-        assert text in done.stderr
 
 
 def test_help_teaches_and_names_the_exit_codes() -> None:

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 
 import exportkit
+from commandkit import envbuild, refused
 from exportkit import made, workspace
 from registrykit import Layout
-from test_cli import envbuild, refused
 
 from envbuild import console, progress
 from envbuild.errors import InputError, SpecError

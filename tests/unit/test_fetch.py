@@ -18,35 +18,21 @@ from lockserver import Answers, serve, sha256, wheel
 from envbuild.console import Quiet
 from envbuild.errors import EngineError, InputError
 from envbuild.fetch import fetch, missing
-from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.lockfile import BaseImage, PythonFile, SourceFile
 from envbuild.lock.transfer import ATTEMPTS
 from envbuild.site import Site
 from envbuild.store import Store
+from tests.support.fetching import PATH, deb, run, site
+from tests.support.programs import importing
 
 pytestmark = pytest.mark.unit
 DATA = os.urandom(1_000_000)
-PATH = "pool/main/h/hello/hello_1.0_all.deb"
 
 
 @pytest.fixture
 def server() -> Iterator[Answers]:
     with serve() as answers:
         yield answers
-
-
-def deb(content: bytes, name: str = "hello", path: str = PATH) -> DebianFile:
-    return DebianFile(path.rpartition("/")[2], name, "1.0", "debian:trixie/main", path, len(content), sha256(content))
-
-
-def site(store: Store, *debian: str, **mirrors: tuple[str, ...]) -> Site:
-    given = {f"{prefix}:": places for prefix, places in mirrors.items()}
-    return Site(store.root, mirrors={"debian:": debian, "python:": (), **given}, use_host=False)
-
-
-def run(wanted: Lock, store: Store, at: Site, **options: int) -> Quiet:
-    talk = Quiet()
-    fetch(wanted, store, at, talk, pause=0.001, **options)
-    return talk
 
 
 def test_file_arrives_once(server: Answers, store: Store) -> None:
@@ -327,11 +313,11 @@ def test_only_the_named_files(server: Answers, store: Store) -> None:
 FULL = """
 import sys, resource, signal
 from pathlib import Path
-sys.path[:0] = sys.argv[3:]
-from test_fetch import DATA, deb, lock, run, site
+from carrykit import lock
 from dataclasses import replace
 from envbuild.errors import EngineError
 from envbuild.store import Store
+from tests.support.fetching import deb, run, site
 store = Store(Path(sys.argv[1]))
 file = replace(deb(b""), sha256="1" * 64, size=10_000_000)
 try:
@@ -351,9 +337,10 @@ def test_full_disk(tmp_path: Path) -> None:
     mirror = tmp_path / "mirror" / PATH
     mirror.parent.mkdir(parents=True)
     mirror.write_bytes(bytes(10_000_000))
-    script = 'mount -t tmpfs -o size=1m t "$1" && mkdir -p "$1/blobs/sha256" && exec "$2" -c "$3" "$1" "$4" "$5" "$6"'
-    arguments = [store, sys.executable, FULL, tmp_path / "mirror", *Path(__file__).parents[:2]]
-    done = subprocess.run([*mount, "sh", "-c", script, "sh", *arguments], capture_output=True, text=True, check=False)
+    script = 'mount -t tmpfs -o size=1m t "$1" && mkdir -p "$1/blobs/sha256" && exec "$2" -c "$3" "$1" "$4"'
+    arguments = [store, sys.executable, FULL, tmp_path / "mirror"]
+    command = [*mount, "sh", "-c", script, "sh", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=importing())
     assert done.stdout.startswith(f"{EngineError.exit_code} the store {store} is full: {os.strerror(errno.ENOSPC)}"), (
         done
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,34 +13,11 @@ from envbuild.matrix.collect import torch
 from envbuild.matrix.collect.derived import Derived, DerivedFact
 from envbuild.matrix.collect.ranges import Damaged
 from envbuild.matrix.collect.torch import architectures, cuda_version
+from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
 
 pytestmark = pytest.mark.unit
 
 X86 = 'platform_system == "Linux" and platform_machine == "x86_64"'
-AMD, ARM = "manylinux_2_28_x86_64", "manylinux_2_28_aarch64"
-
-
-def wheel(
-    folder: Path,
-    version: str,
-    python: str,
-    platform: str,
-    *,
-    cuda: str = "",
-    sm: str = "",
-    requires: Iterable[str] = (),
-    requires_python: str = "",
-) -> Path:
-    """A wheel of torch with what the collector looks at."""
-    tag = python.replace(".", "")
-    library = b"\x7fELF ProcessGroupNCCL" + (f"..\0{sm}\0\0more".encode() if sm else b"")
-    text = f"__version__ = '{version}+cu'\ndebug = False\ncuda: Optional[str] = {cuda!r}\nhip = None\n"
-    members = {
-        "torch/version.py": text.replace("''", "None").encode(),
-        "torch/lib/libtorch_python.so": library,
-    }
-    name = f"torch-{version}-cp{tag.removesuffix('t')}-cp{tag}-{platform}.whl"
-    return make_wheel(folder, name, requires=tuple(requires), requires_python=requires_python, members=members)
 
 
 def collect(tmp_path: Path, *wheels: Path) -> Derived:
@@ -64,7 +41,6 @@ def ids(derived: Derived) -> set[str]:
     return {fact.id.removeprefix("torch.") for fact in derived.facts}
 
 
-SM_2_8 = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
 PINS_2_8 = (f"nvidia-cudnn-cu12==9.10.2.21; {X86}", f"nvidia-nccl-cu12==2.27.3; {X86}", f"triton==3.4.0; {X86}")
 
 

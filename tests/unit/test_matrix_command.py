@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_cli import ROOT, envbuild, refused
+from commandkit import ROOT, envbuild, refused
 from typer.testing import CliRunner
 
 from envbuild.cli import app

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from rangeserver import index_site, make_wheel
-from test_matrix_collect_torch import AMD, ARM, SM_2_8, wheel
 
 from envbuild.console import Quiet
 from envbuild.errors import InputError, SpecError
@@ -21,6 +20,7 @@ from envbuild.matrix.compiled import Matrix, compile_facts
 from envbuild.matrix.model import Component, Fact, Facts, Source
 from envbuild.matrix.refresh import Manifest, Report, refresh
 from envbuild.site import Site
+from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
 
 pytestmark = pytest.mark.unit
 

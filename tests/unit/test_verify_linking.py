@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_verify_symbols import compiled
 from verifybytes import make_elf
 
 from envbuild.verify.inside import elf
@@ -16,6 +15,7 @@ from envbuild.verify.inside.loader import Loader
 from envbuild.verify.inside.symbols import SECTIONS
 from envbuild.verify.linking import link_results
 from envbuild.verify.results import Status
+from tests.support.compiled import compiled
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from verifybytes import make_elf
 from envbuild.verify.inside import elf
 from envbuild.verify.inside.symbols import SECTIONS, Symbols, gnu_hash
 from envbuild.verify.names import readable
+from tests.support.compiled import compiled
 
 pytestmark = pytest.mark.unit
 
@@ -63,16 +62,6 @@ def test_noise_is_damaged_or_read_but_never_another_error(noise: bytes, at: int,
         found = symbols(bytes(data))
         found.wanted()
         found.has(b"ccc")
-
-
-def compiled(folder: Path, name: str, code: str, *options: str) -> Path:
-    """A library from C, by gcc."""
-    if not shutil.which("gcc"):
-        pytest.skip("gcc is missing")
-    path = folder / name
-    command = ["gcc", "-x", "c", "-", "-shared", "-fPIC", "-O1", "-o", str(path), f"-Wl,-soname,{name}", *options]
-    subprocess.run(command, input=code, text=True, check=True, cwd=folder)
-    return path
 
 
 def opened(path: Path) -> Symbols:

@@ -1,0 +1,1 @@
+"""What tests share: servers, small images, facts and locks, and the command line."""

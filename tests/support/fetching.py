@@ -1,0 +1,28 @@
+"""A package that is fetched, from places of a site."""
+
+from __future__ import annotations
+
+from lockserver import sha256
+
+from envbuild.console import Quiet
+from envbuild.fetch import fetch
+from envbuild.lock.lockfile import DebianFile, Lock
+from envbuild.site import Site
+from envbuild.store import Store
+
+PATH = "pool/main/h/hello/hello_1.0_all.deb"
+
+
+def deb(content: bytes, name: str = "hello", path: str = PATH) -> DebianFile:
+    return DebianFile(path.rpartition("/")[2], name, "1.0", "debian:trixie/main", path, len(content), sha256(content))
+
+
+def site(store: Store, *debian: str, **mirrors: tuple[str, ...]) -> Site:
+    given = {f"{prefix}:": places for prefix, places in mirrors.items()}
+    return Site(store.root, mirrors={"debian:": debian, "python:": (), **given}, use_host=False)
+
+
+def run(wanted: Lock, store: Store, at: Site, **options: int) -> Quiet:
+    talk = Quiet()
+    fetch(wanted, store, at, talk, pause=0.001, **options)
+    return talk
