@@ -9,7 +9,7 @@ from envbuild.bases import is_image
 from envbuild.errors import Finding, SpecError
 from envbuild.fields import one_of, short
 from envbuild.matrix.atoms import reserve
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.request import Ask, knows, parse_ask
 from envbuild.matrix.values import normal
 from envbuild.recipe import Runtime
@@ -25,7 +25,7 @@ NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
 Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, who says so)
 
 
-def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]:
+def of_image(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
     """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
     line = line_of(spec, "base")
@@ -64,7 +64,7 @@ def of_image(spec: ImageSpec, target: Target, matrix: Matrix) -> tuple[Ask, ...]
     return tuple(asks.values())
 
 
-def _strange_labels(told: Sequence[Line], matrix: Matrix) -> list[Finding]:
+def _strange_labels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
     """Channels of PyTorch's own index that are none: its builds carry the channel as their label (``+cu126``). A recipe
     without a whole version names the CUDA of the channel instead."""
     if "torch" not in matrix.number or ("channel", "pytorch") not in {
@@ -94,7 +94,7 @@ def line_of(spec: ImageSpec, key: str) -> str:
     return f"{shown(spec.path)}:{number}:1" if number else shown(spec.path)
 
 
-def required(requirements: Iterable[str], matrix: Matrix) -> Iterator[tuple[str, str]]:
+def required(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:
     """(component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with markers
     are left to the lock, which knows whether they apply."""
     packages = {
@@ -110,7 +110,7 @@ def required(requirements: Iterable[str], matrix: Matrix) -> Iterator[tuple[str,
             yield component, (match[3] or "*").replace(" ", "")
 
 
-def settled_in(shipped: Mapping[str, str], matrix: Matrix) -> dict[str, str]:
+def settled_in(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
     """Component → the version of what the matrix knows among the Python packages that an image ships with
     (`envbuild.lock.versions.shipped_python`)."""
     found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from envbuild.bases import is_image
 from envbuild.errors import ConflictError, Finding, UnknownError
 from envbuild.matrix.check import Answer, check
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.request import Ask, overlaid, picked, place_of
 from envbuild.matrix_request import of_image
@@ -27,7 +27,7 @@ SAY = (
 )
 
 
-def settled(spec: ImageSpec, target: Target, matrix: Matrix, kept: Mapping[str, str]) -> tuple[ImageSpec, Answer]:
+def settled(spec: ImageSpec, target: Target, matrix: FactTable, kept: Mapping[str, str]) -> tuple[ImageSpec, Answer]:
     """The spec with a version in every recipe that the matrix knows, and the answer that gave them. `kept`: component →
     the version picked when the image was locked; it stays while it is consistent."""
     asks = of_image(spec, target, matrix)
@@ -65,7 +65,7 @@ def open_in(spec: ImageSpec) -> set[str]:
     return {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
 
 
-def checked(spec: ImageSpec, target: Target, matrix: Matrix, versions: Mapping[str, str]) -> Answer:
+def checked(spec: ImageSpec, target: Target, matrix: FactTable, versions: Mapping[str, str]) -> Answer:
     """What the matrix says of the versions that were locked (component → version)."""
     answer = check(matrix, overlaid(of_image(spec, target, matrix), picked(versions, matrix)), waived(spec), met(spec))
     refuse(answer, spec)

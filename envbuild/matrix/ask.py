@@ -14,7 +14,7 @@ from envbuild.lock.lockfile import Head, read_head
 from envbuild.lock.request import lock_request
 from envbuild.matrix.check import VERDICTS, Answer, check
 from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.report import brief, plain, text
 from envbuild.matrix.request import Ask, of_words, overlaid, picked
@@ -35,7 +35,7 @@ class Told:
     `refusals`: why its recipes cannot stand in it, told in place of what the facts say; `why`: a component, and
     `because`: what holds it back."""
 
-    matrix: Matrix
+    matrix: FactTable
     answer: Answer
     title: str
     image: str = ""
@@ -131,7 +131,9 @@ def check_image(name: str, why: str = "") -> Told:
     return Told(matrix, answer, title, spec.name, refusals, why, because)
 
 
-def held_back(matrix: Matrix, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> tuple[str, ...]:
+def held_back(
+    matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
+) -> tuple[str, ...]:
     """Why a component is not newer. Raises SpecError for one that is not there."""
     from envbuild.matrix.conflict import why_not
 
@@ -148,7 +150,7 @@ def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, .
 
 
 @cache
-def matrix_of(folders: tuple[Path, ...]) -> Matrix:
+def matrix_of(folders: tuple[Path, ...]) -> FactTable:
     """The matrix of these folders, loaded once for all images of a command."""
     return load_matrix(folders)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.masks import ABSENT, Held, Matrix
+from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.claims import components_of
+from envbuild.matrix.holding import held_rows
+from envbuild.matrix.masks import FactTable, Held
 from envbuild.matrix.model import Question
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import listed, spoken
@@ -20,20 +23,20 @@ class Unknown:
     text: str
 
 
-def blanks(matrix: Matrix, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> list[Unknown]:
+def blanks(matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> list[Unknown]:
     """What no fact says of an assignment."""
-    held = matrix.holding(assignment, waived)
+    held = held_rows(matrix, assignment, waived)
     return unanswered(matrix, assignment, held, waived) + unrelated(matrix, assignment, held, asks, waived)
 
 
 def unanswered(
-    matrix: Matrix, assignment: Sequence[int], held: Iterable[Held], waived: frozenset[str]
+    matrix: FactTable, assignment: Sequence[int], held: Iterable[Held], waived: frozenset[str]
 ) -> list[Unknown]:
     """Questions about components that are all there and that no fact answers."""
     answered: dict[str, list[set[int]]] = {}
     for one in held:
         if not one.unsure:
-            answered.setdefault(matrix.fact(one.row).question, []).append(matrix.touches(one.row))
+            answered.setdefault(matrix.fact(one.row).question, []).append(components_of(matrix, one.row))
     chosen, found = matrix.named(assignment), []
     for question in matrix.questions.values():
         if question.id in waived or not arises(matrix, question, assignment):
@@ -46,7 +49,7 @@ def unanswered(
     return found
 
 
-def arises(matrix: Matrix, question: Question, assignment: Sequence[int]) -> bool:
+def arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
     """Whether an assignment has all that a question is about, and is as the question wants it."""
     if any(assignment[matrix.number[name]] == ABSENT for name in question.of):
         return False
@@ -55,7 +58,7 @@ def arises(matrix: Matrix, question: Question, assignment: Sequence[int]) -> boo
 
 
 def unrelated(
-    matrix: Matrix, assignment: Sequence[int], held: Iterable[Held], asks: Sequence[Ask], waived: frozenset[str]
+    matrix: FactTable, assignment: Sequence[int], held: Iterable[Held], asks: Sequence[Ask], waived: frozenset[str]
 ) -> list[Unknown]:
     """Components that were asked for and that no chain of facts relates to the others."""
     parent = list(range(len(assignment)))
@@ -67,7 +70,7 @@ def unrelated(
         return number
 
     for one in held:
-        there = [number for number in matrix.touches(one.row) if assignment[number] != ABSENT]
+        there = [number for number in components_of(matrix, one.row) if assignment[number] != ABSENT]
         for number in there[1:]:
             parent[root(number)] = root(there[0])
     pieces: dict[int, list[str]] = {}

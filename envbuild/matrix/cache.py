@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from envbuild.matrix.atoms import Atom
-from envbuild.matrix.masks import Line, Matrix
+from envbuild.matrix.masks import FactTable, Line
 from envbuild.matrix.model import Component, Fact, Question, Source
 from envbuild.matrix.rivals import Box
 from envbuild.quickly import uncollected
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FORMAT = 1
 KEPT = 8  # entries; each project with facts of its own has one, and every change of a fact makes another
-CODE = ("atoms", "cache", "clauses", "compiled", "components", "load", "masks", "model", "rivals", "values", "version")
 
 
 def key(folders: Sequence[Path]) -> str:
@@ -43,10 +42,15 @@ def key(folders: Sequence[Path]) -> str:
                 _add(whole, path)
     except OSError:
         return ""
-    for name in CODE:  # where the code cannot be read as files, its format number stands for it
+    for path in code():  # where the code cannot be read as files, its format number stands for it
         with contextlib.suppress(OSError):
-            _add(whole, Path(__file__).with_name(f"{name}.py"))
+            _add(whole, path)
     return whole.hexdigest()
+
+
+def code() -> list[Path]:
+    """Return the modules beside this one: all that compiles facts is among them."""
+    return sorted(Path(__file__).parent.glob("*.py"))
 
 
 def files(folder: Path) -> list[Path]:
@@ -67,7 +71,7 @@ def place(folder: Path | None, key: str) -> Path | None:
     return folder / f"{key}.json"
 
 
-def read(path: Path) -> Matrix | None:
+def read(path: Path) -> FactTable | None:
     """The matrix of an entry; None when there is none that is whole."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
@@ -79,7 +83,7 @@ def read(path: Path) -> Matrix | None:
         return None
 
 
-def write(path: Path, matrix: Matrix) -> None:
+def write(path: Path, matrix: FactTable) -> None:
     """Keep `matrix` as an entry, and only the newest entries beside it."""
     body = json.dumps(_plain(matrix), separators=(",", ":")).encode()
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
@@ -115,7 +119,7 @@ def checksum(body: bytes) -> bytes:
     return f"envbuild matrix {FORMAT} {zlib.crc32(body):08x} {len(body)}".encode()
 
 
-def _plain(matrix: Matrix) -> dict[str, Any]:
+def _plain(matrix: FactTable) -> dict[str, Any]:
     """Long lists stand as columns: thousands of small lists would take three times as long to read."""
     atoms, rows = matrix.atoms, matrix.rows
     return {
@@ -144,7 +148,7 @@ def _plain(matrix: Matrix) -> dict[str, Any]:
     }
 
 
-def _matrix(plain: dict[str, Any]) -> Matrix:
+def _matrix(plain: dict[str, Any]) -> FactTable:
     questions = [_restored(Question, given) for given in plain["questions"]]
     numbers, texts, terms, sure = plain["atoms"]
     atoms = [Atom(*atom, 0) for atom in zip(numbers, texts, terms, (int(mask, 16) for mask in sure), strict=True)]
@@ -152,7 +156,7 @@ def _matrix(plain: dict[str, Any]) -> Matrix:
         atoms[at] = atoms[at]._replace(maybe=int(mask, 16))
     facts, when, when_ends, then, then_ends, wheres, notes = plain["rows"]
     parts = (facts, _parts(when, when_ends), _parts(then, then_ends), wheres, notes)
-    return Matrix(
+    return FactTable(
         components=tuple(_restored(Component, given) for given in plain["components"]),
         values=tuple(map(tuple, plain["values"])),
         questions={question.id: question for question in questions},

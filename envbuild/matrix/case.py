@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 from envbuild.errors import Finding, SpecError, UnknownError
 from envbuild.fields import closest
+from envbuild.matrix.atoms import ABSENT, PRESENT_KINDS
 from envbuild.matrix.blanks import Unknown, blanks
-from envbuild.matrix.masks import ABSENT, PRESENT_KINDS, Matrix
+from envbuild.matrix.claims import claim_of
+from envbuild.matrix.constraint_masks import asked_mask, unknown_versions
+from envbuild.matrix.extension import extend
+from envbuild.matrix.holding import held_rows
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.problem import Picks, Request, picks
+from envbuild.matrix.reachability import reachable
 from envbuild.matrix.request import Ask
 from envbuild.matrix.solver import Undecided
+from envbuild.matrix.value_order import interchangeable
 
 if TYPE_CHECKING:
     from envbuild.matrix.explain import Core
@@ -38,20 +45,20 @@ class Case:
     absent, because nothing asks for them. `waived`: ids of facts set aside, by waivers or because they only say what is
     meant when nobody says otherwise."""
 
-    matrix: Matrix
+    matrix: FactTable
     asks: tuple[Ask, ...]
     wanted: list[Request]
     waived: frozenset[str]
     plan: Picks | None
 
     @classmethod
-    def of(cls, matrix: Matrix, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Case:
+    def of(cls, matrix: FactTable, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Case:
         """The newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
         waived = known_waivers(matrix, waivers) | settled_by(matrix, asks)
-        matrix = matrix.extended(unheard(matrix, asks))
+        matrix = extend(matrix, unheard(matrix, asks))
         wanted = requests(matrix, asks, waived)
-        reachable = matrix.reachable(ask.component for ask in asks)
-        matrix = matrix.closing(set(range(len(matrix.components))) - reachable)
+        there = reachable(matrix, (ask.component for ask in asks))
+        matrix = matrix.closing(set(range(len(matrix.components))) - there)
         with decided():
             while (plan := picks(matrix, wanted, waived)) is not None:
                 extra = uncalled(matrix, plan.assignment, {ask.component for ask in asks}, waived)
@@ -73,7 +80,7 @@ class Case:
 
 
 def spoken_of(
-    matrix: Matrix,
+    matrix: FactTable,
     wanted: Sequence[Request],
     asks: Sequence[Ask],
     waived: frozenset[str],
@@ -106,13 +113,13 @@ def spoken_of(
 
 
 def older(
-    matrix: Matrix, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
+    matrix: FactTable, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
 ) -> tuple[Request, Picks] | None:
     """(what to avoid, the newest plan then) to get away from what is unknown: the value, and those of which the facts
     say the same, of the last component in the order of picking that can be another one."""
     for number in sorted({matrix.number[name] for unknown in missing for name in unknown.of}, reverse=True):
         value = plan.assignment[number]
-        alike = matrix.alike(number).get(value, value) if value != ABSENT else value
+        alike = interchangeable(matrix, number).get(value, value) if value != ABSENT else value
         other = Request("", matrix.components[number].name, matrix.full[number] & ~alike)
         following = picks(matrix, [*wanted, other], waived)
         if following is not None:
@@ -120,30 +127,28 @@ def older(
     return None
 
 
-def requests(matrix: Matrix, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
+def requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
     """The asks as masks; each request's id is the number of its ask. A default that is set aside no longer says that a
     version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
     labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
-    return [
-        Request(str(at), ask.component, matrix.asked(ask.component, ask.constraint, labels=ask.component in labelled))
-        for at, ask in enumerate(asks)
-    ]
+    masks = [asked_mask(matrix, ask.component, ask.constraint, labels=ask.component in labelled) for ask in asks]
+    return [Request(str(at), ask.component, mask) for at, (ask, mask) in enumerate(zip(asks, masks, strict=True))]
 
 
-def settled_by(matrix: Matrix, asks: Iterable[Ask]) -> frozenset[str]:
+def settled_by(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
     """The ids of defaults about what a request names itself."""
     named = {ask.component for ask in asks}
     return frozenset(matrix.fact(row).id for row in matrix.defaults if named & matrix.then(row).keys())
 
 
-def uncalled(matrix: Matrix, assignment: Sequence[int], asked: set[str], waived: frozenset[str]) -> set[str]:
+def uncalled(matrix: FactTable, assignment: Sequence[int], asked: set[str], waived: frozenset[str]) -> set[str]:
     """Components that are there although nobody asks for them and no fact brings them: the search may add one to get
     around a fact (a cuda-compat package under an old driver), which is for a person to decide."""
     called = {matrix.number[name] for name in asked}
     there = {number for number, mask in enumerate(assignment) if mask != ABSENT}
     calls = [
-        (matrix.claim(held.row).when.keys() & there, matrix.claim(held.row).allowed.keys())
-        for held in matrix.holding(assignment, waived)
+        (claim_of(matrix, held.row).when.keys() & there, claim_of(matrix, held.row).allowed.keys())
+        for held in held_rows(matrix, assignment, waived)
         if matrix.fact(held.row).kind in PRESENT_KINDS
     ]
     grown = True
@@ -156,16 +161,16 @@ def uncalled(matrix: Matrix, assignment: Sequence[int], asked: set[str], waived:
     return {matrix.components[number].name for number in there - called}
 
 
-def unheard(matrix: Matrix, asks: Iterable[Ask]) -> dict[str, list[str]]:
+def unheard(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[str]]:
     """Versions that are asked for and that no fact names."""
     found: dict[str, list[str]] = {}
     for ask in asks:
-        for value in matrix.unheard(ask.component, ask.constraint):
+        for value in unknown_versions(matrix, ask.component, ask.constraint):
             found.setdefault(ask.component, []).append(value)
     return found
 
 
-def known_waivers(matrix: Matrix, waivers: Iterable[Waiver]) -> frozenset[str]:
+def known_waivers(matrix: FactTable, waivers: Iterable[Waiver]) -> frozenset[str]:
     """The ids of the facts and questions waived. Raises SpecError for those that do not exist."""
     ids = {fact.id for fact in matrix.facts} | set(matrix.questions) | {"unrelated", "unheard"}
     findings = [

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 from envbuild.bases import DISTRIBUTIONS
 from envbuild.matrix import version
+from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.case import Case, spoken_of, uncalled, unheard
-from envbuild.matrix.masks import ABSENT, Matrix
+from envbuild.matrix.claims import claim_of
+from envbuild.matrix.holding import held_rows
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.problem import Request, picks
 from envbuild.matrix.request import Ask
@@ -30,7 +33,7 @@ VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown
 class Spoken:
     """Rows that speak of what was chosen, put into words when somebody wants to see them."""
 
-    matrix: Matrix
+    matrix: FactTable
     chosen: Mapping[str, str]
     rows: tuple[int, ...]
 
@@ -86,7 +89,7 @@ class Answer:
 
 
 def check(
-    matrix: Matrix, asks: Sequence[Ask], waivers: Sequence[Waiver] = (), met: Collection[str] = frozenset()
+    matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver] = (), met: Collection[str] = frozenset()
 ) -> Answer:
     """Answer a request. `met`: facts whose condition is seen to. Raises SpecError for a waiver of a fact that does not
     exist."""
@@ -104,7 +107,7 @@ def check(
     return replace(answer, nearest=nearest(case, answer.unknown, judge(case)))
 
 
-def unheard_of(matrix: Matrix, asks: Sequence[Ask]) -> Iterator[Unknown]:
+def unheard_of(matrix: FactTable, asks: Sequence[Ask]) -> Iterator[Unknown]:
     """Versions that are asked for of components whose versions are all known, and are none of them."""
     for name, versions in unheard(matrix, asks).items():
         component = matrix.component(name)
@@ -171,7 +174,7 @@ def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ..
 
 
 def judged(
-    matrix: Matrix,
+    matrix: FactTable,
     assignment: Sequence[int],
     asks: Sequence[Ask],
     waived: frozenset[str],
@@ -180,13 +183,13 @@ def judged(
 ) -> Answer:
     """What the facts say of an assignment that breaks no hard one."""
     chosen = matrix.named(assignment)
-    held = matrix.holding(assignment, waived)
+    held = held_rows(matrix, assignment, waived)
     failing: dict[str, list[Reason]] = {"conditional": [], "disputed": [], "warn": []}
     reasons: list[int] = []
     needs: list[Reason] = []
     superseded: list[int] = []
     for one in held:
-        fact, then = matrix.fact(one.row), matrix.claim(one.row).allowed
+        fact, then = matrix.fact(one.row), claim_of(matrix, one.row).allowed
         missing = any(assignment[number] == ABSENT for number in then)
         if one.yields:
             if any(not assignment[number] & allowed for number, allowed in then.items()):
@@ -232,7 +235,7 @@ def judged(
     )
 
 
-def newer(matrix: Matrix, chosen: Mapping[str, str]) -> list[str]:
+def newer(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
     """Says which versions are newer than all that the facts know."""
     notes = []
     for name, value in chosen.items():

@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from envbuild.matrix import rivals
 from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.claims import allowed_by, claim_of
+from envbuild.matrix.masks import HARD, Caches, FactTable
 from envbuild.matrix.rivals import Box, Claim
-from envbuild.matrix.solver import NOTHING, Clause, Index
-
-if TYPE_CHECKING:
-    from envbuild.matrix.masks import Matrix
+from envbuild.matrix.sat.program import Program
+from envbuild.matrix.solver import Clause, Index
 
 Narrowed = Mapping[tuple[int, int], Sequence[Box]]
 Groups = tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """Clauses and their index; `owners` names the rows that each comes from: one, or all that dispute one thing."""
+def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple[str, ...] = HARD) -> Program:
+    """Return the clauses of all rows of these strengths, without those of the facts `waived` (whose rivals then bind in
+    their place). What is disputed binds as far as all who dispute agree, whatever is waived of it but all."""
+    programs = matrix.caches.programs
+    key = frozenset(waived), strengths
+    if key not in programs:
+        replaced = waived_with_rivals(matrix, waived)
+        programs[key] = (
+            _compiled(matrix, replaced, strengths)
+            if key[0] == replaced
+            else _without(program_of(matrix, replaced, strengths), _rows_of(matrix, key[0] - replaced))
+        )
+    return programs[key]
 
-    clauses: list[Clause]
-    owners: list[tuple[int, ...]]
-    index: Index = NOTHING
+
+def waived_with_rivals(matrix: FactTable, waived: Collection[str]) -> frozenset[str]:
+    """Return those of the facts `waived` in whose place others bind; the others only leave gaps in the program of
+    all."""
+    return frozenset(fact.id for fact in matrix.facts if fact.question and fact.id in waived)
 
 
-def program(matrix: Matrix, waived: frozenset[str], strengths: Collection[str]) -> Program:
-    """The clauses of all rows of these strengths, without those of the facts `waived`: the masks of what its conditions
-    exclude, and of what it says. See `Matrix.program`."""
+def with_rivals_compared(matrix: FactTable) -> FactTable:
+    """Return the table with its rivals compared, as it has to be after a change of its values."""
+    narrowed, groups = rivalry(matrix)
+    return replace(matrix, narrowed=narrowed, groups=groups, caches=Caches(claims=matrix.caches.claims))
+
+
+def _rows_of(matrix: FactTable, ids: Collection[str]) -> set[int]:
+    numbers = {at for at, fact in enumerate(matrix.facts) if fact.id in ids}
+    return {row for row, line in enumerate(matrix.rows) if line.fact in numbers} if numbers else set()
+
+
+def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> Program:
+    """Return the clauses of all rows of these strengths, without those of the facts `waived`: the masks of what the
+    conditions of each exclude, and of what it says."""
     atoms, facts, full = matrix.atoms, matrix.facts, matrix.full
     narrowed = _narrowed_without(matrix, waived)
     excluded = [(atom.component, full[atom.component] & ~atom.sure) for atom in atoms]
@@ -44,7 +66,7 @@ def program(matrix: Matrix, waived: frozenset[str], strengths: Collection[str]) 
         for at in line.then:
             then = said.get((kind, at))
             if then is None:
-                then = said[kind, at] = atoms[at].component, matrix.allowed(kind, atoms[at])
+                then = said[kind, at] = atoms[at].component, allowed_by(matrix, kind, atoms[at])
             if not hard[line.fact]:  # what is merely advised is not brought in
                 then = then[0], then[1] | ABSENT
             if (number, then[0]) not in narrowed:
@@ -55,13 +77,13 @@ def program(matrix: Matrix, waived: frozenset[str], strengths: Collection[str]) 
                     _append(found, (number,), full, box, dict([then]))
     for rows, boxes in matrix.groups if "hard" in strengths else ():
         left = tuple(row for row in rows if matrix.fact(row).id not in waived)
-        for literals in rivals.any_of([matrix.claim(row) for row in rows]) if left else ():
+        for literals in rivals.any_of([claim_of(matrix, row) for row in rows]) if left else ():
             for box in boxes:
                 _append(found, left, full, box, literals)
     return replace(found, index=Index.of(found.clauses))
 
 
-def without(whole: Program, rows: Collection[int]) -> Program:
+def _without(whole: Program, rows: Collection[int]) -> Program:
     """A program without what comes from these rows, each of which stands alone: clauses that hold whatever is chosen
     stand in the place of theirs, so that the index stays."""
     holds: Clause = ((0, -1),)
@@ -70,7 +92,7 @@ def without(whole: Program, rows: Collection[int]) -> Program:
 
 
 def rivalry(
-    matrix: Matrix, waived: Collection[str] = (), questions: Collection[str] | None = None
+    matrix: FactTable, waived: Collection[str] = (), questions: Collection[str] | None = None
 ) -> tuple[Narrowed, Groups]:
     """(where rows bind that yield to a better source, which rows dispute one thing) among the facts that answer
     `questions` (None: all facts), as if the facts `waived` said nothing."""
@@ -80,7 +102,7 @@ def rivalry(
         fact = matrix.facts[line.fact]
         if questions is not None and fact.question not in questions:
             continue
-        claim = matrix.claim(row)
+        claim = claim_of(matrix, row)
         if fact.question and fact.id not in waived:
             by_question.setdefault(fact.question, []).append(claim)
         for component in claim.when.keys() & claim.allowed.keys():  # one clause must not name it twice
@@ -94,8 +116,8 @@ def rivalry(
     return narrowed, tuple(groups)
 
 
-def _narrowed_without(matrix: Matrix, waived: frozenset[str]) -> Narrowed:
-    """`Matrix.narrowed` as it is when the facts `waived` say nothing."""
+def _narrowed_without(matrix: FactTable, waived: frozenset[str]) -> Narrowed:
+    """Return `FactTable.narrowed` as it is when the facts `waived` say nothing."""
     questions = {fact.question for fact in matrix.facts if fact.id in waived and fact.question}
     if not questions:
         return matrix.narrowed

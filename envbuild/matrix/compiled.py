@@ -10,18 +10,16 @@ from pathlib import Path
 
 from envbuild.matrix import cache as cached
 from envbuild.matrix.atoms import Atom, masks, operands, reserve, terms_of
-from envbuild.matrix.masks import Line, Matrix
+from envbuild.matrix.clauses import with_rivals_compared
+from envbuild.matrix.masks import FactTable, Line
 from envbuild.matrix.model import Component, Constraint, Facts, Row
 
 BOUNDS = ("==", ">=", "<=")
 
-__all__ = ["Matrix", "compile_facts", "load_matrix"]
+_last: dict[Path, FactTable] = {}  # of this process: the cache's entry → the matrix
 
 
-_last: dict[Path, Matrix] = {}  # of this process: the cache's entry → the matrix
-
-
-def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> Matrix:
+def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> FactTable:
     """The matrix of the fact files in `folders`, from `cache` (None: the user's cache folder) where it is there. Raises
     SpecError for wrong fact files; a cache that cannot be used is none."""
     key = cached.key(folders)
@@ -41,7 +39,7 @@ def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> Matrix:
     return matrix
 
 
-def compile_facts(facts: Facts) -> Matrix:
+def compile_facts(facts: Facts) -> FactTable:
     """The matrix of `facts`."""
     components = tuple(sorted(facts.components.values(), key=lambda component: (component.rank, component.name)))
     number = {component.name: at for at, component in enumerate(components)}
@@ -71,8 +69,10 @@ def compile_facts(facts: Facts) -> Matrix:
         for name, question in facts.questions.items()
         if question.when
     }
-    made = Matrix(components, values, questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest, arising=arising)
-    return made.settled()
+    made = FactTable(
+        components, values, questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest, arising=arising
+    )
+    return with_rivals_compared(made)
 
 
 def natural(row: Row) -> list[list[tuple[int, str]]]:

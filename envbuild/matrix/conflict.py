@@ -9,11 +9,12 @@ from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
 from envbuild.matrix import explain
+from envbuild.matrix.atoms import PRESENT_KINDS
 from envbuild.matrix.beyond import beyond
 from envbuild.matrix.case import Case, decided
 from envbuild.matrix.explain import Core
 from envbuild.matrix.fixes import FREE, PLANS, Fix, Good, Rules, fixes, fixes_of
-from envbuild.matrix.masks import HARDWARE, PRESENT_KINDS, Matrix
+from envbuild.matrix.masks import HARDWARE, FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, because, listed, reason, spoken
@@ -136,7 +137,7 @@ def of_spec(case: Case) -> Rules:
     return Rules(frozenset(fixed), ties, {"base": [one for one in sets if not one["base"] & base]})
 
 
-def knows(matrix: Matrix, name: str, value: str) -> bool:
+def knows(matrix: FactTable, name: str, value: str) -> bool:
     return name in matrix.number and value in matrix.values[matrix.number[name]]
 
 
@@ -159,7 +160,7 @@ def written(fix: Fix) -> str:
     return " with ".join(change.text for change in fix.changes)
 
 
-def why_not(matrix: Matrix, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> list[str]:
+def why_not(matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> list[str]:
     """Sentences that say why `component` is not newer in the answer to `asks`. Raises SpecError for a component that is
     not there."""
     case = Case.of(matrix, asks, waivers)

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from envbuild.matrix.masks import HARD, HARD_AND_WARN, Matrix
+from envbuild.matrix.claims import components_of, components_of_condition
+from envbuild.matrix.masks import HARD, HARD_AND_WARN, FactTable
 from envbuild.matrix.minimal import Clock, smallest
 from envbuild.matrix.problem import SECONDS, Owner, Picks, Problem, Request, picks
+from envbuild.matrix.value_order import ascending
 
 __all__ = ["Core", "Picks", "Request", "core", "cores", "held", "picks"]
 
@@ -37,7 +39,7 @@ class Core:
 
 
 def core(
-    matrix: Matrix,
+    matrix: FactTable,
     requests: Sequence[Request],
     waived: Collection[str] = (),
     strengths: tuple[str, ...] = HARD,
@@ -88,22 +90,22 @@ def _told(whole: Problem, members: Collection[Hashable], minimal: bool) -> Core:
     return Core(requests, tuple(ordered), tuple(groups), narrow or last, minimal)
 
 
-def _ordered(matrix: Matrix, rows: Collection[int], known: set[int]) -> list[int]:
+def _ordered(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[int]:
     """Rows in the order in which one can be followed after another: first those about what is `known`. Where there is a
     choice, definitions come first."""
     left = sorted(rows, key=lambda row: (matrix.fact(row).kind != "provides", matrix.fact(row).id, row))
     ordered: list[int] = []
     known = set(known)
     while left:
-        row = next((row for row in left if matrix.needs(row) <= known), left[0])
+        row = next((row for row in left if components_of_condition(matrix, row) <= known), left[0])
         left.remove(row)
         ordered.append(row)
-        known |= matrix.touches(row)
+        known |= components_of(matrix, row)
     return ordered
 
 
 def cores(
-    matrix: Matrix, requests: Sequence[Request], waived: Collection[str] = (), seconds: float = SECONDS
+    matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = (), seconds: float = SECONDS
 ) -> list[Core]:
     """Conflicts that stand beside each other; none when there is a plan. After one is found, the search goes on without
     its rows (but with definitions, such as what a GPU's compute capability is, unless it consists of nothing else), or,
@@ -124,7 +126,7 @@ def cores(
 
 
 def held(
-    matrix: Matrix,
+    matrix: FactTable,
     requests: Sequence[Request],
     plan: Picks,
     component: str,
@@ -146,7 +148,7 @@ def held(
         for number in search.decided()
         if number in before
     ]
-    releases = matrix.releases(at, plan.assignment[at])
+    releases = ascending(matrix, at, plan.assignment[at])
     found: list[tuple[str, Core]] = []
     for bit in releases[releases.index(plan.assignment[at]) + 1 :] if plan.assignment[at] in releases else ():
         for strengths in (HARD, HARD_AND_WARN):

@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 
-from envbuild.matrix.atoms import reserve
+from envbuild.matrix.atoms import ABSENT, reserve
+from envbuild.matrix.constraint_masks import labelled
 from envbuild.matrix.explain import Core
-from envbuild.matrix.masks import ABSENT, HARD, HARDWARE, Matrix
+from envbuild.matrix.masks import HARD, HARDWARE, FactTable
 from envbuild.matrix.problem import Problem, Request
 from envbuild.matrix.solver import Search, Undecided
+from envbuild.matrix.value_order import ascending, interchangeable
 
 PLANS = 200  # plans that are looked at: about a second. A count, so that a busy machine proposes the same
 STEPS = 100_000  # for one value
@@ -74,7 +76,7 @@ class Fix:
 
 
 def fixes(
-    matrix: Matrix,
+    matrix: FactTable,
     requests: Sequence[Request],
     conflicts: Sequence[Core],
     waived: Collection[str] = (),
@@ -89,7 +91,7 @@ def fixes(
 
 
 def fixes_of(
-    matrix: Matrix,
+    matrix: FactTable,
     requests: Sequence[Request],
     conflict: Core,
     others: Iterable[Core],
@@ -121,7 +123,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Finder:
-    matrix: Matrix
+    matrix: FactTable
     requests: Sequence[Request]
     waived: Collection[str]
     good: Good | None
@@ -230,7 +232,7 @@ class _Trial:
         problem = Problem.of(self._matrix, kept, finder.waived, HARD, finder.ignored)
         self._search: Search = problem.search(numbers)
         self._asked = {name: self._mask(name) for name in free}
-        self._alike = {at: self._matrix.alike(at) for at in numbers}
+        self._alike = {at: interchangeable(self._matrix, at) for at in numbers}
 
     def plan(self, wanted: Mapping[int, int]) -> list[int] | None:
         """The plan in which these components have values within these masks; None when there is none, or no time."""
@@ -294,8 +296,8 @@ class _Trial:
     def builds(self, name: str) -> list[int]:
         """Other builds of the version that is asked for: those with a local label (``2.0.1+cu118``)."""
         at = self._matrix.number[name]
-        labelled, asked = self._matrix.labelled(at), self._matrix.values_of(at, self._asked[name])
-        bits = [2 << place for place in range(len(self._matrix.values[at])) if labelled & 2 << place]
+        builds, asked = labelled(self._matrix, at), self._matrix.values_of(at, self._asked[name])
+        bits = [2 << place for place in range(len(self._matrix.values[at])) if builds & 2 << place]
         same = {value.partition("+")[0] for value in asked}
         return [bit for bit in bits if self._matrix.values_of(at, bit)[0].partition("+")[0] in same]
 
@@ -304,13 +306,13 @@ class _Trial:
         asked for, other releases' builds with one count too."""
         at = self._matrix.number[name]
         builds = 0
-        if self._asked[name] & self._matrix.labelled(at):
+        if self._asked[name] & labelled(self._matrix, at):
             builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if reserve(value) == 1)
-        ascending = self._matrix.releases(at, self._asked[name] | builds)
-        wanted = [place for place, bit in enumerate(ascending) if bit & self._asked[name]]
+        releases = ascending(self._matrix, at, self._asked[name] | builds)
+        wanted = [place for place, bit in enumerate(releases) if bit & self._asked[name]]
         if not wanted:  # what is asked for has no order, or there is no such version: from the newest down
-            return [], ascending[::-1]
-        return ascending[wanted[-1] + 1 :], ascending[: wanted[0]][::-1]
+            return [], releases[::-1]
+        return releases[wanted[-1] + 1 :], releases[: wanted[0]][::-1]
 
     def _mask(self, name: str) -> int:
         mask = self._matrix.full[self._matrix.number[name]]

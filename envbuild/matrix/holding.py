@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from envbuild.matrix import rivals
-
-if TYPE_CHECKING:
-    from envbuild.matrix.masks import Matrix
+from envbuild.matrix.claims import claim_of
+from envbuild.matrix.masks import FactTable, Held
 
 PLANS = 16  # of which it is remembered which rows hold
 ALWAYS = -1  # in the place of a component: of rows without a condition
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A row that holds in an assignment. `fails`: the components of its `then` that are not as it says; `unsure`: those
-    of which order says nothing. `yields`: component → the row of a better source that binds it instead (what that
-    component fails does not stand under `fails`)."""
-
-    row: int
-    fails: tuple[str, ...]
-    unsure: tuple[str, ...]
-    yields: Mapping[str, int] = field(default_factory=dict)
-
-
-def holding(matrix: Matrix, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
-    """The rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
+def held_rows(matrix: FactTable, assignment: Sequence[int], waived: Collection[str] = ()) -> list[Held]:
+    """Return the rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
+    held = matrix.caches.held  # a plan is looked at from several sides
     key = tuple(assignment), frozenset(waived)
-    last: dict[object, list[Held]] = matrix.worked_out("held", dict)  # a plan is looked at from several sides
-    if key not in last:
-        if len(last) >= PLANS:
-            last.clear()
-        last[key] = _holding(matrix, assignment, waived)
-    return last[key]
+    if key not in held:
+        if len(held) >= PLANS:
+            held.clear()
+        held[key] = _evaluated(matrix, assignment, waived)
+    return held[key]
 
 
-def _holding(matrix: Matrix, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
+def _evaluated(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
     atoms = matrix.atoms
     held = [
         number
@@ -53,10 +38,12 @@ def _holding(matrix: Matrix, assignment: Sequence[int], waived: Collection[str])
     return [_judged(matrix, row, assignment, by_question[matrix.fact(row).question]) for row in held]
 
 
-def _candidates(matrix: Matrix, assignment: Sequence[int]) -> list[int]:
+def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[int]:
     """The rows whose narrowest condition is met, so that most of them need not be looked at."""
-    guarded = matrix.worked_out("guarded", lambda: _guarded(matrix))
-    met: dict[tuple[int, int], list[int]] = matrix.worked_out("met", dict)
+    met = matrix.caches.met
+    guarded = matrix.caches.guarded
+    if guarded is None:
+        guarded = matrix.caches.guarded = _guarded(matrix)
     found = [row for row, _ in guarded.get(ALWAYS, ())]
     for key in enumerate(assignment):
         if key not in met:
@@ -66,7 +53,7 @@ def _candidates(matrix: Matrix, assignment: Sequence[int]) -> list[int]:
     return found
 
 
-def _guarded(matrix: Matrix) -> Mapping[int, list[tuple[int, int]]]:
+def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
     """Component → (row, values) of the rows whose narrowest condition is that it has these values."""
     guarded: dict[int, list[tuple[int, int]]] = {}
     for row, line in enumerate(matrix.rows):
@@ -76,9 +63,9 @@ def _guarded(matrix: Matrix) -> Mapping[int, list[tuple[int, int]]]:
     return guarded
 
 
-def _judged(matrix: Matrix, row: int, assignment: Sequence[int], rows: Iterable[int]) -> Held:
+def _judged(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> Held:
     """`rows`: those that hold and answer the same question."""
-    claim = matrix.claim(row)
+    claim = claim_of(matrix, row)
     unsure = [
         matrix.components[atom.component].name
         for atom in (matrix.atoms[number] for number in matrix.rows[row].then)
@@ -92,7 +79,7 @@ def _judged(matrix: Matrix, row: int, assignment: Sequence[int], rows: Iterable[
             other
             for other in (rows if claim.fact.question else ())
             if rivals.beats(matrix.fact(other), claim.fact)
-            and matrix.claim(other).allowed.get(number, allowed) != allowed
+            and claim_of(matrix, other).allowed.get(number, allowed) != allowed
         ]
         if better:
             yields[name] = better[0]

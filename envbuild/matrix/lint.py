@@ -11,8 +11,11 @@ from itertools import combinations
 from envbuild.errors import Finding
 from envbuild.fields import short
 from envbuild.matrix import rivals, values, version
+from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.claims import claim_of
 from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.masks import ABSENT, Matrix
+from envbuild.matrix.extension import extend
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Component, Constraint, Fact, Facts, Row
 from envbuild.matrix.rivals import Claim
 
@@ -51,7 +54,7 @@ def aged(facts: Facts, months: int, today: date) -> list[Finding]:
     return found
 
 
-def _sampled(facts: Facts, matrix: Matrix) -> Matrix:
+def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
     """The matrix with every version that any constraint names, those just after, one before and one after all: so that
     ranges differ of which no version is known."""
     named: dict[str, set[str]] = {}
@@ -63,7 +66,7 @@ def _sampled(facts: Facts, matrix: Matrix) -> Matrix:
             if kind == "version" and term.op in (">", "<="):
                 *first, last = version.parse(term.operand).numbers
                 sampled.add(".".join(str(number) for number in (*first, last + 1)))
-    return matrix.extended({name: sorted(sampled) for name, sampled in named.items()})
+    return extend(matrix, {name: sorted(sampled) for name, sampled in named.items()})
 
 
 def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
@@ -77,11 +80,11 @@ def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
 # --- rivals
 
 
-def _claims(matrix: Matrix) -> list[Claim]:
-    return [matrix.claim(row) for row in range(len(matrix.rows))]
+def _claims(matrix: FactTable) -> list[Claim]:
+    return [claim_of(matrix, row) for row in range(len(matrix.rows))]
 
 
-def _binding(matrix: Matrix) -> Binding:
+def _binding(matrix: FactTable) -> Binding:
     """The rows that bind wherever they hold, by the components of their 'when'. Defaults are set aside by requests, and
     other rows where a better source answers."""
     found: dict[frozenset[int], list[Claim]] = {}
@@ -92,7 +95,7 @@ def _binding(matrix: Matrix) -> Binding:
     return found
 
 
-def _against(matrix: Matrix, binding: Binding, *claims: Claim) -> Claim | None:
+def _against(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | None:
     """The row that leaves some component nothing where all `claims` hold, whatever these say themselves.
 
     Only what follows from one row after the other is looked at, which takes milliseconds; to search through all
@@ -118,7 +121,7 @@ def _against(matrix: Matrix, binding: Binding, *claims: Claim) -> Claim | None:
     return None
 
 
-def _rivals(matrix: Matrix) -> Iterator[Finding]:
+def _rivals(matrix: FactTable) -> Iterator[Finding]:
     """Rows of different facts that answer one question differently, without anything that decides between them."""
     by_question: dict[str, list[Claim]] = {}
     for claim in _claims(matrix):
@@ -152,7 +155,7 @@ def _undecided(one: Fact, other: Fact) -> bool:
     return "hard" in (one.strength, other.strength) and {one.strength, other.strength} <= {"hard", "disputed"}
 
 
-def _contradictions(matrix: Matrix) -> Iterator[Finding]:
+def _contradictions(matrix: FactTable) -> Iterator[Finding]:
     """Two rows of one fact that hold together and leave a component no value."""
     by_fact: dict[str, list[Claim]] = {}
     binding = _binding(matrix)
@@ -177,7 +180,7 @@ def _contradictions(matrix: Matrix) -> Iterator[Finding]:
                 )
 
 
-def _disputes(matrix: Matrix) -> Iterator[Finding]:
+def _disputes(matrix: FactTable) -> Iterator[Finding]:
     """A dispute has two sides."""
     sides = {row for rows, _ in matrix.groups for row in rows}
     for claim in _claims(matrix):
@@ -189,7 +192,7 @@ def _disputes(matrix: Matrix) -> Iterator[Finding]:
             )
 
 
-def _texts(matrix: Matrix, claim: Claim) -> str:
+def _texts(matrix: FactTable, claim: Claim) -> str:
     when = ", ".join(f"{name} {text}" for name, text in matrix.when(claim.row).items()) or "always"
     then = ", ".join(f"{name} {text}" for name, text in matrix.then(claim.row).items())
     return f"{when}: {claim.fact.kind} {then}"
@@ -198,7 +201,7 @@ def _texts(matrix: Matrix, claim: Claim) -> str:
 # --- rows that say nothing
 
 
-def _constraints(facts: Facts, matrix: Matrix, sampled: Matrix) -> Iterator[Finding]:
+def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterator[Finding]:
     """Constraints that no value meets, and versions that never were."""
     met: dict[tuple[str, Constraint], tuple[bool, bool]] = {}
     for fact, row, name, wanted in _all(facts):
@@ -226,7 +229,7 @@ def _constraints(facts: Facts, matrix: Matrix, sampled: Matrix) -> Iterator[Find
                     )
 
 
-def _known(matrix: Matrix, name: str, wanted: Constraint) -> bool:
+def _known(matrix: FactTable, name: str, wanted: Constraint) -> bool:
     component = matrix.components[matrix.number[name]]
     known = (None, *matrix.values[matrix.number[name]])
     return any(values.matches(component, wanted, value) is not False for value in known)
@@ -240,7 +243,7 @@ def _plain(wanted: Constraint) -> Iterator[str]:
                 yield term.operand
 
 
-def _never(matrix: Matrix) -> Iterator[Finding]:
+def _never(matrix: FactTable) -> Iterator[Finding]:
     """Rows that hold in no combination, because other rows rule out their 'when'."""
     binding = _binding(matrix)
     for claim in _claims(matrix):

@@ -6,9 +6,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envbuild.matrix.masks import ABSENT, HARD, WARN, Matrix
+from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.clauses import program_of, waived_with_rivals
+from envbuild.matrix.masks import HARD, WARN, FactTable
 from envbuild.matrix.minimal import Contradict
 from envbuild.matrix.model import SOURCES
+from envbuild.matrix.sat.program import SoftProgram
 from envbuild.matrix.solver import NOTHING, Clause, Index, Search, relevant
 
 STEPS = 500_000  # for one question to the solver
@@ -40,7 +43,7 @@ class Problem:
     """The clauses of requests and rows, each with its owner. `domains`: what components may be to begin with; `index`:
     of the first clauses."""
 
-    matrix: Matrix
+    matrix: FactTable
     requests: tuple[Request, ...]
     clauses: tuple[Clause, ...]
     owners: tuple[Owner, ...]
@@ -50,14 +53,14 @@ class Problem:
     @classmethod
     def of(
         cls,
-        matrix: Matrix,
+        matrix: FactTable,
         requests: Sequence[Request],
         waived: Collection[str] = (),
         strengths: tuple[str, ...] = HARD,
         ignored: Collection[int] = frozenset(),
     ) -> Problem:
         """What `requests` and facts of these `strengths` ask for, less the facts `waived` and the rows `ignored`."""
-        program = matrix.program(waived, strengths)
+        program = program_of(matrix, waived, strengths)
         asked = [((matrix.number[request.component], request.mask),) for request in requests]
         clauses = (*program.clauses, *asked)
         owners = (*program.owners, *range(len(requests)))
@@ -115,42 +118,51 @@ class Problem:
         return list(parts), ask
 
 
-def picks(matrix: Matrix, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
+def picks(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
     """The newest plan: component by component, in `Problem.order`, the first value with which the rest can still be
     met; what nothing asks for is absent. Before that, as many warnings as can be are heeded, those of better sources
     first. None when the hard facts cannot be met. Raises Undecided."""
     hard = Problem.of(matrix, requests, waived)
-    rows, clauses, index = matrix.worked_out(("picks", frozenset(waived)), lambda: _with_warnings(matrix, waived))
+    soft = soft_program_of(matrix, frozenset(waived))
     asked = hard.clauses[len(hard.clauses) - len(requests) :]
     first = len(hard.domains)
-    search = Search((*hard.domains, *(0b11 for _ in rows)), [*clauses, *asked], index=index)
-    search.arrange([*range(first, first + len(rows)), *hard.order(search)])
+    search = Search((*hard.domains, *(0b11 for _ in soft.rows)), [*soft.clauses, *asked], index=soft.index)
+    search.arrange([*range(first, first + len(soft.rows)), *hard.order(search)])
     values = search.first()
     if values is None:
         return None
-    return Picks(values[:first], tuple(row for at, row in enumerate(rows, first) if values[at] == 0b10))
+    return Picks(values[:first], tuple(row for at, row in enumerate(soft.rows, first) if values[at] == 0b10))
 
 
-def _with_warnings(matrix: Matrix, waived: Collection[str]) -> tuple[list[int], list[Clause], Index]:
-    """(the rows of warnings by precedence, the clauses of hard facts and of warnings, their index).
+def soft_program_of(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
+    """Return the clauses of hard facts and of warnings, less the facts `waived`; the rows of warnings by precedence.
 
     Each warning has a variable, after those of the components, in this order: bit 0, it is heeded; bit 1, it is not.
     These are chosen before all components."""
-    hard, warnings = matrix.program(waived), matrix.program(waived, WARN)
-    rivals = matrix.rivals(waived)
+    programs = matrix.caches.soft_programs
+    if waived not in programs:
+        programs[waived] = _soft_program(matrix, waived)
+    return programs[waived]
+
+
+def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
+    hard, warnings = program_of(matrix, waived), program_of(matrix, waived, WARN)
+    replaced = waived_with_rivals(matrix, waived)
+    rows: Sequence[int]
     index = None
-    if rivals == frozenset(waived):
+    if replaced == waived:
         rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
-    else:  # the others only leave gaps, see `clauses.without`
-        rows, _, index = matrix.worked_out(("picks", rivals), lambda: _with_warnings(matrix, rivals))
+    else:  # the others only leave gaps in the clauses, so that rows and index stay
+        whole = soft_program_of(matrix, replaced)
+        rows, index = whole.rows, whole.index
     variable = {row: len(matrix.components) + at for at, row in enumerate(rows)}
     clauses = list(hard.clauses)
     for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
         clauses.append((*clause, (variable[row], 0b10)))
-    return rows, clauses, index or Index.of(clauses)
+    return SoftProgram(rows, clauses, index or Index.of(clauses))
 
 
-def _precedence(matrix: Matrix, row: int) -> tuple[Any, ...]:
+def _precedence(matrix: FactTable, row: int) -> tuple[Any, ...]:
     """Sorts rows the same whatever their order in the files."""
     fact = matrix.fact(row)
     return SOURCES.index(fact.source.type), fact.id, sorted(matrix.when(row).items()), sorted(matrix.then(row).items())

@@ -8,7 +8,7 @@ from typing import Any
 
 from envbuild.core.text import counted
 from envbuild.matrix.check import Answer
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.request import place_of
 from envbuild.matrix.words import Reason
 
@@ -16,7 +16,7 @@ WIDE = 150  # characters of a source in a text
 SHOWN = 12  # sources that a text lists; --json has all
 
 
-def text(answer: Answer, matrix: Matrix, title: str) -> str:
+def text(answer: Answer, matrix: FactTable, title: str) -> str:
     """The answer as people read it."""
     lines = [f"{answer.verdict}: {title}"]
     for conflict in answer.conflicts:
@@ -81,7 +81,7 @@ def cautions(answer: Answer) -> list[str]:
     return lines + [f"warning: {one.cited}{f'; {one.hint}' if one.hint else ''}" for one in answer.warnings]
 
 
-def versions(answer: Answer, matrix: Matrix) -> list[str]:
+def versions(answer: Answer, matrix: FactTable) -> list[str]:
     """Component, version and where it is from, one line each, aligned."""
     asked = {ask.component: ask for ask in answer.asks}
     rows = []

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from envbuild.errors import Finding, SpecError
 from envbuild.fields import short
 from envbuild.matrix import values
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.constraint_masks import have_common_value
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Component, Constraint, Term
 
 LOCK = "lock"
@@ -32,7 +33,7 @@ def place_of(names: Iterable[str], asks: Iterable[Ask]) -> str:
     return next((places[name] for name in names if name in places), "")
 
 
-def of_words(words: Sequence[str], matrix: Matrix) -> tuple[Ask, ...]:
+def of_words(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
     """The request that ``torch=2.0.1 gpu=H100 apex`` makes. Raises SpecError with every mistake."""
     asks: list[Ask] = []
     findings: list[Finding] = []
@@ -58,7 +59,7 @@ def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
     )
 
 
-def knows(matrix: Matrix, name: str, value: str) -> bool:
+def knows(matrix: FactTable, name: str, value: str) -> bool:
     """Whether the facts have heard of this value of a component."""
     try:
         parse_ask(matrix, name, value)
@@ -67,7 +68,7 @@ def knows(matrix: Matrix, name: str, value: str) -> bool:
     return True
 
 
-def parse_ask(matrix: Matrix, name: str, text: str, *, where: str = "", by: str = "") -> Ask:
+def parse_ask(matrix: FactTable, name: str, text: str, *, where: str = "", by: str = "") -> Ask:
     """Return the ask that component `name` be as `text` has it: a version, or a comparison. Raises SpecError."""
     known = {component.name: component for component in matrix.components}
     component, constraint = values.asked(_word(name, text), known)
@@ -81,7 +82,7 @@ def _word(name: str, text: str) -> str:
 
 
 def _ask(
-    matrix: Matrix, component: Component, constraint: Constraint, *, plain: str = "", where: str = "", by: str = ""
+    matrix: FactTable, component: Component, constraint: Constraint, *, plain: str = "", where: str = "", by: str = ""
 ) -> Ask:
     if by != LOCK:  # what was locked did exist, whatever the facts have heard of
         _existed(component, constraint)
@@ -119,20 +120,20 @@ def _existed(component: Component, constraint: Constraint) -> None:
         )
 
 
-def _contradictions(asks: Iterable[Ask], matrix: Matrix) -> list[Finding]:
+def _contradictions(asks: Iterable[Ask], matrix: FactTable) -> list[Finding]:
     """Asks about one component that no value can satisfy together."""
     findings = []
     by_name: dict[str, list[Ask]] = {}
     for ask in asks:
         by_name.setdefault(ask.component, []).append(ask)
     for name, group in by_name.items():
-        if len(group) > 1 and not matrix.together(name, [ask.constraint for ask in group]):
+        if len(group) > 1 and not have_common_value(matrix, name, [ask.constraint for ask in group]):
             texts = " and ".join(dict.fromkeys(ask.text for ask in group))
             findings.append(Finding(f"contradictory arguments: {texts}", hint=f"give {name} once"))
     return findings
 
 
-def picked(versions: Mapping[str, str], matrix: Matrix) -> tuple[Ask, ...]:
+def picked(versions: Mapping[str, str], matrix: FactTable) -> tuple[Ask, ...]:
     """Asks for versions that were picked once; those that nobody knows any more are left out."""
     return tuple(
         parse_ask(matrix, name, f"=={value}", by=LOCK) for name, value in versions.items() if matrix.component(name)

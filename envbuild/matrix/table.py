@@ -9,11 +9,15 @@ from envbuild.core.result import Result
 from envbuild.core.text import table
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
+from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.case import Case
+from envbuild.matrix.claims import claim_of
 from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.masks import ABSENT, Matrix
+from envbuild.matrix.holding import held_rows
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Constraint, Term
 from envbuild.matrix.request import Ask, of_words
+from envbuild.matrix.value_order import ascending
 from envbuild.matrix.words import spelled
 
 PAGE = """\
@@ -54,7 +58,7 @@ def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
     return Result(rows, table(["COMPONENT", "KNOWN", "NEWEST", "ABOUT"], cells))
 
 
-def page(matrix: Matrix) -> str:
+def page(matrix: FactTable) -> str:
     """The tables that docs/ holds."""
     parts = [PAGE]
     for title, name, given, about in TABLES:
@@ -63,7 +67,7 @@ def page(matrix: Matrix) -> str:
     return "\n\n".join(parts)
 
 
-def columns_of(matrix: Matrix, name: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
+def columns_of(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
     """The component itself, then the others by rank."""
     return [
         name,
@@ -87,7 +91,7 @@ def show_component(name: str, given: Sequence[str], folders: Sequence[Path], mar
     return Result(rows, table([column.upper() for column in columns], cells))
 
 
-def component_rows(matrix: Matrix, name: str, given: Sequence[Ask]) -> list[dict[str, str]]:
+def component_rows(matrix: FactTable, name: str, given: Sequence[Ask]) -> list[dict[str, str]]:
     """One row for each value of a component: component → what it may be beside it. Values that cannot be had under what
     is `given` have no row; what few rows speak of, or all in the same way, has no column."""
     number = matrix.number[name]
@@ -107,7 +111,7 @@ def component_rows(matrix: Matrix, name: str, given: Sequence[Ask]) -> list[dict
     return [{column: text for column, text in row.items() if column in kept} for row in rows]
 
 
-def _asked(matrix: Matrix, name: str, value: str) -> tuple[Ask, ...]:
+def _asked(matrix: FactTable, name: str, value: str) -> tuple[Ask, ...]:
     component = matrix.components[matrix.number[name]]
     operator = "is" if component.kind == "name" else "=="
     return (Ask(name, Constraint(((Term(operator, value),),), value), value),)
@@ -120,11 +124,11 @@ def allowed(case: Case, named: Collection[str]) -> dict[str, str]:
     matrix = case.matrix
     hard: dict[int, int] = {}
     soft: dict[int, int] = {}
-    for held in matrix.holding(case.plan.assignment, case.waived):
+    for held in held_rows(matrix, case.plan.assignment, case.waived):
         fact = matrix.fact(held.row)
         if fact.default:
             continue
-        for number, mask in matrix.claim(held.row).allowed.items():
+        for number, mask in claim_of(matrix, held.row).allowed.items():
             if matrix.components[number].name not in held.yields and fact.strength != "disputed":
                 cells = hard if fact.strength == "hard" else soft
                 cells[number] = cells.get(number, matrix.full[number]) & mask
@@ -142,13 +146,13 @@ def allowed(case: Case, named: Collection[str]) -> dict[str, str]:
     return found
 
 
-def ranges(matrix: Matrix, number: int, mask: int) -> str:
+def ranges(matrix: FactTable, number: int, mask: int) -> str:
     """The values of a mask, neighbours as ranges: ``3.10–3.14, 3.13t``, ``>=525.60.13``."""
     component = matrix.components[number]
     values = [spelled(component, value) for value in matrix.values_of(number, mask)]
     if component.kind == "name":
         return ", ".join(values)
-    bits = matrix.releases(number)
+    bits = ascending(matrix, number)
     runs: list[list[str]] = []
     last = -2
     for at, bit in enumerate(bits):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.masks import HARDWARE, Matrix
+from envbuild.matrix.masks import HARDWARE, FactTable
 from envbuild.matrix.model import Component, Source
 from envbuild.matrix.request import Ask
 
@@ -41,7 +41,7 @@ class Reason:
         return f"{self.text} [{self.fact}]"
 
 
-def reason(matrix: Matrix, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False) -> Reason:
+def reason(matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False) -> Reason:
     """What a row says when components are as `known` has them (component → value, or the text of a request).
     `plainly`: what it says, not why it stands in the way."""
     fact, when, then = matrix.fact(row), matrix.when(row), matrix.then(row)
@@ -74,7 +74,7 @@ def reason(matrix: Matrix, row: int, known: Mapping[str, str], rows: int = 1, *,
     )
 
 
-def fill(template: str, matrix: Matrix, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
+def fill(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
     """The template with its ``{component}`` filled in, and ``{row.component}`` with what the row itself says of it;
     ``torch=={torch}`` becomes ``torch<2.5`` for a request of that text."""
 
@@ -93,7 +93,7 @@ def fill(template: str, matrix: Matrix, known: Mapping[str, str], texts: Mapping
     return re.sub(r"\b([a-z][a-z0-9-]+) \1\b", r"\1", text)  # "apex {apex}" of an apex without a version
 
 
-def said(matrix: Matrix, name: str, wanted: str, known: Mapping[str, str]) -> str:
+def said(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) -> str:
     """A component with what is said of it: ``torch==2.8.0``, ``python 3.9 or 3.10``, ``driver>=525.60.13``."""
     component = matrix.component(name)
     wanted = known.get(name, wanted)
@@ -117,14 +117,14 @@ def spelled(component: Component, value: str) -> str:
     return bare
 
 
-def spoken(matrix: Matrix, name: str, chosen: Mapping[str, str]) -> str:
+def spoken(matrix: FactTable, name: str, chosen: Mapping[str, str]) -> str:
     """A component with its value: ``torch==2.8.0``, ``H100``."""
     component = matrix.component(name)
     assert component is not None
     return component.shown.format(name=name, value=spelled(component, chosen[name]))
 
 
-def conclusion(asks: Sequence[Ask], matrix: Matrix, scope: str) -> str:
+def conclusion(asks: Sequence[Ask], matrix: FactTable, scope: str) -> str:
     """What follows for the person who asked. What only says where things come from is left out."""
     asks = [ask for ask in asks if (c := matrix.component(ask.component)) and not (c.hidden and c.kind == "name")]
     hardware = [ask for ask in asks if (c := matrix.component(ask.component)) and c.cost >= HARDWARE]
@@ -142,7 +142,7 @@ def listed(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def because(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: Matrix) -> str:
+def because(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
     """The sentence of a conflict."""
     parts = " and ".join(dict.fromkeys(one.cited for one in reasons if not one.default))
     obstacles = sorted((one for one in reasons if not one.default), key=lambda one: one.kind == "provides")

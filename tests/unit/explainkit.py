@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from smallfacts import fact, matrix
 
-from envbuild.matrix.compiled import Matrix
 from envbuild.matrix.explain import Core
+from envbuild.matrix.masks import FactTable
 
 TORCH = ["1.13.1", "2.0.1", "2.1.0", "2.2.0", "2.3.0"]
 COMPONENTS: dict[str, Any] = {
@@ -35,10 +35,10 @@ FACTS = [
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
     return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS)
 
 
-def told(given: Matrix, conflict: Core) -> tuple[set[str], list[str]]:
+def told(given: FactTable, conflict: Core) -> tuple[set[str], list[str]]:
     """(the requests, the ids of the facts in order)."""
     return {request.id for request in conflict.requests}, [given.fact(row).id for row in conflict.rows]

@@ -12,9 +12,10 @@ from pysat.card import CardEnc, EncType
 from pysat.solvers import Cadical153
 
 from envbuild.matrix import values
-from envbuild.matrix.compiled import Matrix, natural
+from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.compiled import natural
 from envbuild.matrix.explain import Request
-from envbuild.matrix.masks import ABSENT
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import SOURCES, Constraint, Fact, Facts, Row
 from envbuild.matrix.problem import Problem
 
@@ -50,7 +51,7 @@ class Oracle:
         """Whether there is a plan with these selectors and these literals."""
         return bool(self._solver.solve(assumptions=[*selected, *chosen]))
 
-    def request(self, request: Request, matrix: Matrix) -> int:
+    def request(self, request: Request, matrix: FactTable) -> int:
         """A literal that is true when a request is met."""
         number = matrix.number[request.component]
         allowed = matrix.values_of(number, request.mask)
@@ -194,7 +195,7 @@ class Oracle:
             self._solver.add_clause([-selector, *self._unless(numbers[0]), *better, *satisfied])
 
 
-def first_plan(oracle: Oracle, matrix: Matrix, requests: Sequence[Request]) -> dict[str, str] | None:
+def first_plan(oracle: Oracle, matrix: FactTable, requests: Sequence[Request]) -> dict[str, str] | None:
     """The lexicographically first plan, warning by warning and value by value."""
     chosen = [oracle.request(request, matrix) for request in requests]
     binding = list(oracle.selectors.values())
@@ -216,6 +217,6 @@ def first_plan(oracle: Oracle, matrix: Matrix, requests: Sequence[Request]) -> d
     return found
 
 
-def known_of(matrix: Matrix) -> dict[str, tuple[str, ...]]:
+def known_of(matrix: FactTable) -> dict[str, tuple[str, ...]]:
     """Component → its values."""
     return {component.name: matrix.values[at] for at, component in enumerate(matrix.components)}

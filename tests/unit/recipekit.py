@@ -15,7 +15,7 @@ from envbuild.bases import DISTRIBUTIONS
 from envbuild.build.steps import INPUTS
 from envbuild.fields import Reader
 from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.plan import bridge
 from envbuild.project import Project
 from envbuild.recipe import Check, Recipe, RecipeEnv
@@ -97,5 +97,5 @@ def stack(*recipes: Recipe, torch: str = "2.6.0", **more: str) -> RecipeEnv:
 
 
 @pytest.fixture(scope="module")
-def matrix() -> Matrix:
+def matrix() -> FactTable:
     return load_matrix(Project(ROOT).facts())

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.compiled import compile_facts
+from envbuild.matrix.constraint_masks import asked_mask
 from envbuild.matrix.explain import Request, picks
 from envbuild.matrix.load import load_facts
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Facts
 from envbuild.matrix.values import asked
 
@@ -55,22 +57,22 @@ def read(folder: Path, *args: Any, **rest: Any) -> Facts:
     return load_facts([write(folder, *args, **rest)])
 
 
-def matrix(folder: Path, *args: Any, **rest: Any) -> Matrix:
+def matrix(folder: Path, *args: Any, **rest: Any) -> FactTable:
     """The matrix of such a file."""
     return compile_facts(read(folder, *args, **rest))
 
 
-def requests(matrix: Matrix, *words: str) -> list[Request]:
+def requests(matrix: FactTable, *words: str) -> list[Request]:
     """Requests as the words of a command line, which are their ids too."""
     components = {component.name: component for component in matrix.components}
     found = []
     for word in words:
         component, constraint = asked(word, components)
-        found.append(Request(word, component.name, matrix.asked(component.name, constraint)))
+        found.append(Request(word, component.name, asked_mask(matrix, component.name, constraint)))
     return found
 
 
-def plan(given: Matrix, *words: str, waived: Sequence[str] = ()) -> dict[str, str] | None:
+def plan(given: FactTable, *words: str, waived: Sequence[str] = ()) -> dict[str, str] | None:
     """What is picked, or None."""
     found = picks(given, requests(given, *words), waived)
     return None if found is None else given.named(found.assignment)

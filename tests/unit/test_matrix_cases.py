@@ -18,11 +18,11 @@ from envbuild.errors import SpecError
 from envbuild.matrix import FACTS, explain
 from envbuild.matrix.case import Case
 from envbuild.matrix.check import VERDICTS, Answer, check, judged
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.explain import Core, Request
 from envbuild.matrix.lint import lint
 from envbuild.matrix.load import files, load_facts
-from envbuild.matrix.masks import HARD
+from envbuild.matrix.masks import HARD, FactTable
 from envbuild.matrix.model import SOURCES, Facts, Waiver
 from envbuild.matrix.problem import Problem
 from envbuild.matrix.report import plain, text
@@ -82,7 +82,7 @@ def shipped() -> Facts:
 
 
 @cache
-def matrix() -> Matrix:
+def matrix() -> FactTable:
     return compile_facts(shipped())
 
 
@@ -221,7 +221,7 @@ def component(word: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def turned(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+def turned(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
     """The matrix of the shipped facts with other file names, and all lists of facts and rows from the last to the
     first."""
     folder = tmp_path_factory.mktemp("turned")
@@ -249,7 +249,7 @@ def backward_row(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.matrix
 @each(ANSWERED)
-def test_the_order_of_files_and_rows_does_not_matter(example: Example, turned: Matrix) -> None:
+def test_the_order_of_files_and_rows_does_not_matter(example: Example, turned: FactTable) -> None:
     again = check(turned, of_words(example.words, turned))
     assert plain(again) == plain(answer(example.ask))
 

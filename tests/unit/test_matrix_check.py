@@ -12,9 +12,10 @@ from smallfacts import fact, matrix, write
 from envbuild.errors import SpecError
 from envbuild.matrix import cache
 from envbuild.matrix.check import Answer, check
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.conflict import why_not
 from envbuild.matrix.load import load_facts
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.report import plain, text
 from envbuild.matrix.request import of_words
@@ -50,11 +51,11 @@ FACTS = [
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
     return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS, QUESTIONS)
 
 
-def ask(given: Matrix, words: str, *waived: str, met: tuple[str, ...] = ()) -> Answer:
+def ask(given: FactTable, words: str, *waived: str, met: tuple[str, ...] = ()) -> Answer:
     return check(given, of_words(words.split(), given), [Waiver(name, "tried it") for name in waived], met)
 
 
@@ -74,7 +75,7 @@ def ask(given: Matrix, words: str, *waived: str, met: tuple[str, ...] = ()) -> A
         ("torch=2.1.0 ucx=1.14.0", "unknown", 9),
     ],
 )
-def test_verdicts(small: Matrix, words: str, verdict: str, code: int) -> None:
+def test_verdicts(small: FactTable, words: str, verdict: str, code: int) -> None:
     given = ask(small, words)
     assert (given.verdict, given.exit_code) == (verdict, code), text(given, small, words)
 
@@ -106,7 +107,7 @@ def test_a_question_arises_only_where_its_condition_holds(tmp_path: Path) -> Non
         assert asked == {"torch gpu": "unknown", "torch gpu from=index": "unknown", "torch gpu from=source": "valid"}
 
 
-def test_a_conflict_names_facts_requests_and_a_fix(small: Matrix) -> None:
+def test_a_conflict_names_facts_requests_and_a_fix(small: FactTable) -> None:
     (conflict,) = ask(small, "torch=2.0.1 gpu=H100").conflicts
     assert [one.fact for one in conflict.reasons] == ["torch.gpu"]
     assert {one.text for one in conflict.asks} == {"torch==2.0.1", "H100"}
@@ -114,75 +115,75 @@ def test_a_conflict_names_facts_requests_and_a_fix(small: Matrix) -> None:
     assert conflict.fixes[0] in ("torch>=2.1", "torch=2.1.0")
 
 
-def test_a_dispute_shows_both_sides(small: Matrix) -> None:
+def test_a_dispute_shows_both_sides(small: FactTable) -> None:
     given = ask(small, "nccl=2.18.1 gpu=H100")
     assert {one.fact for one in given.disputes} == {"nccl.old", "nccl.new"}
 
 
-def test_a_warning_does_not_change_the_verdict(small: Matrix) -> None:
+def test_a_warning_does_not_change_the_verdict(small: FactTable) -> None:
     given = ask(small, "cuda=11.8 gpu=H100")
     assert [one.cited for one in given.warnings] == ["H100 is slow there [cuda.slow]"]
 
 
-def test_a_warning_is_heeded_where_it_can_be(small: Matrix) -> None:
+def test_a_warning_is_heeded_where_it_can_be(small: FactTable) -> None:
     assert ask(small, "cuda gpu=H100").chosen["cuda"] == "12.1"
 
 
-def test_what_the_host_needs_is_said_when_it_is_not_told(small: Matrix) -> None:
+def test_what_the_host_needs_is_said_when_it_is_not_told(small: FactTable) -> None:
     given = ask(small, "cuda=12.1")
     assert [(one.fact, one.text) for one in given.needs] == [("cuda.driver", "driver>=525")]
     assert "needs on the host: driver>=525 [cuda.driver]" in text(given, small, "cuda=12.1")
 
 
-def test_nothing_is_added_to_get_around_a_fact(small: Matrix) -> None:
+def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
     """With the package compat the driver would do; that is for a person to decide."""
     assert ask(small, "cuda=12.1 driver=470.10").verdict == "conflict"
     assert ask(small, "cuda=12.1 driver=470.10 compat=12.1").verdict != "conflict"
 
 
-def test_a_fix_does_not_add_what_nobody_asked_for(small: Matrix) -> None:
+def test_a_fix_does_not_add_what_nobody_asked_for(small: FactTable) -> None:
     """CUDA 12.1 would do on that driver with the package compat, which the fix does not name."""
     assert ask(small, "cuda=11.8 driver=470.10").conflicts[0].fixes == ("driver>=525",)
 
 
-def test_a_default_is_set_aside_when_it_is_named(small: Matrix) -> None:
+def test_a_default_is_set_aside_when_it_is_named(small: FactTable) -> None:
     assert ask(small, "cuda=12.1").chosen["arch"] == "amd64"
     given = ask(small, "cuda=12.1 arch=arm64")
     assert given.chosen["arch"] == "arm64"
     assert "arch.default" not in given.facts
 
 
-def test_a_fact_can_be_waived(small: Matrix) -> None:
+def test_a_fact_can_be_waived(small: FactTable) -> None:
     given = ask(small, "torch=2.0.1 gpu=H100", "torch.gpu", "torch-gpu", "nccl-gpu")
     assert given.verdict != "conflict"
     assert [one.fact for one in given.waived] == ["torch.gpu", "torch-gpu", "nccl-gpu"]
     assert plain(given)["waived"][0] == {"fact": "torch.gpu", "reason": "tried it"}
 
 
-def test_not_knowing_can_be_waived(small: Matrix) -> None:
+def test_not_knowing_can_be_waived(small: FactTable) -> None:
     assert ask(small, "torch=2.1.0 ucx=1.14.0").unknown[0].id == "unrelated"
     assert ask(small, "torch=2.1.0 ucx=1.14.0", "unrelated").verdict == "valid"
 
 
-def test_a_waiver_of_nothing_is_a_mistake(small: Matrix) -> None:
+def test_a_waiver_of_nothing_is_a_mistake(small: FactTable) -> None:
     with pytest.raises(SpecError, match=r"no fact is called 'torch\.gpus'") as caught:
         ask(small, "torch=2.1.0", "torch.gpus")
     assert caught.value.exit_code == 2
     assert "torch.gpu" in caught.value.hint
 
 
-def test_a_condition_that_is_seen_to_is_none(small: Matrix) -> None:
+def test_a_condition_that_is_seen_to_is_none(small: FactTable) -> None:
     assert ask(small, "cuda=12.1 driver=525.10").conditions[0].condition == "525.10?"
     given = ask(small, "cuda=12.1 driver=525.10", met=("cuda.native",))
     assert (given.verdict, given.conditions) == ("valid", ())
 
 
-def test_a_version_after_the_facts_is_noted(small: Matrix) -> None:
+def test_a_version_after_the_facts_is_noted(small: FactTable) -> None:
     given = ask(small, "torch=2.3.0 gpu=H100")
     assert given.notes == ("torch 2.3.0 is newer than the facts, which end at 2.2.0 and are of 2026-11-21",)
 
 
-def test_why_something_is_not_newer(small: Matrix) -> None:
+def test_why_something_is_not_newer(small: FactTable) -> None:
     asks = of_words(["torch=2.0.1", "nccl"], small)
     assert why_not(small, asks, "nccl") == [
         "nccl==2.18.1 is not taken, because torch==2.0.1 comes with nccl==2.14.3 [torch.nccl]."
@@ -202,13 +203,13 @@ def test_a_lower_grade_yields_and_is_shown(tmp_path: Path) -> None:
     assert [one.fact for one in given.superseded] == ["a.read"]
 
 
-def test_what_is_known_goes_before_what_is_newer(small: Matrix) -> None:
+def test_what_is_known_goes_before_what_is_newer(small: FactTable) -> None:
     """Nothing is said of torch 2.2.0 on a V100, so that an older one is picked for it."""
     given = ask(small, "torch gpu=V100")
     assert (given.unknown, given.chosen["torch"]) == ((), "2.1.0"), text(given, small, "torch gpu=V100")
 
 
-def test_what_is_unknown_names_the_nearest_that_is_known(small: Matrix) -> None:
+def test_what_is_unknown_names_the_nearest_that_is_known(small: FactTable) -> None:
     given = ask(small, "torch=2.2.0 gpu=V100")
     assert given.verdict == "unknown"
     assert given.nearest == ("torch<=2.1",)

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from smallfacts import VERSIONS, fact, matrix, plan, read
 
-from envbuild.matrix.compiled import Matrix, compile_facts, pick_order
+from envbuild.matrix.claims import claim_of
+from envbuild.matrix.clauses import program_of
+from envbuild.matrix.compiled import compile_facts, pick_order
+from envbuild.matrix.constraint_masks import asked_mask, have_common_value, mask_of, unknown_versions
+from envbuild.matrix.extension import extend
+from envbuild.matrix.holding import held_rows
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Component
 from envbuild.matrix.solver import solve
 from envbuild.matrix.values import constraint
@@ -50,8 +56,8 @@ def test_numbers_follow_ranks(tmp_path: Path) -> None:
 def test_masks_and_values(tmp_path: Path) -> None:
     given = matrix(tmp_path, {"a": VERSIONS}, [fact("a.x", "limits", {}, {"a": ">1"})])
     component = given.components[0]
-    assert given.mask("a", constraint(component, ">=2")) == 0b0110
-    assert given.mask("a", constraint(component, "-")) == 1
+    assert mask_of(given, "a", constraint(component, ">=2")) == 0b0110
+    assert mask_of(given, "a", constraint(component, "-")) == 1
     assert given.full == (0b1111,)
     assert given.values_of(0, 0b1101) == ["2.0", "1.0"]
     assert (given.value(0, 0b1010), given.value(0, 1)) == ("3.0", None)
@@ -69,7 +75,7 @@ def test_builds_with_a_label_are_meant_only_where_one_is_named_or_there_are_no_o
     given = matrix(tmp_path, {"a": values}, [fact("a.x", "limits", {}, {"a": ">1"})])
 
     def asked(text: str) -> list[str]:
-        return given.values_of(0, given.asked("a", constraint(given.components[0], text)))
+        return given.values_of(0, asked_mask(given, "a", constraint(given.components[0], text)))
 
     assert asked("2.8.0") == ["2.8.0"]
     assert asked("2.8") == ["2.8.1", "2.8.0"]
@@ -86,23 +92,23 @@ def test_values_that_nobody_knew_can_be_added(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1.0", "2.0"], "b": ["2.0"]}, facts, {"q": ["a", "b"]})
     component = given.components[0]
-    assert given.unheard("a", constraint(component, "9.9")) == ("9.9",)
-    assert given.unheard("a", constraint(component, "2.0")) == ()
-    assert given.unheard("a", constraint(component, ">=9.9")) == ()
-    more = given.extended({"a": ["9.9", "1.5", "2.0"], "b": ["4.0"]})
+    assert unknown_versions(given, "a", constraint(component, "9.9")) == ("9.9",)
+    assert unknown_versions(given, "a", constraint(component, "2.0")) == ()
+    assert unknown_versions(given, "a", constraint(component, ">=9.9")) == ()
+    more = extend(given, {"a": ["9.9", "1.5", "2.0"], "b": ["4.0"]})
     assert more.values == (("2.0", "1.0", "9.9", "1.5"), ("2.0", "4.0"))
     assert given.values == (("2.0", "1.0"), ("2.0",)), "the matrix itself stays as it is"
     assert plan(more, "a=9.9", "b=4.0") is None
     assert plan(more, "a=1.5", "b=2.0") == {"a": "1.5", "b": "2.0"}
     assert plan(more, "a=1.5", "b=4.0") is None
     assert plan(more, "a=1.0", "b=2.0") is None
-    assert given.extended({"a": ["2.0"]}) is given
+    assert extend(given, {"a": ["2.0"]}) is given
     again = compile_facts(read(tmp_path, {"a": ["1.0", "2.0", "9.9", "1.5"], "b": ["2.0", "4.0"]}, facts, {"q": ["a"]}))
     assert {row: claim_texts(more, row) for row in range(3)} == {row: claim_texts(again, row) for row in range(3)}
 
 
-def claim_texts(given: Matrix, row: int) -> list[dict[str, set[str]]]:
-    claim = given.claim(row)
+def claim_texts(given: FactTable, row: int) -> list[dict[str, set[str]]]:
+    claim = claim_of(given, row)
     return [
         {given.components[at].name: set(given.values_of(at, mask)) for at, mask in part.items()}
         for part in (claim.when, claim.allowed)
@@ -116,7 +122,7 @@ def test_whether_one_value_can_meet_several_constraints(tmp_path: Path) -> None:
     def together(name: str, *texts: str) -> bool:
         component = given.component(name)
         assert component is not None
-        return given.together(name, [constraint(component, text) for text in texts])
+        return have_common_value(given, name, [constraint(component, text) for text in texts])
 
     assert together("a", ">=1.5", "<2.5")
     assert not together("a", "1.0", "2.0")
@@ -140,7 +146,7 @@ def test_whether_one_value_can_meet_several_constraints(tmp_path: Path) -> None:
 )
 def test_kinds_of_facts(tmp_path: Path, kind: str, then: str, expected: dict[str, bool]) -> None:
     given = matrix(tmp_path, {"a": ["1.0"], "b": VERSIONS}, [fact("a.b", kind, {"a": "1.0"}, {"b": then})])
-    program = given.program()
+    program = program_of(given)
     for value, allowed in expected.items():
         mask = given.bit("b", None if value == "-" else value)
         found = solve([given.bit("a", "1.0"), mask], program.clauses, ())
@@ -157,8 +163,8 @@ def test_what_order_says_nothing_about_is_let_pass_but_noticed(tmp_path: Path) -
     ]
     given = matrix(tmp_path, {"a": ["1.0"], "torch": ["2.9.0", "2.11.0", ngc]}, facts)
     found = given.assignment({"a": "1.0", "torch": ngc})
-    assert solve(found, given.program().clauses, ()) == found
-    held = {given.fact(held.row).id: held for held in given.holding(found)}
+    assert solve(found, program_of(given).clauses, ()) == found
+    held = {given.fact(held.row).id: held for held in held_rows(given, found)}
     assert {name: (entry.fails, entry.unsure) for name, entry in held.items()} == {
         "a.limit": ((), ("torch",)),
         "a.requirement": ((), ("torch",)),
@@ -180,10 +186,10 @@ def test_only_hard_rows_bind(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1.0"], "b": VERSIONS}, facts)
     assert plan(given, "a", "b=3.0") == {"a": "1.0", "b": "3.0"}
-    held = given.holding(given.assignment({"a": "1.0", "b": "3.0"}))
+    held = held_rows(given, given.assignment({"a": "1.0", "b": "3.0"}))
     assert [(given.fact(entry.row).id, entry.fails) for entry in held] == [
         ("a.conditional", ("b",)),
         ("a.disputed", ("b",)),
         ("a.warn", ("b",)),
     ]
-    assert [entry.row for entry in given.holding(given.assignment({"b": "3.0"}))] == []
+    assert [entry.row for entry in held_rows(given, given.assignment({"b": "3.0"}))] == []

@@ -14,19 +14,20 @@ from explainkit import small as small  # a fixture
 from smallfacts import fact, matrix, plan, read, requests
 
 from envbuild.matrix import explain
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.explain import Request, core, cores, picks
+from envbuild.matrix.masks import FactTable
 
 pytestmark = pytest.mark.unit
 
 
-def possible(given: Matrix, words: Sequence[Request], rows: set[int]) -> bool:
+def possible(given: FactTable, words: Sequence[Request], rows: set[int]) -> bool:
     """Whether there is a plan when only these rows bind."""
     others = frozenset(range(len(given.rows))) - rows
     return explain.core(given, words, ignored=others) is None
 
 
-def test_a_conflict_is_what_is_needed_and_no_more(small: Matrix) -> None:
+def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8", "driver=525.10", "python=3.11", "triton")
     found = core(small, asked)
     assert found is not None
@@ -37,7 +38,7 @@ def test_a_conflict_is_what_is_needed_and_no_more(small: Matrix) -> None:
     assert core(small, asked[1:]) is None
 
 
-def test_nothing_of_a_conflict_can_go(small: Matrix) -> None:
+def test_nothing_of_a_conflict_can_go(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch<2.3", "cuda=11.7", "driver=470.10", "python>=3.11", "apex=22.03")
     for found in cores(small, asked):
         rows = set(found.rows)
@@ -48,7 +49,7 @@ def test_nothing_of_a_conflict_can_go(small: Matrix) -> None:
             assert possible(small, [other for other in found.requests if other != request], rows)
 
 
-def test_requests_that_contradict_each_other(small: Matrix) -> None:
+def test_requests_that_contradict_each_other(small: FactTable) -> None:
     asked = [*requests(small, "torch=2.0.1", "gpu=H100"), replace(requests(small, "torch=2.1.0")[0], id="other")]
     assert [told(small, found) for found in cores(small, asked)] == [
         ({"torch=2.0.1", "other"}, []),
@@ -56,7 +57,7 @@ def test_requests_that_contradict_each_other(small: Matrix) -> None:
     ]
 
 
-def test_a_request_for_nothing_that_is_known(small: Matrix) -> None:
+def test_a_request_for_nothing_that_is_known(small: FactTable) -> None:
     (found,) = cores(small, requests(small, "torch>=9", "gpu=H100"))
     assert told(small, found) == ({"torch>=9"}, [])
 
@@ -108,7 +109,7 @@ def test_what_is_disputed_stands_in_the_way_as_a_whole(tmp_path: Path) -> None:
     assert cores(given, requests(given, "a", "b=3"), waived=["a.one", "a.two"]) == []
 
 
-def test_waived_facts_do_not_count(small: Matrix) -> None:
+def test_waived_facts_do_not_count(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1")
     assert cores(small, asked, waived=["torch.sm"]) == []
     assert plan(small, "gpu=H100", "torch=2.0.1", waived=["gpu.sm"]) == {
@@ -133,7 +134,7 @@ def test_the_order_of_facts_changes_neither_plan_nor_size_of_a_conflict(tmp_path
     assert len(seen) == 1
 
 
-def test_without_time_the_conflict_is_told_and_that_it_may_be_smaller(small: Matrix) -> None:
+def test_without_time_the_conflict_is_told_and_that_it_may_be_smaller(small: FactTable) -> None:
     found = core(small, requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8"), seconds=-1)
     assert found is not None
     assert not found.minimal

@@ -11,21 +11,21 @@ from explainkit import small as small  # a fixture
 from explainkit import told
 from smallfacts import requests
 
-from envbuild.matrix.compiled import Matrix
 from envbuild.matrix.explain import Request, cores, picks
 from envbuild.matrix.fixes import Fix, fixes, fixes_of
+from envbuild.matrix.masks import FactTable
 
 pytestmark = pytest.mark.unit
 
 
-def mended(given: Matrix, *words: str, good: Any = None) -> list[tuple[int, list[str], tuple[str, ...]]]:
+def mended(given: FactTable, *words: str, good: Any = None) -> list[tuple[int, list[str], tuple[str, ...]]]:
     asked = requests(given, *words)
     found = fixes(given, asked, cores(given, asked), good=good)
     assert all(works(given, asked, fix) for fix in found)
     return [(fix.cost, [change.text for change in fix.changes], fix.changes[0].others) for fix in found]
 
 
-def works(given: Matrix, asked: Sequence[Request], fix: Fix) -> bool:
+def works(given: FactTable, asked: Sequence[Request], fix: Fix) -> bool:
     """Whether the request with the fix's values has the plan that the fix names."""
     changed = {change.component: change.value for change in fix.changes}
     kept = [request for request in asked if request.component not in changed]
@@ -34,7 +34,7 @@ def works(given: Matrix, asked: Sequence[Request], fix: Fix) -> bool:
     return found is not None and found.assignment == fix.assignment
 
 
-def test_the_nearest_version_and_how_far_it_reaches(small: Matrix) -> None:
+def test_the_nearest_version_and_how_far_it_reaches(small: FactTable) -> None:
     assert mended(small, "gpu=H100", "torch=2.0.1") == [(3, ["torch>=2.1"], ()), (9, ["gpu=A100"], ("V100", "L4"))]
     assert mended(small, "torch=2.3.0", "gpu=V100", "python=3.8") == [
         (3, ["torch<=2.0.1"], ()),
@@ -44,7 +44,7 @@ def test_the_nearest_version_and_how_far_it_reaches(small: Matrix) -> None:
     assert mended(small, "driver=470.10", "cuda=12.1", "torch>=2.2") == [(6, ["driver>=525.10"], ())]
 
 
-def test_what_is_cheap_may_be_left_out(small: Matrix) -> None:
+def test_what_is_cheap_may_be_left_out(small: FactTable) -> None:
     assert mended(small, "apex=22.03", "torch=2.0.1") == [
         (1, ["apex=23.08"], ()),
         (3, ["torch=1.13.1"], ()),
@@ -52,7 +52,7 @@ def test_what_is_cheap_may_be_left_out(small: Matrix) -> None:
     ]
 
 
-def test_two_changes_where_one_does_not_help(small: Matrix) -> None:
+def test_two_changes_where_one_does_not_help(small: FactTable) -> None:
     assert mended(small, "torch=1.13.1", "python=3.12", "cuda=12.1") == [(3, ["torch>=2.1"], ())]
     assert mended(small, "torch=2.3.0", "cuda=11.8", "gpu=V100", "python=3.11") == [(3, ["torch=2.1.0"], ())]
     assert mended(small, "driver=470.10", "cuda=12.1", "torch=2.3.0", "gpu=V100") == [
@@ -62,7 +62,7 @@ def test_two_changes_where_one_does_not_help(small: Matrix) -> None:
     ]
 
 
-def test_only_what_is_known_to_be_good_is_proposed(small: Matrix) -> None:
+def test_only_what_is_known_to_be_good_is_proposed(small: FactTable) -> None:
     number = small.number["torch"]
 
     def known(assignment: list[int]) -> bool:
@@ -72,7 +72,7 @@ def test_only_what_is_known_to_be_good_is_proposed(small: Matrix) -> None:
     assert mended(small, "gpu=H100", "torch=2.0.1", good=lambda assignment: False) == []
 
 
-def test_each_conflict_by_itself(small: Matrix) -> None:
+def test_each_conflict_by_itself(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1", "driver=470.10", "cuda=11.8", "apex=22.03")
     found = cores(small, asked)
     assert len(found) == 3
@@ -85,12 +85,12 @@ def test_each_conflict_by_itself(small: Matrix) -> None:
     assert mends == {"torch.sm": ["torch=2.1.0"], "cuda.driver": ["cuda=11.7"], "apex.old": ["apex=23.08"]}
 
 
-def test_a_conflict_beside_requests_that_contradict_each_other(small: Matrix) -> None:
+def test_a_conflict_beside_requests_that_contradict_each_other(small: FactTable) -> None:
     asked = [*requests(small, "torch=2.0.1", "gpu=H100"), replace(requests(small, "torch=1.13.1")[0], id="other")]
     first, second = cores(small, asked)
     texts = [change.text for fix in fixes_of(small, asked, second, [first]) for change in fix.changes]
     assert texts == ["torch>=2.1", "gpu=A100"]
 
 
-def test_a_labelled_version_is_a_place_to_start_from(small: Matrix) -> None:
+def test_a_labelled_version_is_a_place_to_start_from(small: FactTable) -> None:
     assert mended(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1"], ())

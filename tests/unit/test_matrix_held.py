@@ -10,14 +10,14 @@ from explainkit import small as small  # a fixture
 from explainkit import told
 from smallfacts import fact, matrix, requests
 
-from envbuild.matrix.compiled import Matrix
+from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.explain import held, picks
-from envbuild.matrix.masks import ABSENT
+from envbuild.matrix.masks import FactTable
 
 pytestmark = pytest.mark.unit
 
 
-def test_what_holds_a_version_back(small: Matrix) -> None:
+def test_what_holds_a_version_back(small: FactTable) -> None:
     asked = requests(small, "gpu=V100", "torch", "python=3.8", "triton<2.2")
     found = picks(small, asked)
     assert found is not None
@@ -29,7 +29,7 @@ def test_what_holds_a_version_back(small: Matrix) -> None:
     assert [value for value, _ in held(small, asked, found, "torch", count=9)] == ["2.1.0", "2.2.0", "2.3.0"]
 
 
-def test_a_pick_of_higher_rank_holds_a_lower_one(small: Matrix) -> None:
+def test_a_pick_of_higher_rank_holds_a_lower_one(small: FactTable) -> None:
     asked = requests(small, "cuda", "torch", "driver=520.10")
     found = picks(small, asked)
     assert found is not None
@@ -54,7 +54,7 @@ def test_what_was_picked_before_is_told_as_a_pick(tmp_path: Path) -> None:
     assert held(given, asked, found, "a") == []
 
 
-def test_a_request_can_hold_its_own_component(small: Matrix) -> None:
+def test_a_request_can_hold_its_own_component(small: FactTable) -> None:
     asked = requests(small, "torch<2.2")
     found = picks(small, asked)
     assert found is not None

@@ -15,17 +15,18 @@ from oraclekit import Oracle, first_plan, known_of
 
 import envbuild.matrix
 from envbuild.matrix import values
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.explain import Request, cores, picks
 from envbuild.matrix.load import load_facts
-from envbuild.matrix.masks import ABSENT
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
 
 pytestmark = pytest.mark.unit
 SHIPPED = Path(envbuild.matrix.__file__).parent / "facts"
 
 
-def compare(matrix: Matrix, oracle: Oracle, requests: Sequence[Request]) -> None:
+def compare(matrix: FactTable, oracle: Oracle, requests: Sequence[Request]) -> None:
     """Check one request."""
     plan = picks(matrix, requests)
     found = None if plan is None else matrix.named(plan.assignment)
@@ -44,7 +45,7 @@ def compare(matrix: Matrix, oracle: Oracle, requests: Sequence[Request]) -> None
                 assert oracle.possible([other for other in members if other != one], rest)
 
 
-def request_at_random(matrix: Matrix, choice: random.Random, most: int) -> list[Request]:
+def request_at_random(matrix: FactTable, choice: random.Random, most: int) -> list[Request]:
     """Some components that people name, each free, with one value, or with a range of values as they are picked."""
     names = [component.name for component in matrix.components if not component.hidden]
     found = []
@@ -155,7 +156,7 @@ def shipped() -> Facts:
 
 
 @cache
-def oracle_of_shipped() -> tuple[Matrix, Oracle]:
+def oracle_of_shipped() -> tuple[FactTable, Oracle]:
     """The matrix, and the oracle, which learns from one request to the next."""
     matrix = compile_facts(shipped())
     return matrix, Oracle(shipped(), known_of(matrix))

@@ -9,20 +9,20 @@ import pytest
 from explainkit import small as small  # a fixture
 from smallfacts import fact, matrix, plan, requests
 
-from envbuild.matrix.compiled import Matrix
 from envbuild.matrix.explain import picks
+from envbuild.matrix.masks import FactTable
 
 pytestmark = pytest.mark.unit
 
 
-def test_what_nobody_asks_for_is_absent_unless_a_fact_brings_it(small: Matrix) -> None:
+def test_what_nobody_asks_for_is_absent_unless_a_fact_brings_it(small: FactTable) -> None:
     assert plan(small, "torch") == {"torch": "2.3.0", "triton": "2.2"}
     assert plan(small, "gpu=A100") == {"gpu": "A100", "sm": "8.0"}
     assert plan(small, "apex") == {"apex": "23.08", "torch": "2.3.0", "triton": "2.2"}
     assert plan(small, "apex=22.03") == {"apex": "22.03"}
 
 
-def test_the_newest_of_what_goes_together(small: Matrix) -> None:
+def test_the_newest_of_what_goes_together(small: FactTable) -> None:
     assert plan(small, "torch", "cuda=11.8") == {"torch": "2.1.0", "triton": "2.2", "cuda": "11.8"}
     assert plan(small, "torch", "python=3.8", "gpu=A100") == {
         **{"gpu": "A100", "sm": "8.0", "torch": "2.0.1"},
@@ -44,7 +44,7 @@ def test_nothing_asked_for_gets_older_so_that_something_else_stays_away(tmp_path
     assert plan(matrix(tmp_path, components, facts), "torch") == {"base": "1", "torch": "2"}
 
 
-def test_builds_that_cannot_be_compared_are_taken_only_when_asked_for(small: Matrix) -> None:
+def test_builds_that_cannot_be_compared_are_taken_only_when_asked_for(small: FactTable) -> None:
     assert plan(small, "torch=2.4.0a0+1a2b3c", "gpu=V100") == {"gpu": "V100", "sm": "7.0", "torch": "2.4.0a0+1a2b3c"}
     assert plan(small, "torch>=2.4") is None
 

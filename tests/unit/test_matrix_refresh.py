@@ -16,7 +16,8 @@ from envbuild.lock.transport import Transport
 from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.collect import changes
 from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, read
-from envbuild.matrix.compiled import Matrix, compile_facts
+from envbuild.matrix.compiled import compile_facts
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Component, Fact, Facts, Source
 from envbuild.matrix.refresh import Manifest, Report, refresh
 from envbuild.site import Site
@@ -238,7 +239,7 @@ def test_as_many_rows_of_others_are_not_fewer() -> None:
 # --- what the index has beyond the facts
 
 
-def known(*versions: str) -> Matrix:
+def known(*versions: str) -> FactTable:
     source = Source("metadata", "x", "2026-11-21", "")
     facts = {"torch.nccl": Fact("torch.nccl", "provides", "install", "hard", source, (), "x")}
     return compile_facts(Facts({"torch": Component("torch", "version", "", values=versions)}, {}, facts))

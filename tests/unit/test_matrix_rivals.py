@@ -10,17 +10,19 @@ import pytest
 from smallfacts import VERSIONS, fact, matrix, plan
 
 from envbuild.matrix import rivals
-from envbuild.matrix.compiled import Matrix
+from envbuild.matrix.clauses import program_of
+from envbuild.matrix.holding import held_rows
+from envbuild.matrix.masks import FactTable
 
 pytestmark = pytest.mark.unit
 
 
-def rivalry(tmp_path: Path, *facts: dict[str, Any]) -> Matrix:
+def rivalry(tmp_path: Path, *facts: dict[str, Any]) -> FactTable:
     components: dict[str, Any] = {"a": VERSIONS, "b": VERSIONS, "arch": {"kind": "name", "values": ["amd64", "arm64"]}}
     return matrix(tmp_path, components, facts, {"q": ["a", "b"]})
 
 
-def allowed(given: Matrix, *words: str, waived: Sequence[str] = ()) -> str:
+def allowed(given: FactTable, *words: str, waived: Sequence[str] = ()) -> str:
     """The values of b that are possible beside `words`, by their first digit."""
     return "".join(value[0] for value in VERSIONS if plan(given, *words, f"b={value}", waived=waived) is not None)
 
@@ -39,11 +41,11 @@ def test_the_better_source_binds_where_it_speaks(tmp_path: Path) -> None:
     # The better source waived, the other one counts again.
     assert allowed(given, "a=3.0", "arch=amd64", waived=["a.seen", "a.other"]) == "3"
     assert allowed(given, "a=3.0", "arch=amd64", waived=["a.seen"]) == ""
-    held = given.holding(given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}))
+    held = held_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}))
     shown = {given.fact(entry.row).id: (entry.fails, dict(entry.yields)) for entry in held}
     winner = next(entry.row for entry in held if given.fact(entry.row).id == "a.seen")
     assert shown == {"a.documented": ((), {"b": winner}), "a.other": ((), {}), "a.seen": ((), {})}
-    alone = given.holding(given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}), waived=["a.seen"])
+    alone = held_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}), waived=["a.seen"])
     assert ("b",) in [entry.fails for entry in alone]
 
 
@@ -104,12 +106,12 @@ def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
     assert allowed(given, "a=2.0") == "123"
     assert allowed(given, "a=3.0", waived=["a.one"]) == "12", "the other one still has a say"
     assert allowed(given, "a=3.0", waived=["a.one", "a.two"]) == "123"
-    held = given.holding(given.assignment({"a": "3.0", "b": "2.0"}))
+    held = held_rows(given, given.assignment({"a": "3.0", "b": "2.0"}))
     assert [(given.fact(entry.row).id, entry.fails, dict(entry.yields)) for entry in held] == [
         ("a.one", ("b",), {}),
         ("a.two", (), {}),
     ]
-    assert set(given.program().owners) == {(0, 1)}
+    assert set(program_of(given).owners) == {(0, 1)}
 
 
 def test_a_better_source_settles_a_dispute(tmp_path: Path) -> None:
@@ -121,5 +123,5 @@ def test_a_better_source_settles_a_dispute(tmp_path: Path) -> None:
     )
     assert allowed(given, "a=3.0") == "3"
     assert allowed(given, "a=2.0") == "12"
-    held = given.holding(given.assignment({"a": "3.0", "b": "3.0"}))
+    held = held_rows(given, given.assignment({"a": "3.0", "b": "3.0"}))
     assert [(given.fact(entry.row).id, entry.fails) for entry in held] == [("a.one", ()), ("a.seen", ()), ("a.two", ())]

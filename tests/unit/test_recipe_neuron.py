@@ -9,7 +9,7 @@ from recipekit import image, recipe, table
 from recipekit import matrix as matrix  # a fixture
 
 from envbuild.matrix.check import check
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.request import of_words
 
 pytestmark = pytest.mark.unit
@@ -20,7 +20,7 @@ def neuron_sdks() -> list[str]:
 
 
 @pytest.mark.parametrize("sdk", neuron_sdks())
-def test_every_sdk_is_one_consistent_set(sdk: str, matrix: Matrix) -> None:
+def test_every_sdk_is_one_consistent_set(sdk: str, matrix: FactTable) -> None:
     """The versions of one column go together on Trainium1, by the facts of upstream's manifest."""
     made = recipe("neuron", sdk=sdk)
     told = made.matrix(image(made, target="trn1", base="ubuntu:22.04"))
@@ -30,7 +30,7 @@ def test_every_sdk_is_one_consistent_set(sdk: str, matrix: Matrix) -> None:
     assert verdict in ("valid", "conditional", *(["disputed"] if sdk == "2.30.0" else []))
 
 
-def test_sdks_are_not_mixed(matrix: Matrix) -> None:
+def test_sdks_are_not_mixed(matrix: FactTable) -> None:
     new, old = (recipe("neuron", sdk=sdk) for sdk in ("2.30.0", "2.25.0"))
     env = image(target="trn1", base="ubuntu:22.04")
     words = [f"{name}{text}" for name, text in {**new.matrix(env), "neuronx-cc": old.matrix(env)["neuronx-cc"]}.items()]

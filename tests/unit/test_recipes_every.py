@@ -22,7 +22,7 @@ from recipekit import (
 from recipekit import matrix as matrix  # a fixture
 from samplekit import CASES, EVERY, IDS, SAMPLES, sample, whole
 
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.request import of_words
 from envbuild.recipe import Recipe, RecipeEnv
 from envbuild.recipefile import file_of
@@ -154,7 +154,7 @@ def test_sources_are_whole_commits_and_their_wheels_are_named(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [*FROM_GIT, "neuron", "neuronx-distributed"])
-def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: Matrix) -> None:
+def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: FactTable) -> None:
     made = recipe(name)
     told = made.matrix(stack(made, recipe("neuron")))
     of_words([f"{component}{'' if text[:1] in '=<>!' else '='}{text}" for component, text in told.items()], matrix)

@@ -8,10 +8,10 @@ from envbuild.core.text import human_list
 from envbuild.lock.index import Index
 from envbuild.matrix import version
 from envbuild.matrix.index_releases import releases
-from envbuild.matrix.masks import Matrix
+from envbuild.matrix.masks import FactTable
 
 
-def newer_than_facts(index: Index, matrix: Matrix, components: Sequence[str] = ("torch",)) -> list[str]:
+def newer_than_facts(index: Index, matrix: FactTable, components: Sequence[str] = ("torch",)) -> list[str]:
     """Return a sentence for each of `components` (named as on the index) that has newer releases there than the facts
     know. Raises InputError when the index does not answer."""
     told = []
