@@ -18,15 +18,13 @@ from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount
 from envbuild.errors import InputError
 from envbuild.export import Artifact, link_to
+from envbuild.export_options import ExportOptions
 from envbuild.oci.source import SourceImage
 from envbuild.oci.sources import open_source
-from envbuild.outfile import Output
-from envbuild.packing import Layer, Options, Packing
+from envbuild.packing import Layer, Packing
 from envbuild.progress import tracked
 from envbuild.squashfs.export import WRITER
 from envbuild.workspace import Workspace
-
-__all__ = ["Converted", "Options", "convert"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,12 @@ class Converted:
     up_to_date: bool = False
 
 
-def convert(source: str, workspace: Workspace, options: Options, out: Output | None = None) -> Converted:
-    """Write the image `source` as squashfs to `out`, or into the store's artifacts (``NAME-<identity 12>.sqsh``, and
-    the link ``NAME.sqsh``). Raises what `open_source` does, InputError for layers that cannot be had, read or trusted,
-    with every finding, and for an image that could not start."""
+def convert(source: str, workspace: Workspace, options: ExportOptions) -> Converted:
+    """Write the image `source` as squashfs to the output of `options`, or into the store's artifacts
+    (``NAME-<identity 12>.sqsh``, and the link ``NAME.sqsh``). Raises what `open_source` does, InputError for layers
+    that cannot be had, read or trusted, with every finding, and for an image that could not start."""
     began = time.monotonic()
-    store = workspace.store
+    store, out = workspace.store, options.output
     with (
         store.lock("gc", shared=True),
         tracked(source, out.path if out else None, workspace) as progress,
@@ -58,7 +56,7 @@ def convert(source: str, workspace: Workspace, options: Options, out: Output | N
         # an image of the project has that link for itself
         name = f"{image.name}-image" if image.name in workspace.project.images() else image.name
         image = replace(image, name=name)
-        name = f"{name}-{image.identity[7:19]}{suffix(options)}.sqsh"
+        name = f"{name}-{image.identity[7:19]}{options.suffix}.sqsh"
         record = None if out else record_path(store, decisive(image, options))
         if record and (done := finished(record)):
             if options.sha256 and not done.artifact.sha256:
@@ -94,26 +92,11 @@ def told(artifact: Artifact, image: SourceImage, talk: Talk) -> Artifact:
 
 
 # what was made before
-def suffix(options: Options) -> str:
-    """What a file's name says of options that are not the usual ones."""
-    usual, form = Options(), options.form
-    words = []
-    if form != usual.form:
-        words.append(form.codec if form.codec == "none" else f"{form.codec}{form.level}")
-        if form.block != usual.form.block:
-            words.append(f"{form.block >> 10}K")
-    if options.manner.keep_owners:
-        words.append("owners")
-    if options.manner.keep_dev:
-        words.append("dev")
-    return "".join(f"-{word}" for word in words)
-
-
-def decisive(image: SourceImage, options: Options) -> Iterator[str]:
+def decisive(image: SourceImage, options: ExportOptions) -> Iterator[str]:
     """Yield what beside envbuild's own code decides the bytes."""
     yield from (image.identity, image.name, *image.notes)
     yield from (layer.diff_id for layer in image.layers)
-    yield from (repr(asdict(options.form)), repr(asdict(options.manner)), str(WRITER))
+    yield from (repr(options.form), repr((options.keep_owners, options.keep_dev)), str(WRITER))
 
 
 def remember(record: Path, done: Converted) -> None:

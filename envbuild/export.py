@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from envbuild.console import Talk
 from envbuild.core.digest import file_digest
 from envbuild.core.text import amount
+from envbuild.export_options import ExportOptions
 
 if TYPE_CHECKING:
     from envbuild.engines.base import Built
     from envbuild.lock.lockfile import Lock
     from envbuild.oci.config import ImageConfig
     from envbuild.plan.units import Plan
-    from envbuild.squashfs.export import Lowest, Manner
-    from envbuild.squashfs.pack_format import PackFormat
+    from envbuild.squashfs.export import Lowest
     from envbuild.squashfs.writer import Written
     from envbuild.store import LayerRecord, Store
 
@@ -38,11 +38,9 @@ class Artifact:
 def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.lock.lockfile import lock_digest
-    from envbuild.squashfs.export import Manner
-    from envbuild.squashfs.pack_format import PackFormat
 
     out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
-    return write(plan, built.layers, lock, store, talk, out, PackFormat(), Manner())
+    return write(plan, built.layers, lock, store, talk, out, ExportOptions(sha256=True))
 
 
 def write(
@@ -52,12 +50,9 @@ def write(
     store: Store,
     talk: Talk,
     out: Path,
-    form: PackFormat,
-    manner: Manner,
-    jobs: int = 0,
-    sha256: bool = True,
+    options: ExportOptions,
 ) -> Artifact:
-    """Write the image of `layers` (bottom first) to `out`, from packs in `form`, made where there are none."""
+    """Write the image of `layers` (bottom first) to `out`, from packs that are made where there are none."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.config import config_json
     from envbuild.squashfs.store_packs import pack_layer
@@ -65,7 +60,7 @@ def write(
     talk.start("packs", f"squashfs {out.name}")
     packs, total = [], sum(layer.size for layer in layers)
     for layer in layers:
-        packs.append(pack_layer(store, layer, form, jobs))
+        packs.append(pack_layer(store, layer, options.form, options.jobs))
         talk.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
     talk.finish("packs")
     talk.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
@@ -80,9 +75,7 @@ def write(
             "layers": [layer.diff_id for layer in layers],
         }
     }
-    made = artifact_of(
-        packs, plan.config, out, epoch=plan.epoch, manner=manner, evidence=evidence, jobs=jobs, sha256=sha256
-    )
+    made = artifact_of(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
     talk.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
     return made
 
@@ -91,22 +84,19 @@ def artifact_of(
     packs: Sequence[Path],
     config: ImageConfig,
     out: Path,
+    options: ExportOptions,
     *,
     epoch: int,
-    manner: Manner,
     evidence: Mapping[str, Any],
-    jobs: int = 0,
-    sha256: bool = True,
+    foreign: bool = False,
     begun: Lowest | None = None,
 ) -> Artifact:
-    """Write an image from packs (bottom first); for `evidence` and `begun` see `envbuild.squashfs.export`, `sha256`:
-    `hashed`."""
+    """Write an image from packs (bottom first), with its sha256 where `options` ask for it; for the others see
+    `envbuild.squashfs.export`."""
     from envbuild.squashfs.export import export_squashfs
 
-    written = export_squashfs(
-        packs, config, out, epoch=epoch, manner=manner, evidence=evidence, jobs=jobs, reread=sha256, begun=begun
-    )
-    return hashed(written, sha256)
+    written = export_squashfs(packs, config, out, options, epoch=epoch, evidence=evidence, foreign=foreign, begun=begun)
+    return hashed(written, options.sha256)
 
 
 def hashed(written: Written, sha256: bool = True) -> Artifact:

@@ -11,8 +11,8 @@ from envbuild.options import Json, complete_image, one_of, show
 
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.core.result import Result
+    from envbuild.export_options import ExportOptions
     from envbuild.outfile import Output
-    from envbuild.outputs import Export
     from envbuild.workspace import Workspace
 
 EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project, or anybody's.
@@ -145,12 +145,12 @@ def export(
             f"export needs {lacking}",
             hint=f"envbuild export {name or 'docker://NAME:TAG'} --to squashfs; or: envbuild export --list",
         )
+    from envbuild.export_options import ExportOptions
     from envbuild.outfile import Output
-    from envbuild.outputs import Export
     from envbuild.workspace import open_workspace
 
     place = None if output is None else Output.of(output)
-    wanted = Export(
+    options = ExportOptions(
         to,
         output=place,
         compression=compression,
@@ -165,33 +165,22 @@ def export(
         sha256=sha256,
         keep_layers=keep_layers,
     )
-    result = export_image(name, wanted, open_workspace())
+    result = export_image(name, options, open_workspace())
     show(result.data, as_json, result.text)
 
 
-def export_image(name: str, export: Export, workspace: Workspace) -> Result:
+def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Result:
     """Export an image of the project (made first when it is not made) as squashfs, as OCI layout or into the Docker
     Engine; an image of anybody (`envbuild.oci.sources`) as squashfs."""
     from envbuild.oci.sources import place_of
     from envbuild.outputs import export_foreign, write_output
 
-    export.check(name)
+    options.check(name)
     if place_of(name):
-        return export_foreign(name, export, workspace)
-    for option, given in (
-        ("--platform", export.platform),
-        ("--no-cache", not export.cache),
-        ("--keep-layers", export.keep_layers),
-    ):
-        if given:
-            raise SpecError(
-                f"{option} has no meaning for {name}, because an image of the project is made of layers in the store",
-                hint="leave it out",
-            )
-    if export.to == "squashfs":
-        export.form()
-    if export.output:  # before the image is made, which may take long
-        prepare(export.output, export.to, name)
+        return export_foreign(name, options, workspace)
+    options.check_own(name)
+    if options.output:  # before the image is made, which may take long
+        prepare(options.output, options.to, name)
     from envbuild.image import made_image  # only here: somebody else's image needs no plan
     from envbuild.make import Options, make
     from envbuild.progress import PACKING, tracked
@@ -199,9 +188,9 @@ def export_image(name: str, export: Export, workspace: Workspace) -> Result:
     make(name, workspace, Options())
     with (
         workspace.store.lock("gc", shared=True),
-        tracked(name, export.output.path if export.output else None, workspace, PACKING) as progress,
+        tracked(name, options.output.path if options.output else None, workspace, PACKING) as progress,
     ):
-        return write_output(made_image(name, workspace), export, progress)
+        return write_output(made_image(name, workspace), options, progress)
 
 
 def prepare(output: Output, to: str, name: str) -> None:

@@ -18,13 +18,13 @@ from typing import IO, Any, cast
 from envbuild.core.text import amount
 from envbuild.errors import EngineError, EnvbuildError, Finding, InputError
 from envbuild.export import Artifact, artifact_of, hashed
+from envbuild.export_options import ExportOptions
 from envbuild.oci.source import Reading, SourceImage, SourceLayer
 from envbuild.sharing import give, used
 from envbuild.squashfs.allocation import give_back
 from envbuild.squashfs.direct import DirectImage
-from envbuild.squashfs.export import Manner, complete, lowest, writing
+from envbuild.squashfs.export import complete, lowest, writing
 from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.pack_format import PackFormat
 from envbuild.squashfs.store_packs import pack_path
 from envbuild.squashfs.workers import Workers
 from envbuild.store import Store
@@ -33,21 +33,6 @@ from envbuild.workspace import Workspace
 TOGETHER = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
 LITTLE = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
 TASK = "layers"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How: compression, threads (0: all cores), the platform of the image (empty: this machine's), what stays of it,
-    whether its packs are kept (`cache`) or written straight into the file, whether the file's `sha256` is told, and
-    whether a registry's layers are kept as they came (`keep_layers`)."""
-
-    form: PackFormat = field(default_factory=PackFormat)
-    jobs: int = 0
-    platform: str = ""
-    manner: Manner = field(default_factory=lambda: Manner(foreign=True))
-    cache: bool = True
-    sha256: bool = True
-    keep_layers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +50,7 @@ class Packing:
 
     image: SourceImage
     workspace: Workspace
-    options: Options
+    options: ExportOptions
     stop: threading.Event = field(default_factory=threading.Event)
     guard: threading.Lock = field(default_factory=threading.Lock)
     arrived: int = 0
@@ -90,16 +75,14 @@ class Packing:
             talk.start("squashfs", f"squashfs {path.name}")
             stack.callback(talk.finish, "squashfs")
             talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
-            options = self.options
             artifact = artifact_of(
                 packs,
                 image.config,
                 path,
+                self.options,
                 epoch=image.created,
-                manner=options.manner,
                 evidence=evidence(image),
-                jobs=options.jobs,
-                sha256=options.sha256,
+                foreign=True,
                 begun=below.result(),
             )
         return artifact, layers
@@ -128,8 +111,9 @@ class Packing:
                     read.append(self.read(layer, direct.layer)[1])
             finally:
                 talk.finish(TASK)
-            manner = self.options.manner
-            written = complete(direct, image.config, epoch=image.created, manner=manner, evidence=evidence(image))
+            written = complete(
+                direct, image.config, self.options, epoch=image.created, evidence=evidence(image), foreign=True
+            )
         layers = [Layer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
         return hashed(written, self.options.sha256), tuple(layers)
 

@@ -8,11 +8,11 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envbuild.errors import PublishError
+from envbuild.export_options import ExportOptions
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
 from envbuild.quickly import uncollected
@@ -34,18 +34,8 @@ PLACE = {
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
 Lowest = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
+USUAL = ExportOptions()
 WRITER = 3  # of what an image's bytes are; raise it when the same packs give others
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How an image is made of its packs. `keep_owners`: owners, device nodes and extended attributes stay as the layers
-    have them. `keep_dev`: what is below /dev stays, but for device nodes. `foreign`: somebody else's image, so that
-    what enroot would trip over is mended and not refused."""
-
-    keep_owners: bool = False
-    foreign: bool = False
-    keep_dev: bool = False
 
 
 def lowest(paths: Sequence[Path]) -> Lowest:
@@ -97,50 +87,51 @@ def export_squashfs(
     packs: Sequence[Path],
     config: ImageConfig,
     out: Path,
+    options: ExportOptions = USUAL,
     *,
     epoch: int,
     extra: Sequence[Extra] = (),
-    manner: Manner = Manner(),
     evidence: Mapping[str, Any] | None = None,
-    jobs: int = 0,
-    reread: bool = False,
+    foreign: bool = False,
     begun: Lowest | None = None,
 ) -> Written:
-    """Write the enroot image `out` from pack files (bottom first); see `complete`. `jobs`: threads (0: all cores);
-    `reread`: the file is read again at once, so it should stay in memory; `begun`: see `PackImage`."""
-    with PackImage(packs, out, jobs=jobs, reread=reread, begun=begun) as image:
-        return complete(image, config, epoch=epoch, extra=extra, manner=manner, evidence=evidence)
+    """Write the enroot image `out` from pack files (bottom first); see `complete`. A file whose sha256 `options` ask
+    for is read again at once, so it should stay in memory. `begun`: see `PackImage`."""
+    with PackImage(packs, out, jobs=options.jobs, reread=options.sha256, begun=begun) as image:
+        return complete(image, config, options, epoch=epoch, extra=extra, evidence=evidence, foreign=foreign)
 
 
 def complete(
     image: PackImage | DirectImage,
     config: ImageConfig,
+    options: ExportOptions,
     *,
     epoch: int,
     extra: Sequence[Extra] = (),
-    manner: Manner = Manner(),
     evidence: Mapping[str, Any] | None = None,
+    foreign: bool = False,
 ) -> Written:
     """Add `extra` members and what enroot needs (`envbuild.squashfs.enroot`, `envbuild.squashfs.mend`) to the layers of
     `image`, and write it.
 
-    `epoch` in seconds. `Written.messages` tells every repair in one line. `evidence`: what /etc/envbuild/export.json is
-    to say of the image, beside its compression and repairs; None: no such file. Raises EnvbuildError for damaged packs,
-    SpecError (of a foreign image InputError) or VerifyError with every finding when the image could not be started,
-    InputError for layers that make no sense, PublishError when the file cannot be written.
+    `epoch` in seconds. `evidence`: what /etc/envbuild/export.json is to say of the image, beside its compression and
+    repairs; None: no such file. `foreign`: somebody else's image, so that what enroot would trip over is mended and not
+    refused. `Written.messages` tells every repair in one line. Raises EnvbuildError for damaged packs, SpecError (of a
+    foreign image InputError) or VerifyError with every finding when the image could not be started, InputError for
+    layers that make no sense, PublishError when the file cannot be written.
     """
     epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
     with uncollected(), writing(image.out):
         tree = merge(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))
-        needed = (mend if manner.foreign else configure)(config, tree, epoch)
-        plain = kept_devices(tree) if manner.keep_owners else make_plain(tree, manner.keep_dev)
+        needed = (mend if foreign else configure)(config, tree, epoch)
+        plain = kept_devices(tree) if options.keep_owners else make_plain(tree, options.keep_dev)
         added = {EVIDENCE.encode(), *(member.path for member, _ in needed.extra)}
-        messages = (*needed.messages, *plain, *unheld(tree, image.packs, attributes=manner.keep_owners, hidden=added))
-        more = [] if evidence is None else [document(image.packs, evidence, manner, messages, epoch)]
+        messages = (*needed.messages, *plain, *unheld(tree, image.packs, attributes=options.keep_owners, hidden=added))
+        more = [] if evidence is None else [document(image.packs, evidence, options, messages, epoch)]
         tree.apply(image.add([*needed.extra, *more]))
-        written = image.finish(tree, epoch=epoch, all_root=not manner.keep_owners, keep_dev=manner.keep_dev)
+        written = image.finish(tree, epoch=epoch, all_root=not options.keep_owners, keep_dev=options.keep_dev)
     # what the writer finds was found before, so that it is in the evidence, too
     return dataclasses.replace(written, messages=messages)
 
@@ -160,7 +151,7 @@ def writing(out: Path) -> Iterator[None]:
 
 
 def document(
-    packs: Sequence[Pack], evidence: Mapping[str, Any], manner: Manner, messages: Sequence[str], epoch: int
+    packs: Sequence[Pack], evidence: Mapping[str, Any], options: ExportOptions, messages: Sequence[str], epoch: int
 ) -> Extra:
     """The member /etc/envbuild/export.json: where the image came from and how it was made. The same image and options
     give the same text, whenever, wherever and by whomever."""
@@ -168,7 +159,7 @@ def document(
     value = {
         **evidence,
         "compression": {"codec": codec.name, "library": codec.library, "level": codec.level, "block": block},
-        "options": {"keep_owners": manner.keep_owners, **({"keep_dev": True} if manner.keep_dev else {})},
+        "options": {"keep_owners": options.keep_owners, **({"keep_dev": True} if options.keep_dev else {})},
         "writer": WRITER,
         "repairs": list(messages),
     }

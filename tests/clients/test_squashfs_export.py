@@ -18,12 +18,12 @@ from squashfs_help import EPOCH, file, folder, gone, make_packs, special, symlin
 from envbuild.console import Quiet
 from envbuild.errors import EnvbuildError, SpecError
 from envbuild.export import write
+from envbuild.export_options import ExportOptions
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind
 from envbuild.plan.units import Plan
-from envbuild.squashfs.export import Manner, export_squashfs
-from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.export import export_squashfs
 from envbuild.squashfs.reader import describe
 from envbuild.store import Store
 
@@ -170,9 +170,11 @@ def test_an_image_of_the_project_in_another_compression(tmp_path):
     lock = read_lock(Path(__file__).parents[2] / "images/cpu-ucx.lock")
     plan = Plan("own", (), CONFIG, EPOCH)
     files = {}
-    for form, jobs in ((PackFormat(), 1), (PackFormat(), 3), (PackFormat("lz4", 0, 1 << 20), 2)):
+    lz4 = ExportOptions(compression="lz4", level=0, block="1M", jobs=2, sha256=True)
+    for options in (ExportOptions(jobs=1, sha256=True), ExportOptions(jobs=3, sha256=True), lz4):
+        form = options.form
         out = tmp_path / f"{form.codec}.sqsh"
-        artifact = write(plan, [record], lock, store, Quiet(), out, form, Manner(), jobs)
+        artifact = write(plan, [record], lock, store, Quiet(), out, options)
         files.setdefault(form.codec, set()).add(artifact.sha256)
         assert describe(out)["codec"] == form.codec and describe(out)["block"] == form.block
         shutil.rmtree(tmp_path / "root", ignore_errors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from registrykit import Layout, file, folder, symlink, tar
 
 from envbuild.console import Quiet
-from envbuild.convert import Converted, Options, convert
+from envbuild.convert import Converted, convert
+from envbuild.export_options import BLOCKS, ExportOptions
 from envbuild.oci.sources import blob
 from envbuild.outfile import Output
 from envbuild.project import Project
@@ -91,7 +93,9 @@ def workspace(place: Path, **mirrors: str) -> Workspace:
 def made(source: str, at: Workspace, out: Path | None = None, **options: Any) -> Converted:
     """`convert`, with options by name."""
     form = options.pop("form", PackFormat())
-    return convert(source, at, Options(form, **options), Output(out) if out else None)
+    block = next(name for name, size in BLOCKS.items() if size == form.block)
+    wanted = ExportOptions(compression=form.codec, level=form.level, block=block, output=Output(out) if out else None)
+    return convert(source, at, replace(wanted, **{"sha256": True, **options}))
 
 
 def said(at: Workspace) -> list[str]:

@@ -24,8 +24,9 @@ from registrykit import Layout
 
 from envbuild import console, progress
 from envbuild.errors import InputError, SpecError
+from envbuild.export_options import ExportOptions
 from envbuild.exportlist import list_exports
-from envbuild.outputs import Export, export_foreign
+from envbuild.outputs import export_foreign
 from envbuild.progress import MERGING, PACKING, READING, Progress, public, tracked
 from envbuild.progress_records import DAY, Owner, start_of
 
@@ -215,7 +216,7 @@ def test_nothing_to_do_leaves_no_record(tmp_path: Path) -> None:
         made(str(layout.path), at)
     assert len(list_exports(at.store.root).data) == 1
     with pytest.raises(SpecError):
-        export_foreign("docker://user:secret@example.org/app", Export("squashfs"), at)
+        export_foreign("docker://user:secret@example.org/app", ExportOptions("squashfs"), at)
     assert len(list_exports(at.store.root).data) == 1
 
 

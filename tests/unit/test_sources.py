@@ -12,13 +12,13 @@ import pytest
 
 from envbuild.core.text import duration, passed
 from envbuild.errors import ConflictError, InputError, SpecError
+from envbuild.export_options import ExportOptions
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import Place, documents, place_of, split_path
 from envbuild.oci.sources.archive import scan
 from envbuild.oci.sources.platform import Platform, pick
 from envbuild.oci.sources.registry import reference_of, shown
 from envbuild.oci.sources.stream import may_be_layer
-from envbuild.outputs import Export
 
 pytestmark = pytest.mark.unit
 DIGEST = "0123456789abcdef" * 4
@@ -191,14 +191,14 @@ def test_one_of_an_index() -> None:
 @pytest.mark.parametrize(
     ("export", "told"),
     [
-        (Export("sif"), ["--to 'sif' is no output"]),
-        (Export("oci", compression="lz4"), ["--compression 'lz4' is unknown"]),
-        (Export("oci", level=3, block="1M", platform="x"), ["--level", "--block", "--platform"]),
-        (Export("docker", keep_owners=True, tag="Bad Tag"), ["--keep-owners", "--tag 'Bad Tag'"]),
-        (Export("squashfs", tag="x:1"), ["--tag has no meaning"]),
+        (ExportOptions("sif"), ["--to 'sif' is no output"]),
+        (ExportOptions("oci", compression="lz4"), ["--compression 'lz4' is unknown"]),
+        (ExportOptions("oci", level=3, block="1M", platform="x"), ["--level", "--block", "--platform"]),
+        (ExportOptions("docker", keep_owners=True, tag="Bad Tag"), ["--keep-owners", "--tag 'Bad Tag'"]),
+        (ExportOptions("squashfs", tag="x:1"), ["--tag has no meaning"]),
     ],
 )
-def test_options_that_do_not_fit(export: Export, told: list[str]) -> None:
+def test_options_that_do_not_fit(export: ExportOptions, told: list[str]) -> None:
     with pytest.raises(SpecError) as caught:
         export.check("x")
     findings = [finding.message for finding in caught.value.findings]
@@ -206,18 +206,18 @@ def test_options_that_do_not_fit(export: Export, told: list[str]) -> None:
 
 
 def test_how_blocks_are_compressed() -> None:
-    form = Export("squashfs").form()
+    form = ExportOptions("squashfs").form
     assert (form.codec, form.level, form.block) == ("zstd", 3, 131072)
-    form = Export("squashfs", compression="gzip", block="1m").form()
+    form = ExportOptions("squashfs", compression="gzip", block="1m").form
     assert (form.codec, form.level, form.block) == ("gzip", 6, 1 << 20)
     for wrong in (
-        Export("squashfs", compression="lzo"),
-        Export("squashfs", level=23),
-        Export("squashfs", compression="gzip", level=0),
-        Export("squashfs", block="64K"),
+        ExportOptions("squashfs", compression="lzo"),
+        ExportOptions("squashfs", level=23),
+        ExportOptions("squashfs", compression="gzip", level=0),
+        ExportOptions("squashfs", block="64K"),
     ):
         with pytest.raises(SpecError) as caught:
-            wrong.form()
+            _ = wrong.form
         assert caught.value.hint
 
 

@@ -13,10 +13,11 @@ import pytest
 from packmaker import file, folder, hard, pack, paths, symlink
 
 from envbuild.errors import InputError, PublishError
+from envbuild.export_options import ExportOptions
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.member import Kind, Member
 from envbuild.outfile import Output
-from envbuild.squashfs.export import EVIDENCE, Manner, export_squashfs, writing
+from envbuild.squashfs.export import EVIDENCE, export_squashfs, writing
 from envbuild.squashfs.limits import unheld
 from envbuild.squashfs.merge import merge
 from envbuild.squashfs.tree import SquashTree
@@ -41,11 +42,11 @@ MOVED = "moved times before 1970 or after 2106 to the nearest that squashfs hold
 DROPPED = "dropped extended attributes that squashfs cannot hold: system.posix_acl_access"
 
 
-def exported(tmp_path: Path, layer, epoch: int = 9, **manner):
+def exported(tmp_path: Path, layer, epoch: int = 9, **options):
     made = [pack(tmp_path / f"{number}.pack", part).path for number, part in enumerate((SHELL, layer))]
     out = tmp_path / "image"
     written = export_squashfs(
-        made, ImageConfig(), out, epoch=epoch, manner=Manner(foreign=True, **manner), evidence={"notes": []}
+        made, ImageConfig(), out, ExportOptions(**options), epoch=epoch, foreign=True, evidence={"notes": []}
     )
     with SquashTree(out) as tree:
         inode = tree.lookup(EVIDENCE.encode())
