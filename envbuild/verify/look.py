@@ -6,13 +6,28 @@ do.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from envbuild.errors import VerifyError
+from envbuild.verify.inside import (
+    bytecode,
+    compiled,
+    elf,
+    fatbin,
+    installed,
+    linking,
+    loader,
+    notes,
+    seen,
+    symbols,
+    tree,
+    x86,
+)
 from envbuild.verify.inside.seen import MARK, SINGLES
 
 Runner = Callable[[Sequence[str]], tuple[int, str]]
@@ -31,13 +46,10 @@ def load(name, text):
 load({package!r}, "").__path__ = []
 for name, text in {parts!r}:
     setattr(sys.modules[{package!r}], name, load({package!r} + "." + name, text))
-sys.modules[{package!r} + ".seen"].main({options!r})
+sys.modules[{package!r} + "." + {main!r}].main({options!r})
 """
-# Each after those it imports.
-ORDER = (
-    *("elf", "fatbin", "notes", "symbols", "x86", "loader", "linking"),
-    *("bytecode", "installed", "tree", "compiled", "seen"),
-)
+# Each after those it imports; modules and not their names, so that what is sent is what was imported here.
+MODULES = (elf, fatbin, notes, symbols, x86, loader, linking, bytecode, installed, tree, compiled, seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +63,14 @@ class Own:
 
 
 def program(options: Mapping[str, Any]) -> str:
-    """The whole program as one text for ``python3 -c`` (Linux allows 128 KiB for one argument)."""
-    folder = Path(__file__).with_name("inside")
-    parts = [(name, (folder / f"{name}.py").read_text()) for name in ORDER]
-    return START.format(package=PACKAGE, parts=parts, options=dict(options))
+    """Return the whole program as one text for ``python3 -c`` (Linux allows 128 KiB for one argument)."""
+    parts = [(name_of(module), inspect.getsource(module)) for module in MODULES]
+    return START.format(package=PACKAGE, parts=parts, main=name_of(seen), options=dict(options))
+
+
+def name_of(module: ModuleType) -> str:
+    """Return the name of a module in its package."""
+    return module.__name__.rpartition(".")[2]
 
 
 def look(
@@ -79,8 +95,8 @@ def look(
     code, output = runner([python, "-I", "-B", "-c", program(options)])
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:
-            seen: dict[str, Any] = json.loads(line.removeprefix(MARK))
-            return seen
+            document: dict[str, Any] = json.loads(line.removeprefix(MARK))
+            return document
     last = "\n".join(output.strip().splitlines()[-10:])
     raise VerifyError(
         f"the image could not be looked at: {python} ended with exit code {code}\n{last}".rstrip(),

@@ -12,17 +12,17 @@ import pytest
 
 from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import VerifyError
-from envbuild.verify import look
+from envbuild.verify import inside, look
 from envbuild.verify.inside.seen import MARK
 
 pytestmark = pytest.mark.unit
 
-FOLDER = Path(look.__file__).with_name("inside")
+FOLDER = Path(inside.__path__[0])
 NEWER = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "pairwise", "bit_count", "batched"}
 
 
 def test_every_module_travels_and_fits_into_one_argument() -> None:
-    assert set(look.ORDER) == {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    assert set(map(look.name_of, look.MODULES)) == {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert len(look.program({"singles": []}).encode()) < 128 << 10
 
 
@@ -35,6 +35,13 @@ def test_the_oldest_python_can_read_it(path: Path) -> None:
     options = {word.arg for node in ast.walk(tree) if isinstance(node, ast.Call) for word in node.keywords}
     assert not options & {"strict", "slots", "kw_only"}
     assert "from __future__ import annotations" in path.read_text() or path.stem == "__init__"
+
+
+def test_what_travels_is_the_text_of_the_files() -> None:
+    program = look.program({})
+    for path in FOLDER.glob("*.py"):
+        if path.stem != "__init__":
+            assert repr((path.stem, path.read_text())) in program
 
 
 def test_what_is_asked_reaches_the_program() -> None:
