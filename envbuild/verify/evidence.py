@@ -10,8 +10,8 @@ from typing import Any
 from envbuild.errors import Finding, VerifyError
 from envbuild.store import read_json, write_json
 from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.tiers import TIERS
 
-TIERS = {"audit": "no GPU needed", "run": "on the CPU", "gpu": "one node with GPUs", "fabric": "several nodes"}
 SCHEMA = 1
 
 

@@ -23,8 +23,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """One check: `detail` says what was compared and what was found, `hint` what to do about a failure. `tier`: audit |
-    run | gpu | fabric."""
+    """One check: `detail` says what was compared and what was found, `hint` what to do about a failure. `tier`: one of
+    `envbuild.verify.tiers.TIERS`."""
 
     name: str
     status: Status

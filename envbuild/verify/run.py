@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from envbuild.recipe import Check
 from envbuild.verify.look import Runner
 from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.tiers import COMING, RUNNING
 
-HERE = ("audit", "run")
-REASONS = {"gpu": "no GPU on this machine", "fabric": "no GPU on this machine"}
 LOOK = "envbuild run NAME -- /bin/sh"
 LAST = 15  # lines of output kept of a failure
 
@@ -19,8 +18,8 @@ LAST = 15  # lines of output kept of a failure
 def run_checks(
     checks: Sequence[Check],
     runner: Runner,
-    tiers: Sequence[str] = HERE,
-    reasons: Mapping[str, str] = REASONS,
+    tiers: Sequence[str] = RUNNING,
+    reasons: Mapping[str, str] = COMING,
     *,
     look: str = LOOK,
 ) -> list[AuditResult]:

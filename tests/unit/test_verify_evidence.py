@@ -12,7 +12,7 @@ import pytest
 
 from envbuild.errors import VerifyError
 from envbuild.recipe import Check
-from envbuild.verify import evidence, look
+from envbuild.verify import evidence, inside, look
 from envbuild.verify.evidence import Evidence
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.run import run_check, run_checks
@@ -62,6 +62,13 @@ def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
     ]
     assert [result.detail for result in results[2:]] == ["no GPU on this machine", "tier fabric was not asked for"]
     assert ran == [["/bin/sh", "-c", "true"]] * 2
+
+
+def test_what_nothing_runs_yet_is_not_run() -> None:
+    checks = [Check("c", "x", tier="gpu"), Check("d", "x", tier="fabric")]
+    results = run_checks(checks, lambda argv: (1, "must not run"))
+    told = Evidence("x", "", (), "", (), tuple(results)).tiers()
+    assert told["gpu"] == told["fabric"] == "not run: envbuild does not run checks of this tier yet"
 
 
 RESULTS = (
@@ -114,8 +121,8 @@ def test_failures_are_one_error_and_what_did_not_run_is_none() -> None:
 
 def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -> None:
     assert len(look.program({"singles": ["libnccl"]}).encode()) < 128 * 1024
-    folder = Path(look.__file__).with_name("inside")
-    assert {path.stem for path in folder.glob("*.py")} == {*look.ORDER, "__init__"}
+    folder = Path(inside.__path__[0])
+    assert {path.stem for path in folder.glob("*.py")} == {*map(look.name_of, look.MODULES), "__init__"}
     for path in folder.glob("*.py"):
         tree = ast.parse(path.read_text(), feature_version=(3, 11))
         for node in ast.walk(tree):
@@ -123,6 +130,8 @@ def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -
                 assert {alias.name for alias in node.names} <= sys.stdlib_module_names
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 assert str(node.module).split(".")[0] in sys.stdlib_module_names
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1  # of itself
 
 
 def test_an_image_without_python_is_told() -> None:
