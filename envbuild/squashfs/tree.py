@@ -160,14 +160,6 @@ class SquashTree:
             inodes.append(inode)
         return inodes[-1]
 
-    def hard_links(self) -> dict[int, list[bytes]]:
-        """Reference → paths of every inode but directories that has more than one name."""
-        found: dict[int, list[bytes]] = {}
-        for path, inode in self.walk():
-            if inode.links > 1 and inode.kind != DIRECTORY:
-                found.setdefault(inode.reference, []).append(path)
-        return {reference: paths for reference, paths in found.items() if len(paths) > 1}
-
     def _find(self, directory: Inode, name: bytes) -> Inode | None:
         with self._sound("a directory"):
             for found, reference, _ in self._listing(directory):

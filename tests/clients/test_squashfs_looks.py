@@ -47,7 +47,9 @@ CODECS = ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"]
 def seen(image: Path):
     """What the reader sees, as `squashfs_help.snapshot` tells a mounted tree."""
     with SquashTree(image) as tree:
-        links = tree.hard_links()
+        links: dict[int, list[bytes]] = {}
+        for path, inode in tree.walk():
+            links.setdefault(inode.reference, []).append(path)
         result = {}
         for path, inode in tree.walk():
             digest = hashlib.sha256()
@@ -65,7 +67,7 @@ def seen(image: Path):
                 "device": device,
                 "xattrs": tree.xattrs(inode),
                 "content": digest.hexdigest(),
-                "names": sorted(links.get(inode.reference, [path])),
+                "names": sorted(links[inode.reference]),
             }
     return result
 

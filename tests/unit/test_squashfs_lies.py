@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packmaker import file, folder
-from treekit import LAYER, build
+from treekit import LAYER, build, hard_links
 from treekit import image as image  # a fixture
 
 from envbuild.errors import VerifyError
@@ -36,7 +36,7 @@ def read_everything(path: Path) -> None:
                 with tree.open(name) as stream:
                     while stream.read(1 << 16):
                         pass
-        tree.hard_links()
+        hard_links(tree)
         look_within(tree)
 
 

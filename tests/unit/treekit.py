@@ -10,6 +10,7 @@ from packmaker import file, folder, hard, pack, symlink
 
 from envbuild.oci.member import Kind, Member
 from envbuild.squashfs.codec import DEFAULTS
+from envbuild.squashfs.tree import DIRECTORY, SquashTree
 from envbuild.squashfs.writer import write_image
 
 EPOCH = 1_700_000_000
@@ -58,3 +59,12 @@ def build(folder: Path, layer=LAYER, *, codec="zstd", block=4096, name="image.sq
 @pytest.fixture(scope="module")
 def image(tmp_path_factory) -> Path:
     return build(tmp_path_factory.mktemp("image"))
+
+
+def hard_links(tree: SquashTree) -> dict[int, list[bytes]]:
+    """Reference → paths of every inode but directories that has more than one name."""
+    found: dict[int, list[bytes]] = {}
+    for path, inode in tree.walk():
+        if inode.links > 1 and inode.kind != DIRECTORY:
+            found.setdefault(inode.reference, []).append(path)
+    return {reference: paths for reference, paths in found.items() if len(paths) > 1}
