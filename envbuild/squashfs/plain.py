@@ -9,35 +9,75 @@ file system without ``user.`` attributes would fail the unpacking. Setuid, setgi
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from envbuild.core.text import escaped
 from envbuild.squashfs.index import BLOCK, CHAR, DIR, FILE
 from envbuild.squashfs.merge import Node, Tree
 
 SHOWN = 3  # paths named in a message
+USABLE = frozenset({0o400, 0o500, 0o501, 0o510, 0o511})  # rights of a file, `& 0o511`, that need no repair
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """Paths of what was changed, by the kind of change."""
+
+    below_dev: list[bytes] = field(default_factory=list)
+    devices: list[bytes] = field(default_factory=list)
+    files: list[bytes] = field(default_factory=list)
+    programs: list[bytes] = field(default_factory=list)
+    directories: list[bytes] = field(default_factory=list)
+    attributes: list[bytes] = field(default_factory=list)
+
+    def lines(self) -> tuple[str, ...]:
+        """Return one line for each kind that was needed."""
+        kinds = (
+            ("dropped what is below /dev (the host's /dev is mounted there)", self.below_dev),
+            ("dropped device nodes", self.devices),
+            ("made files readable for their owner", self.files),
+            ("made programs executable for their owner", self.programs),
+            ("made directories writable and searchable for their owner", self.directories),
+            ("dropped extended attributes", self.attributes),
+        )
+        return tuple(f"{what}: {listed(paths)}" for what, paths in kinds if paths)
+
+    def empty_dev(self, tree: Tree) -> None:
+        """Drop what is below /dev."""
+        dev = tree.root.children.get(b"dev")
+        if dev is not None:
+            self.below_dev.extend(b"dev/" + name for name in sorted(dev.children))
+            dev.children.clear()
+
+    def directory(self, path: bytes, node: Node) -> None:
+        """Give the owner all rights of a directory."""
+        if node.mode & 0o700 != 0o700:
+            node.mode |= 0o700
+            self.directories.append(path or b"/")
+        if has_xattrs(node):
+            self.attributes.append(path or b"/")
+
+    def file(self, path: bytes, node: Node) -> None:
+        """Let the owner read a file, and run it where others may."""
+        if not node.mode & 0o400:
+            node.mode |= 0o400
+            self.files.append(path)
+        if node.mode & 0o111 and not node.mode & 0o100:
+            node.mode |= 0o100
+            self.programs.append(path)
 
 
 def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
     """Change `tree` in place; returns one line for each kind of repair that was needed. `keep_dev`: what is below /dev
     stays, but for device nodes."""
-    below_dev: list[bytes] = []
-    devices: list[bytes] = []
-    files: list[bytes] = []
-    programs: list[bytes] = []
-    directories: list[bytes] = []
-    attributes: list[bytes] = []
-    dev = tree.root.children.get(b"dev")
-    if dev is not None and dev.children and not keep_dev:
-        below_dev = [b"dev/" + name for name in sorted(dev.children)]
-        dev.children.clear()
+    repairs = Repairs()
+    if not keep_dev:
+        repairs.empty_dev(tree)
     seen: set[int] = set()
     stack: list[tuple[bytes, Node]] = [(b"", tree.root)]
     while stack:
         path, node = stack.pop()
-        if node.mode & 0o700 != 0o700:
-            node.mode |= 0o700
-            directories.append(path or b"/")
-        if has_xattrs(node):
-            attributes.append(path or b"/")
+        repairs.directory(path, node)
         prefix = path + b"/" if path else b""
         gone = []
         for name, child in node.children.items():
@@ -47,31 +87,16 @@ def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
             elif kind in (CHAR, BLOCK):
                 gone.append(name)
             else:
-                if kind == FILE and not child.mode & 0o400:
-                    child.mode |= 0o400
-                    files.append(prefix + name)
-                if kind == FILE and child.mode & 0o111 and not child.mode & 0o100:
-                    child.mode |= 0o100
-                    programs.append(prefix + name)
+                if kind == FILE and child.mode & 0o511 not in USABLE:
+                    repairs.file(prefix + name, child)
                 pack = child.pack
                 if pack and len(pack.index.xattr_sets) > 1 and id(child) not in seen and has_xattrs(child):
                     seen.add(id(child))
-                    attributes.append(prefix + name)
+                    repairs.attributes.append(prefix + name)
         for name in gone:
             del node.children[name]
-            devices.append(prefix + name)
-    return tuple(
-        f"{what}: {listed(paths)}"
-        for what, paths in (
-            ("dropped what is below /dev (the host's /dev is mounted there)", below_dev),
-            ("dropped device nodes", devices),
-            ("made files readable for their owner", files),
-            ("made programs executable for their owner", programs),
-            ("made directories writable and searchable for their owner", directories),
-            ("dropped extended attributes", attributes),
-        )
-        if paths
-    )
+            repairs.devices.append(prefix + name)
+    return repairs.lines()
 
 
 def kept_devices(tree: Tree) -> tuple[str, ...]:
