@@ -23,6 +23,7 @@ from envbuild.site import Site, in_mirrors, mirror_line
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
 MOVED = 8  # packages that are tried one by one before a new version is taken for them
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+# Who asks for a package stands in annotations only: a pylock.toml of uv 0.13 has the same hashes and no dependencies.
 VIA = re.compile(r"^ +# via (.+)$", re.MULTILINE)
 UNFIT = "no wheels with a matching"  # what uv says of a version whose files are for others
 PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit, where they stand in a pyproject.toml

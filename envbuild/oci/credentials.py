@@ -2,6 +2,10 @@
 
 Formats: Docker CLI reference, "docker login" (auths, credHelpers, credsStore) and the protocol of
 docker-credential-helpers (``get`` reads a server's name and writes JSON). Nothing of a login is ever shown or logged.
+
+docker's SDK reads the same file (``docker.auth``, 7.2), for other purposes: it takes the login of the home folder where
+DOCKER_CONFIG has none, says of a damaged file that there is no login, puts a helper's output into its error, and waits
+for a helper without end.
 """
 
 from __future__ import annotations
