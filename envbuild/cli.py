@@ -32,7 +32,7 @@ app = typer.Typer(
     name="envbuild",
     help="Reproducible training environments: from an image spec to a squashfs that `srun --container-image=…` starts.",
     epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not made yet (diff: different), "
-    "2 usage or spec, 3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 publish, 9 unknown combination, "
+    "2 usage or spec, 3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 output, 9 unknown combination, "
     "10 input unobtainable.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -104,7 +104,7 @@ class VerifyError(EnvbuildError):
 
 
 class PublishError(EnvbuildError):
-    """The artifact could not be put where it was to go."""
+    """A file could not be put where it was to go; the code of `publish`, too, once there is that command."""
 
     exit_code = 8
 

@@ -295,8 +295,8 @@ def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
         if reason := name_fault(name):
             reader.wrong(place, reason)
         elif name.startswith(TUNABLE):
-            hint = "put it under launch: env: of a target in the project's targets/"
-            reader.wrong(place, f"'{name}' belongs to the launch profile: an image's value would beat the job's", hint)
+            hint = f"leave it out here, and set it where the job starts: export {name}=… before srun"
+            reader.wrong(place, f"'{name}' belongs to the job: an image's value would beat the job's", hint)
         elif value is not None:
             env[name] = value
     return env

@@ -2,7 +2,7 @@
 
 ``envbuild/targets/NAME.yaml``, or ``targets/NAME.yaml`` of a project. Every run-time variable carries the reason why it
 is there. `env` goes into the image, where it beats the job's own value under enroot; what a job should be able to
-change belongs to `launch`."""
+change belongs to `launch`, which waits for its command (`RESERVED`)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Target:
     """One kind of node. `gpu` is the accelerator, `sm` its compute capability ("9.0"; empty without a GPU, and for
     accelerators that have none, Trainium); `gpus` are those of one node;
     `cpu` is the oldest microarchitecture that images must run on; `driver` the oldest NVIDIA driver ("580.65.06");
-    `nics` as the fabric's tools name them."""
+    `nics` as the fabric's tools name them. Nothing reads the `RESERVED` ones yet."""
 
     name: str
     description: str = ""
@@ -97,6 +97,8 @@ class Target:
         return MACHINES[self.arch]
 
 
+# for the launch command and tests on nodes: accepted and checked, and nothing reads them yet
+RESERVED = ("nics", "thresholds", "launch")
 KEYS = ("schema", *(name for name in Target.__dataclass_fields__ if name not in ("name", "driver_because")))
 
 
