@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.core.engines import ENGINES
 from envbuild.errors import InputError
 from envbuild.fields import Reader, did_you_mean, short
 from envbuild.net.network_settings import NetworkSettings
@@ -181,7 +182,7 @@ def read_site(path: Path) -> Site:
         if file and not Path(file).is_file():
             reader.wrong(node.where, f"'{key.value}': there is no {file}")
         keyrings[full] = Path(file)
-    engine = reader.choice(entries["engine"], "engine", ("auto", *engines())) if "engine" in entries else "auto"
+    engine = reader.choice(entries["engine"], "engine", ("auto", *sorted(ENGINES))) if "engine" in entries else "auto"
     ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
     for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
         if file and not Path(file).exists():
@@ -237,16 +238,6 @@ def longest(prefixes: Iterable[str], origin: str) -> str:
         and (prefix.endswith((":", "/")) or origin[len(prefix) :][:1] in ("", "/", "@", ":"))
     ]
     return max(fitting, key=len, default="")
-
-
-def engines() -> tuple[str, ...]:
-    """Names of the engines, by their modules: importing those would take longer than reading a site."""
-    import pkgutil
-
-    from envbuild import engines as package
-    from envbuild.engines.choose import NOT_ENGINES
-
-    return tuple(info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in NOT_ENGINES)
 
 
 def _prefixes(

@@ -110,9 +110,3 @@ class Buildah:
 def own_key(key: str) -> str:
     """The key under which this engine records the unit of `key`."""
     return hashlib.sha256(f"buildah {key}".encode()).hexdigest()
-
-
-ENGINE = Buildah
-PREFERENCE = 20
-
-__all__ = ["ENGINE", "PREFERENCE", "Buildah", "own_key"]

@@ -45,10 +45,6 @@ class Embedded:
         return build(plan, store, talk, options, (PackFormat(),) if self.packs is None else self.packs)
 
 
-ENGINE = Embedded
-PREFERENCE = 10
-
-
 def run_in(
     root: Sequence[Path] | Path,
     argv: Sequence[str],
