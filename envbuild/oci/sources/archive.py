@@ -9,97 +9,26 @@ through once for the names and once for the layers (`stream.py`).
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import posixpath
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from envbuild.errors import InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources import documents
+from envbuild.oci.sources.archive_index import NONE, Archive, broken
 from envbuild.oci.sources.layout import layout_image, several
 from envbuild.oci.sources.platform import Platform
-
-HOPS = 8  # links from one name of an archive to the next
-NONE = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
-
-
-class Section(io.RawIOBase):
-    """Bytes `start` to `start` + `size` of a file."""
-
-    def __init__(self, path: Path, start: int, size: int) -> None:
-        self.file, self.left = path.open("rb", buffering=0), size
-        self.file.seek(start)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self.file.readinto(memoryview(buffer)[: self.left]) or 0
-        self.left -= count
-        return count
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-
-@dataclass(slots=True)
-class Archive:
-    """The files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
-    `contents`: small files, of an archive that can be read only once."""
-
-    path: Path
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    links: dict[str, str] = field(default_factory=dict)
-    contents: dict[str, bytes] = field(default_factory=dict)
-
-    def add(self, entry: tarfile.TarInfo) -> str:
-        """Enter an entry; returns its name."""
-        name = posixpath.normpath(entry.name)
-        if entry.issym() or entry.islnk():  # `docker save` and podman write a layer that occurs twice so
-            above = posixpath.dirname(name) if entry.issym() else ""
-            self.links[name] = posixpath.normpath(posixpath.join(above, entry.linkname))
-        elif entry.isreg() and not entry.sparse:
-            self.places[name] = entry.offset_data, entry.size
-        return name
-
-    def real(self, name: str) -> str:
-        """The name of the file that `name` is, links followed. Raises InputError."""
-        real = posixpath.normpath(name)
-        for _ in range(HOPS):
-            if real not in self.links:
-                break
-            real = self.links[real]
-        if real not in self.places:
-            raise InputError(f"{self.path} is no whole archive, because {name[:200]!r} is not in it", hint=NONE)
-        return real
-
-    def size(self, name: str) -> int:
-        return self.places[self.real(name)][1]
-
-    def read(self, name: str) -> bytes:
-        real = self.real(name)
-        if self.contents:
-            return self.contents.get(real, b"")
-        with self.open(name) as file:
-            return file.read(documents.LARGEST + 1)
-
-    def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        return cast("contextlib.AbstractContextManager[IO[bytes]]", Section(self.path, *self.places[self.real(name)]))
+from envbuild.oci.sources.stream import compressed, in_turn, scan_compressed
 
 
 @contextlib.contextmanager
 def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
     """The image ``docker-archive:PATH:TAG``. Raises InputError, ConflictError."""
-    from envbuild.oci.sources.stream import compressed, in_turn, scan_compressed
-
     packed = compressed(path)
     archive = scan_compressed(path) if packed else scan(path)
     image = archive_image(archive, tag, platform)
@@ -116,17 +45,6 @@ def scan(path: Path) -> Archive:
     if any(start + size > end for start, size in archive.places.values()):
         raise InputError(f"{path} is cut short", hint=NONE)
     return archive
-
-
-@contextlib.contextmanager
-def broken(path: Path) -> Iterator[None]:
-    """What is wrong with an archive, as an InputError."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=NONE) from None
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise InputError(f"{path} is no archive of an image: {error}", hint=NONE) from None
 
 
 def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage:

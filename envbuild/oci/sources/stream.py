@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 from envbuild.errors import InputError
 from envbuild.oci.source import SourceImage, SourceLayer
 from envbuild.oci.sources import documents
-from envbuild.oci.sources.archive import Archive, broken
+from envbuild.oci.sources.archive_index import Archive, broken
 
 AGAIN = "save it or copy it here again, e.g. docker save NAME | gzip > FILE"
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
