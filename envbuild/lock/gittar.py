@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from envbuild.engines.embedded.inputs import TIME
+from envbuild.core.fixed_time import TIME
 from envbuild.errors import InputError
 from envbuild.lock.gitprogram import Objects
 from envbuild.lock.gittree import Entry, Tree

@@ -13,7 +13,7 @@ from commitkit import desk as desk  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served, git
 
-from envbuild.engines.embedded.inputs import TIME
+from envbuild.core.fixed_time import TIME
 from envbuild.errors import InputError, SpecError
 from envbuild.lock import gitprogram
 from envbuild.recipe import Git

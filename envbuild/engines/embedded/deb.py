@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, cast
 
+from envbuild.engines.embedded.untar import resolve_in_root
 from envbuild.errors import InputError
 from envbuild.store import Store, write_atomic
 
@@ -132,8 +133,6 @@ def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, times: di
 
 def _resolve(root: Path, name: str) -> Path:
     """The path of `name` with links in its parents followed inside of `root`; missing parents are made."""
-    from envbuild.engines.embedded.mounts import inside
-
     parent, _, last = name.rpartition("/")
     if last in ("..", "") or ".." in parent.split("/"):
         raise InputError(f"a package holds the path {name}")
@@ -141,6 +140,6 @@ def _resolve(root: Path, name: str) -> Path:
     if top in TOP_LINKS and not os.path.lexists(root / top):
         (root / "usr" / top).mkdir(parents=True, exist_ok=True)
         (root / top).symlink_to(f"usr/{top}")
-    folder = inside(root, top + slash + rest)
+    folder = resolve_in_root(root, top + slash + rest)
     folder.mkdir(parents=True, exist_ok=True)
     return folder / last

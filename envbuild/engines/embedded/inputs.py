@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.build.steps import INPUTS
+from envbuild.core.fixed_time import TIME
 from envbuild.engines.embedded import deb
 from envbuild.engines.embedded.untar import extract
 from envbuild.errors import InputError
 from envbuild.store import Store
 
-TIME = 315532800  # 1980-01-01, the earliest that a zip archive can hold
 DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
 
 APT_CONF = f"""\

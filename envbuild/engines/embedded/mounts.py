@@ -150,29 +150,3 @@ def devices(target: Path) -> None:
         ("stderr", "/proc/self/fd/2"),
     ):
         (target / name).symlink_to(link)
-
-
-def inside(root: Path, path: str) -> Path:
-    """Where `path` of the unit is on this side, with symbolic links followed as the unit would; the last part may be
-    missing.
-
-    A bind target must never be reached through a link that leads out of the unit's root.
-    """
-    done = root
-    parts = [part for part in path.split("/") if part not in ("", ".")][::-1]
-    hops = 0
-    while parts:
-        part = parts.pop()
-        if part == "..":
-            done = done.parent if done != root else root
-            continue
-        step = done / part
-        if step.is_symlink() and hops < 40:
-            hops += 1
-            link = str(step.readlink())
-            if link.startswith("/"):
-                done = root
-            parts += [item for item in link.split("/") if item not in ("", ".")][::-1]
-            continue
-        done = step
-    return done

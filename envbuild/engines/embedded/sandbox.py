@@ -23,6 +23,7 @@ from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.namespaces import BIND, SetupError, fork_init, fork_keeper, isolate, private_mounts
 from envbuild.engines.embedded import inputs, mounts
+from envbuild.engines.embedded.untar import resolve_in_root
 
 POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d asks it; 101 forbids starting services (policy-rc.d(8))
 OPEN_FILES = 65536
@@ -145,21 +146,21 @@ def _mount(box: Box, notes: list[str]) -> Path:
         for name, target in (
             ("scratch", run / "work"),
             ("out", run / "out"),
-            ("vartmp", mounts.inside(root, "/var/tmp")),
+            ("vartmp", resolve_in_root(root, "/var/tmp")),
         ):
             folder = box.work / name
             folder.mkdir(exist_ok=True)
             folder.chmod(0o1777 if name == "vartmp" else 0o755)
             if name != "vartmp" or target.is_dir():
                 mounts.bind(folder, target, read_only=False)
-    hosts = mounts.inside(root, "/etc/hosts")
+    hosts = resolve_in_root(root, "/etc/hosts")
     if hosts.is_file() or not box.build:
         source = Path("/etc/hosts") if box.network else box.work / "hosts"
         if not box.network:
             source.write_text(mounts.HOSTS)
         mounts.bind(source, hosts)
     if box.network and Path("/etc/resolv.conf").is_file():
-        mounts.bind(Path("/etc/resolv.conf").resolve(), mounts.inside(root, "/etc/resolv.conf"))
+        mounts.bind(Path("/etc/resolv.conf").resolve(), resolve_in_root(root, "/etc/resolv.conf"))
     for source_name, name, read_only in box.binds:
         _bind(Path(source_name).resolve(), root, name, read_only)
     return root
@@ -168,7 +169,7 @@ def _mount(box: Box, notes: list[str]) -> Path:
 def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
     """A bind that a person asked for. Raises SetupError that names it: it says nothing about the machine."""
     try:
-        mounts.bind(source, mounts.inside(root, name), read_only=read_only, recursive=not read_only)
+        mounts.bind(source, resolve_in_root(root, name), read_only=read_only, recursive=not read_only)
     except SetupError as error:
         raise SetupError(BIND, f"{source}:{name} cannot be mounted: {error.reason.rpartition(': ')[2]}") from error
     except OSError as error:  # its place could not be made
@@ -178,7 +179,7 @@ def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
 @contextlib.contextmanager
 def _no_services(root: Path) -> Any:
     """policy-rc.d says no while the steps run, and leaves no trace: neither the file nor a new time of its folder."""
-    path = mounts.inside(root, str(POLICY.parent))
+    path = resolve_in_root(root, str(POLICY.parent))
     if not path.is_dir() or (path / POLICY.name).exists():
         yield
         return

@@ -1,7 +1,10 @@
-"""Unpack a tar archive of sources so that nothing leaves its folder, with owners and modes that mean something here.
+"""Names in archives and in a unit's tree never lead out of their folder.
 
-Python does that from 3.11.4 on (``filter="data"``, PEP 706). Debian 12 has an older one, for which the same rules stand
-here: https://docs.python.org/3/library/tarfile.html#tarfile.data_filter
+An archive of sources is unpacked with owners and modes that mean something here, and refused where it would leave its
+folder. A path of a unit's tree is followed as the unit would, for which its root is the root.
+
+Python unpacks sources like that from 3.11.4 on (``filter="data"``, PEP 706). Debian 12 has an older one, for which the
+same rules stand here: https://docs.python.org/3/library/tarfile.html#tarfile.data_filter
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ def tame(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
     """`member` as it may be unpacked into `root`, where what came before it lies already. Raises TarError."""
     found = copy.copy(member)
     found.name = member.name.lstrip("/")
-    inside(Path(root, found.name), root, member)
+    refuse_outside(Path(root, found.name), root, member)
     if member.islnk() or member.issym():
         if member.linkname.startswith("/"):
             raise tarfile.TarError(f"{member.name!r} is a link to an absolute path")
         above = Path(root, found.name).parent if member.issym() else Path(root)
-        inside(above / member.linkname, root, member)
+        refuse_outside(above / member.linkname, root, member)
     elif not (member.isreg() or member.isdir()):
         raise tarfile.TarError(f"{member.name!r} is a special file")
     if member.isreg() or member.islnk():
@@ -42,7 +45,33 @@ def tame(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
     return found
 
 
-def inside(path: Path, root: str, member: tarfile.TarInfo) -> None:
+def refuse_outside(path: Path, root: str, member: tarfile.TarInfo) -> None:
+    """Raise TarError where `path`, with the links that lie there already, leads out of `root`."""
     real = os.path.realpath(path)
     if os.path.commonpath((real, root)) != root:
         raise tarfile.TarError(f"{member.name!r} leads to {real!r}, which is outside of the folder")
+
+
+def resolve_in_root(root: Path, path: str) -> Path:
+    """Return where `path` of the tree at `root` is on this side, its symbolic links followed as inside of the tree.
+
+    The last part may be missing. A bind target must never be reached through a link that leads out of a unit's root.
+    """
+    done = root
+    parts = [part for part in path.split("/") if part not in ("", ".")][::-1]
+    hops = 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            done = done.parent if done != root else root
+            continue
+        step = done / part
+        if step.is_symlink() and hops < 40:
+            hops += 1
+            link = str(step.readlink())
+            if link.startswith("/"):
+                done = root
+            parts += [item for item in link.split("/") if item not in ("", ".")][::-1]
+            continue
+        done = step
+    return done
