@@ -22,7 +22,7 @@ def encode_error(error: BaseException) -> bytes:
     """Return the answer that is `error`."""
     answer: dict[str, Any]
     if isinstance(error, SetupError):
-        answer = {"setup": [error.step, error.reason]}
+        answer = {"setup": [error.step, error.reason, error.code]}
     elif isinstance(error, EnvbuildError):
         answer = {"error": type(error).__name__, "findings": [asdict(finding) for finding in error.findings]}
     elif isinstance(error, OSError):
@@ -39,9 +39,13 @@ def decode(text: bytes, what: str) -> Any:
         raise SetupError(*answer["setup"])
     if "error" in answer:
         kind = getattr(errors, answer["error"], EngineError)
-        raise kind.of(Finding(**finding) for finding in answer["findings"])
+        raise kind.of(map(_finding, answer["findings"]))
     if "errno" in answer:
         raise OSError(answer["errno"], answer["message"])
     if "crash" in answer:
         raise EngineError(f"{what} failed", hint=f"please report this:\n{answer['crash']}")
     return answer["result"]
+
+
+def _finding(fields: dict[str, Any]) -> Finding:
+    return Finding(**{**fields, "mirror_lines": tuple(fields["mirror_lines"])})  # JSON has no tuples

@@ -55,4 +55,4 @@ def namespace_needed() -> Iterator[None]:
         yield
     except SetupError as error:
         reason = f"no user namespace with subordinate ids: {error}"
-        raise EngineError(reason, hint=fix_for(error.step, error.reason)) from None
+        raise EngineError(reason, hint=fix_for(error.step, error.code)) from None

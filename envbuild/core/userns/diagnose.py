@@ -16,15 +16,15 @@ UNMASK = "the machine hides parts of /proc: docker run --privileged, or --securi
 UNSHARE = "or: buildah unshare envbuild make NAME"
 
 
-def fix_for(step: str, reason: str) -> str:
-    """Return what to type when `step` failed for `reason`."""
+def fix_for(step: str, code: int = 0) -> str:
+    """Return what to type when `step` failed with the errno `code` (0: no system call did)."""
     user = namespaces.user_name(os.geteuid()) or str(os.geteuid())
     if step == "newuidmap":
         return f"sudo apt-get install uidmap, {UNSHARE}"
     if step == "subordinate ids":
         return f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
     if step in ("unshare", "map ids", "mount proc", "bind"):
-        return _namespace_fix(step, reason)
+        return _namespace_fix(step, code)
     if step in ("mount overlay", "whiteout", "opaque folder", "chown", "setcap"):
         return LOCAL_DISK
     if step == "pivot_root":
@@ -32,13 +32,13 @@ def fix_for(step: str, reason: str) -> str:
     if step == "mount squashfs":
         return "sudo apt-get install squashfs-tools squashfuse"
     if step == "mount tmpfs":
-        return _namespace_fix(step, reason)
+        return _namespace_fix(step, code)
     return f"--engine buildah, {UNSHARE}"
 
 
-def _namespace_fix(step: str, reason: str) -> str:
+def _namespace_fix(step: str, code: int) -> str:
     limit = _number("/proc/sys/user/max_user_namespaces")
-    if limit == 0 or f"errno {errno.ENOSPC}" in reason:
+    if limit == 0 or code == errno.ENOSPC:
         return f"sudo sysctl -w user.max_user_namespaces=65536, {UNSHARE}"
     if _number("/proc/sys/kernel/unprivileged_userns_clone") == 0 and os.geteuid():
         return f"sudo sysctl -w kernel.unprivileged_userns_clone=1, {UNSHARE}"

@@ -26,11 +26,18 @@ BIND = "--bind"  # the step of a SetupError for what a person asked for, and not
 
 
 class SetupError(Exception):
-    """A step of setting up failed: `step` (a word that `envbuild.core.userns.diagnose.fix_for` knows) and why."""
+    """A step of setting up failed: `step` (a word that `envbuild.core.userns.diagnose.fix_for` knows) and why. `code`
+    is the errno of the system call that failed, 0 where none did."""
 
-    def __init__(self, step: str, reason: str) -> None:
+    def __init__(self, step: str, reason: str, code: int = 0) -> None:
         super().__init__(f"{step}: {reason}")
-        self.step, self.reason = step, reason
+        self.step, self.reason, self.code = step, reason, code
+
+    @classmethod
+    def of(cls, step: str, error: OSError, what: str = "") -> SetupError:
+        """Return the error for a system call that failed on `what`."""
+        why = f"{error.strerror} (errno {error.errno})"
+        return cls(step, f"{what}: {why}" if what else why, error.errno or 0)
 
 
 def die_with(parent: int) -> None:
@@ -129,7 +136,7 @@ def _map_ids() -> None:
     except OSError as error:
         os.close(ready_write)
         os.waitpid(child, 0)
-        raise SetupError("unshare", f"a user namespace: {error.strerror} (errno {error.errno})") from error
+        raise SetupError.of("unshare", error, "a user namespace") from error
     os.write(ready_write, b"x")
     os.close(ready_write)
     if os.waitpid(child, 0)[1]:
@@ -144,7 +151,7 @@ def isolate(network: bool) -> None:
         libc.unshare(flags)
         libc.set_host_name(HOST_NAME)
     except OSError as error:
-        raise SetupError("unshare", f"namespaces: {error.strerror} (errno {error.errno})") from error
+        raise SetupError.of("unshare", error, "namespaces") from error
     if not network:
         loopback_up()
 
@@ -155,7 +162,7 @@ def private_mounts() -> None:
         libc.unshare(libc.CLONE_NEWNS)
         libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     except OSError as error:
-        raise SetupError("unshare", f"a mount namespace: {error.strerror} (errno {error.errno})") from error
+        raise SetupError.of("unshare", error, "a mount namespace") from error
 
 
 def loopback_up() -> None:

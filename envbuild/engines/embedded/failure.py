@@ -70,7 +70,7 @@ def setup_failed(error: SetupError) -> EngineError | SpecError:
     """The error for a process that could not be set up: the machine's fault, or that of a bind that was asked for."""
     if error.step == BIND:
         return SpecError(f"--bind {error.reason}", hint="--bind SRC:DST: both a folder, or both a file")
-    return EngineError(f"the embedded engine cannot run here: {error}", hint=fix_for(error.step, error.reason))
+    return EngineError(f"the embedded engine cannot run here: {error}", hint=fix_for(error.step, error.code))
 
 
 def store_full(store: Path) -> str:

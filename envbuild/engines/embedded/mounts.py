@@ -51,7 +51,7 @@ def overlay(work: Path, lowers: Sequence[str]) -> Path:
         except OSError as error:
             if error.errno == errno.EINVAL and redirect == "nofollow":
                 continue
-            raise SetupError("mount overlay", f"{work}: {error.strerror} (errno {error.errno})") from error
+            raise SetupError.of("mount overlay", error, str(work)) from error
         break
     return root
 
@@ -70,7 +70,7 @@ def bind(source: str | Path, target: Path, *, read_only: bool = True, recursive:
         if read_only:
             libc.mount("none", target, flags=libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | locked_flags(target))
     except OSError as error:
-        raise SetupError("bind", f"{source} at {target}: {error.strerror} (errno {error.errno})") from error
+        raise SetupError.of("bind", error, f"{source} at {target}") from error
 
 
 def locked_flags(path: Path) -> int:
@@ -111,7 +111,7 @@ def proc(target: Path) -> None:
     try:
         libc.mount("proc", target, "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
     except OSError as error:
-        raise SetupError("mount proc", f"{error.strerror} (errno {error.errno})") from error
+        raise SetupError.of("mount proc", error) from error
     for name in PROC_READ_ONLY:
         if (target / name).exists():
             bind(target / name, target / name)
@@ -129,7 +129,7 @@ def devices(target: Path) -> None:
     try:
         libc.mount("tmpfs", target, "tmpfs", libc.MS_NOSUID | libc.MS_NOEXEC, "mode=755,size=64k")
     except OSError as error:
-        raise SetupError("mount tmpfs", f"{error.strerror} (errno {error.errno})") from error
+        raise SetupError.of("mount tmpfs", error) from error
     for name in DEVICES:
         source = Path("/dev") / name
         if source.exists() and stat.S_ISCHR(source.stat().st_mode):

@@ -34,11 +34,11 @@ def probe(store: Store) -> Probe:
             child = spawn(trial, {"work": str(work / "probe")})
             output, _ = child.process.communicate()
     except OSError as error:
-        return Probe("embedded", False, "fork", str(error), fix_for("fork", str(error)), detail)
+        return Probe("embedded", False, "fork", str(error), fix_for("fork"), detail)
     try:
         child.result()
     except SetupError as error:
-        return Probe("embedded", False, error.step, error.reason, fix_for(error.step, error.reason), detail)
+        return Probe("embedded", False, error.step, error.reason, fix_for(error.step, error.code), detail)
     except (EngineError, OSError):
         reason = output.decode(errors="replace") or "the process was killed"
         return Probe("embedded", False, "start", reason, "", detail)
@@ -129,4 +129,4 @@ def _inside(work: Path, lower: Path) -> None:
         try:
             action()
         except OSError as error:
-            raise SetupError(name, f"{error.strerror} (errno {error.errno})") from error
+            raise SetupError.of(name, error) from error

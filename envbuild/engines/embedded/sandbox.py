@@ -171,7 +171,8 @@ def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
     try:
         mounts.bind(source, resolve_in_root(root, name), read_only=read_only, recursive=not read_only)
     except SetupError as error:
-        raise SetupError(BIND, f"{source}:{name} cannot be mounted: {error.reason.rpartition(': ')[2]}") from error
+        why = f"{os.strerror(error.code)} (errno {error.code})"
+        raise SetupError(BIND, f"{source}:{name} cannot be mounted: {why}") from error
     except OSError as error:  # its place could not be made
         raise SetupError(BIND, f"{source}:{name}: {error.strerror}: {error.filename}") from error
 
