@@ -1,8 +1,8 @@
-"""CPU time of resolving, planning and printing every shipped image in one process: what CI pays to look at all of them.
+"""Measure the CPU time of resolving, planning and printing every shipped image in one process, as CI does.
 
     python benchmarks/images.py [RUNS]
 
-Nothing is fetched and no lock is needed; the facts are read from the cache that a first run makes."""
+Nothing is fetched and no lock is needed; the facts are read from the cache that a first run writes."""
 
 from __future__ import annotations
 

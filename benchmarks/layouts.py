@@ -1,6 +1,6 @@
-"""Images to measure with, as OCI layouts with gzip layers: what a registry would give.
+"""Images to measure with: OCI layouts with gzip layers, as registries serve them.
 
-`from_tree` cuts a folder of this machine (``/usr``) into layers of about the size that is asked for, with a layer of
+`from_tree` cuts a folder of this machine (``/usr``) into layers of about the requested size, with a layer of
 deletions and an application layer on top; `changed` puts another application layer on any layout; `generated` makes
 any number of files and bytes."""
 
@@ -36,7 +36,7 @@ class Layout:
         return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
     def layer(self, write: Callable[[tarfile.TarFile], object], *, fast: bool = True) -> None:
-        """Add a layer: `write` gets the tar."""
+        """Add a layer that `write` fills."""
         temporary = self.path / "layer"
         with temporary.open("wb") as raw:
             packed: Any = (
@@ -78,7 +78,7 @@ class Layout:
 
 
 class Hashed(io.RawIOBase):
-    """Counts the digest of what is written through."""
+    """Computes the digest of what is written through it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.sha256 = file, hashlib.sha256()
@@ -93,7 +93,8 @@ class Hashed(io.RawIOBase):
 
 
 def from_tree(source: Path, out: Path, megabytes: int, layers: int = 3) -> Path:
-    """A layout of `megabytes` of the files below `source`, in `layers` layers, a deletion and an application on top."""
+    """Return a layout of `megabytes` of the files below `source`, in `layers` layers, with a deletion and an
+    application on top."""
     layout = Layout(out)
     share = megabytes * MB // layers
     files = walk(source)
@@ -127,7 +128,7 @@ def from_tree(source: Path, out: Path, megabytes: int, layers: int = 3) -> Path:
 
 
 def walk(source: Path) -> Iterator[Path]:
-    """Everything below a folder, folders first, in byte order; without what a layer cannot hold."""
+    """Yield everything below a folder that a layer can contain, folders first, in byte order."""
     for top, folders, names in os.walk(source):
         folders.sort()
         yield Path(top)
@@ -138,7 +139,7 @@ def walk(source: Path) -> Iterator[Path]:
 
 
 def application(seed: int, megabytes: int = 30) -> Callable[[tarfile.TarFile], None]:
-    """Writes a layer of about 30 MB of half compressible files below /app: what a developer changes all day."""
+    """Write a layer of about 30 MB of half compressible files below /app, as a developer changes all day."""
 
     def write(tar: tarfile.TarFile) -> None:
         source = random.Random(seed)
@@ -153,7 +154,7 @@ def application(seed: int, megabytes: int = 30) -> Callable[[tarfile.TarFile], N
 
 
 def changed(source: Path, out: Path, seed: int) -> Path:
-    """The layout `source` with its last layer replaced by another application layer; blobs below are hard links."""
+    """Return the layout `source` with another application layer on top; blobs below it are hard links."""
     layout = Layout(out)
     index = json.loads((source / "index.json").read_text())
     manifest = json.loads(blob(source, index["manifests"][0]["digest"]).read_bytes())
@@ -167,25 +168,25 @@ def changed(source: Path, out: Path, seed: int) -> Path:
 
 
 def blob(layout: Path, digest: str) -> Path:
-    """The file of a blob."""
+    """Return the file of a blob."""
     return layout / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
 def tag(layout: Path) -> str:
-    """The name of the image."""
+    """Return the name of the image."""
     described = json.loads((layout / "index.json").read_text())["manifests"][0]
     return str(described["annotations"]["org.opencontainers.image.ref.name"])
 
 
 def blobs(layout: Path) -> list[Path]:
-    """The files of an image's layers, bottom first."""
+    """Return the files of an image's layers, bottom first."""
     index = json.loads((layout / "index.json").read_text())
     manifest = json.loads(blob(layout, index["manifests"][0]["digest"]).read_bytes())
     return [blob(layout, layer["digest"]) for layer in manifest["layers"]]
 
 
 def generated(out: Path, files: int, megabytes: int) -> Path:
-    """A layout of `files` files with `megabytes` of text-like content in three layers."""
+    """Return a layout of `files` files with `megabytes` of text-like content in three layers."""
     layout = Layout(out)
     source = random.Random(7)
     words = [source.randbytes(24).hex().encode() for _ in range(4096)]

@@ -1,9 +1,10 @@
-"""Measure the version matrix: CPU seconds of whole commands, and of questions asked in one process.
+"""Measure the version matrix: CPU seconds of whole commands, and of questions in one process.
 
     python benchmarks/matrix.py
 
-Commands start Python anew; what that alone costs is the first row. Questions are those of tests/unit/matrixcases, asked
-one after the other in one process. Each is asked twice and the second time counts: masks of constraints are kept.
+Each command starts Python; the first row is the cost of that alone. Questions are those of
+tests/unit/matrixcases, answered one after another in one process. Each is answered twice and the second time counts:
+masks of constraints are cached.
 """
 
 from __future__ import annotations

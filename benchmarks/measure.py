@@ -1,5 +1,5 @@
-"""What every benchmark counts: CPU seconds (user + system of the whole process tree), wall seconds, memory of the
-largest process, disk."""
+"""Cost of a command, as every benchmark counts it: CPU seconds (user + system of the whole process tree), wall seconds,
+memory of the largest process, disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Cost:
-    """What commands took. `memory`: peak of the largest process in MB; `disk`: peak of the watched folders in MB."""
+    """Cost of commands. `memory`: peak of the largest process in MB; `disk`: peak of the watched folders in MB."""
 
     cpu: float
     wall: float
@@ -24,7 +24,7 @@ class Cost:
     disk: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        """One after the other."""
+        """Return the cost of one after the other."""
         return Cost(
             self.cpu + other.cpu, self.wall + other.wall, max(self.memory, other.memory), max(self.disk, other.disk)
         )
@@ -36,7 +36,7 @@ def measure(
     cwd: Path | None = None,
     watch: Sequence[Path] = (),
 ) -> Cost:
-    """Run a command to its end; its output is kept and shown when it fails. `watch`: folders whose size is sampled."""
+    """Run a command to its end; its output is printed if it fails. `watch`: folders whose size is sampled."""
     with tempfile.TemporaryFile() as output, Watch(watch) as watched:
         began = time.monotonic()
         process = subprocess.Popen(
@@ -78,7 +78,7 @@ class Watch:
 
 
 def size(folder: Path) -> float:
-    """MB that a folder takes on its disk, hard links once."""
+    """Return the MB that a folder takes on its disk, hard links once."""
     total, seen = 0, set()
     for top, _, names in os.walk(folder, onerror=lambda error: None):
         for name in names:
@@ -93,12 +93,12 @@ def size(folder: Path) -> float:
 
 
 def best(count: int, once: Callable[[], Cost]) -> Cost:
-    """The run with the least CPU of `count`."""
+    """Return the run with the least CPU of `count`."""
     return min((once() for _ in range(count)), key=lambda cost: cost.cpu)
 
 
 def machine() -> None:
-    """Print what the figures were taken on."""
+    """Print the machine of the figures."""
     model = next(
         (
             line.split(": ")[1]

@@ -1,7 +1,7 @@
-"""From a registry on this machine: what puts an image there, and `enroot import`, which reads from nothing else.
+"""A registry on this machine, and `enroot import`, which reads from registries only.
 
-The image goes there as Docker's schema 2: enroot's first request names no form, and docker-registry answers it for no
-other. Only whoever reads is measured, not the registry."""
+The image is pushed as Docker's schema 2: enroot's first request names no format, and docker-registry answers it for no
+other. Only the reader is measured, not the registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Registry:
     host: str
 
     def push(self, layout: Path, name: str) -> str:
-        """Copy a layout there; its name for enroot and envbuild."""
+        """Copy a layout there; return its name for enroot and envbuild."""
         source, place = f"oci:{layout}:{layouts.tag(layout)}", f"{self.host}/bench/{name}:1"
         command = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false", "--format", "v2s2"]
         subprocess.run([*command, source, f"docker://{place}"], check=True)
@@ -31,7 +31,7 @@ class Registry:
 
 @contextmanager
 def registry(place: Path) -> Iterator[Registry]:
-    """docker-registry on a free port, with its storage in `place`."""
+    """Run docker-registry on a free port, with its storage in `place`."""
     place.mkdir(parents=True)
     config, log = place / "config.yml", place / "log"
     config.write_text(
@@ -52,8 +52,8 @@ def registry(place: Path) -> Iterator[Registry]:
 
 
 def enroot(reference: str, work: Path, options: Sequence[str]) -> tuple[Cost, float]:
-    """(`enroot import` with these options for mksquashfs, MB of its output). Its layer cache stays in `work`; the disk
-    is that of cache, temporary files and output together."""
+    """Return the cost of `enroot import` with these options for mksquashfs, and MB of its output. Its layer cache is
+    `work`; the disk is that of cache, temporary files and output together."""
     folders = {f"ENROOT_{name}_PATH": work / name.lower() for name in ("CACHE", "TEMP", "DATA", "RUNTIME", "CONFIG")}
     for path in folders.values():
         path.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Measure what the README quotes: CPU seconds (user + system of the whole process tree), wall seconds, memory of the
-largest process.
+"""Measure what docs/benchmarks.md quotes: CPU seconds (user + system of the whole process tree), wall seconds,
+memory of the largest process.
 
     python benchmarks/run.py [--only NAME]
 
@@ -43,8 +43,7 @@ def fill(store: Path) -> None:
 
 
 def cold(work: Path) -> None:
-    """The quickstart image from nothing but its inputs: envbuild's engine against buildah on the printed
-    Containerfile."""
+    """Build the quickstart image from its inputs: envbuild's engine against buildah on the printed Containerfile."""
     inputs = work / "inputs"
     fill(inputs)
     env = {"ENVBUILD_STORE": str(inputs)}

@@ -1,11 +1,11 @@
-"""Squashfs from layers: envbuild against what a user would run instead, all in one run, as ratios.
+"""Squashfs from layers: envbuild against other tools, all in one run, as ratios.
 
     python benchmarks/squashfs.py [--work DIR] [--mid MB] [--big oci:DIR] [--large GB]
 
 The mid image is cut from this machine's /usr; the big one is any OCI layout with gzip layers
 (``envbuild export h100-ucc --to oci -o DIR``); --large makes one of many files. DIR must be a local disk. Needs root
 for enroot's stages (an overlay is mounted), mksquashfs, tar, zstd; enroot, docker-registry, skopeo, tar2sqfs, umoci,
-pigz, mkfs.xfs where they are there."""
+pigz, mkfs.xfs where they are installed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import layouts
+import other_tools
 import registries
-import rivals
 from measure import Cost, best, machine, measure
 
 ENVBUILD = [sys.executable, "-m", "envbuild"]
 TIMES = 3  # of what is so short that another process on the machine shows
-ENROOT = {"default": rivals.ENROOT, "zstd 1, 1 MiB": rivals.ZSTD}  # options of mksquashfs
+ENROOT = {"default": other_tools.ENROOT, "zstd 1, 1 MiB": other_tools.ZSTD}  # options of mksquashfs
 LEVEL = ("-comp", "zstd", "-Xcompression-level", "1")
 
 
 def export(source: Path | str, out: Path, store: Path, *options: str) -> Cost:
-    """`envbuild export` of a layout, or what else it reads, into `out`, with the packs in `store`. There is no `out`
-    before, and what was written before is not to be waited for now."""
+    """Run `envbuild export` of a layout, or another source, into `out`, with the packs in `store`. `out` is removed
+    first, and earlier writes are flushed, so that the export does not wait for them."""
     named = source if isinstance(source, str) else f"oci:{source}"
     out.unlink(missing_ok=True)
     os.sync()
@@ -56,7 +56,7 @@ def row(name: str, cost: Cost, output: float, ours: Cost) -> None:
 
 
 def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None:
-    """All ways on one image: cold, then with another top layer."""
+    """Measure all tools on one image: cold, then with another top layer."""
     store, out = work / "store", work / "out" / "image.sqsh"
     out.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(store, ignore_errors=True)
@@ -74,24 +74,24 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
     ours = export(layout, out, store, *fast)
     row("envbuild export (packs kept)", ours, mb(out), direct)
     assert digest == sha256(out), "with and without packs the bytes must be the same"
-    limit, reading = rivals.bound(layout, 1)
+    limit, reading = other_tools.bound(layout, 1)
     cores = len(os.sched_getaffinity(0))
     row("bound: zstd 1 of the same bytes", Cost(limit, limit / cores, 0), mb(out), direct)
     whole = limit + reading
     row("bound: and the layers inflated and digested", Cost(whole, whole / cores, 0), mb(out), direct)
-    lacking = rivals.missing("mksquashfs", "tar", "zstd") or ("root" if os.geteuid() else "")
+    lacking = other_tools.missing("mksquashfs", "tar", "zstd") or ("root" if os.geteuid() else "")
     stages: dict[str, Cost] = {}
     cached: dict[str, Cost] = {}
     for name, options in ENROOT.items():
         if lacking:
             print(f"| enroot's stages, {name} options | not measured: no {lacking} | | | | | |")
             continue
-        stages[name], cached[name], written = rivals.stages(layout, work / "rival", options)
+        stages[name], cached[name], written = other_tools.stages(layout, work / "other", options)
         row(f"enroot's stages, {name} options", stages[name], written, direct)
-    if lacking := rivals.missing("umoci", "mksquashfs"):
+    if lacking := other_tools.missing("umoci", "mksquashfs"):
         print(f"| umoci unpack, mksquashfs | not measured: no {lacking} | | | | | |")
     else:
-        both, made, merged, written = rivals.umoci(layout, work / "rival", LEVEL)
+        both, made, merged, written = other_tools.umoci(layout, work / "other", LEVEL)
         row("umoci unpack, mksquashfs zstd 1", both, written, direct)
         row("mksquashfs zstd 1 of the merged tree alone", made, written, direct)
         if merged.cpu:
@@ -114,7 +114,7 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
         row(f"zstd {level}, cold", first, mb(out), warm)
         second = export(again, out, store, "--level", level)
         row(f"zstd {level}, top layer changed", second, mb(out), warm)
-        pure, _ = rivals.bound(layout, int(level))
+        pure, _ = other_tools.bound(layout, int(level))
         row(f"bound: zstd {level} of the same bytes", Cost(pure, pure / cores, 0), mb(out), warm)
         shares.append(f"{first.cpu / pure:.2f} of the pure compression at level {level}")
     if shares:
@@ -124,14 +124,14 @@ def compare(title: str, layout: Path, work: Path, levels: Sequence[str]) -> None
 
 
 def from_registry(title: str, layout: Path, work: Path, stages: dict[str, Cost], cached: dict[str, Cost]) -> None:
-    """envbuild and enroot itself from the same registry: cold, then with another top layer. `stages`, `cached`: what
-    enroot's stages took, one by one."""
-    if lacking := rivals.missing("docker-registry", "skopeo"):
+    """Measure envbuild and enroot itself from the same registry: cold, then with another top layer. `stages`, `cached`:
+    the cost of enroot's stages, one by one."""
+    if lacking := other_tools.missing("docker-registry", "skopeo"):
         print(f"\nfrom a registry: not measured: no {lacking}")
         return
     store, out, fast = work / "store", work / "out" / "image.sqsh", ("--level", "1")
     out.parent.mkdir(parents=True)
-    absent = rivals.missing("enroot")
+    absent = other_tools.missing("enroot")
     with registries.registry(work / "server") as server:
         source = server.push(layout, "first")
         head(f"{title}: cold, from a registry on this machine, zstd 1")
@@ -166,14 +166,14 @@ def from_registry(title: str, layout: Path, work: Path, stages: dict[str, Cost],
 
 
 def compared(when: str, itself: dict[str, Cost], stages: dict[str, Cost]) -> None:
-    """How far the stages, run one by one, tell what enroot itself takes."""
+    """Print the cost of the stages, run one by one, relative to enroot itself."""
     for name in (name for name in itself if name in stages):
         share = itself[name].cpu / stages[name].cpu
         print(f"\nenroot import itself, {name} options, {when}: {share:.2f} of the CPU time of its stages.")
 
 
 def changed(layout: Path, out: Path, store: Path, work: Path) -> Cost:
-    """Export with the packs of all layers but the top one, which is a new one each time, over no file."""
+    """Export with the packs of all layers but the top one, which is a new one each time, to a new file."""
     seeds = itertools.count(100)
 
     def once() -> Cost:
@@ -186,7 +186,7 @@ def changed(layout: Path, out: Path, store: Path, work: Path) -> Cost:
 
 
 def copied(out: Path, share: str, *, sync: bool = False) -> Cost:
-    """cp of a file, onto no file; `share` is cp's --reflink."""
+    """Measure cp of a file to a new one; `share` is cp's --reflink."""
     copy = out.with_suffix(".copy")
     command = f"cp --reflink={share} '{out}' '{copy}'" + (f" && sync '{copy}'" if sync else "")
 
@@ -200,8 +200,8 @@ def copied(out: Path, share: str, *, sync: bool = False) -> Cost:
 
 
 def reflink(layout: Path, work: Path) -> None:
-    """The changed image on a loop-mounted XFS, where extents are shared instead of copied."""
-    if lacking := rivals.missing("mkfs.xfs") or ("root" if os.geteuid() else ""):
+    """Measure the changed image on a loop-mounted XFS, where extents are shared instead of copied."""
+    if lacking := other_tools.missing("mkfs.xfs") or ("root" if os.geteuid() else ""):
         print(f"\nreflink: not measured: no {lacking}")
         return
     image, mount = work / "xfs.img", work / "xfs"
@@ -217,25 +217,25 @@ def reflink(layout: Path, work: Path) -> None:
         head(f"{layout.name}: the top layer of 30 MB changed, on XFS with reflinks, best of {TIMES}")
         cost = changed(layout, second, mount / "store", work / "again")
         size = mb(second)
-        row("envbuild export", rivals.with_disk(cost, unshared(second)), size, cost)
+        row("envbuild export", other_tools.with_disk(cost, unshared(second)), size, cost)
         shared, plain = copied(out, "always"), copied(out, "never")
         row("cp of the output, all of it shared", shared, size, cost)
-        row("cp of the output, nothing shared", rivals.with_disk(plain, size), size, cost)
+        row("cp of the output, nothing shared", other_tools.with_disk(plain, size), size, cost)
     finally:
         subprocess.run(["umount", str(mount)], check=True)
         shutil.rmtree(work, ignore_errors=True)
 
 
 def unshared(path: Path) -> float:
-    """MB of a file's blocks that are no other file's too (filefrag(8)). Free space would not tell: XFS gives the blocks
-    of removed files back when it has time."""
-    told = subprocess.run(["filefrag", "-v", "-b4096", str(path)], check=True, capture_output=True, text=True).stdout
-    extents = re.findall(r"^ *\d+: +\d+\.\. *\d+: +\d+\.\. *\d+: +(\d+):(.*)$", told, re.MULTILINE)
+    """Return the MB of a file's blocks that it does not share (filefrag(8)). Free space would not show it: XFS releases
+    the blocks of removed files later."""
+    listed = subprocess.run(["filefrag", "-v", "-b4096", str(path)], check=True, capture_output=True, text=True).stdout
+    extents = re.findall(r"^ *\d+: +\d+\.\. *\d+: +\d+\.\. *\d+: +(\d+):(.*)$", listed, re.MULTILINE)
     return sum(int(length) for length, flags in extents if "shared" not in flags) * 4096 / 1e6
 
 
 def large(gigabytes: int, work: Path) -> None:
-    """A quarter, a half and all of 300,000 files: time must be linear, memory bounded."""
+    """Measure a quarter, a half and all of 300,000 files: time must be linear, memory bounded."""
     head(f"{gigabytes} GB in 300,000 generated files")
     for part in (4, 2, 1):
         layout = layouts.generated(work / "layout", 300_000 // part, gigabytes * 1000 // part)

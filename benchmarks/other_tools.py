@@ -1,4 +1,4 @@
-"""What a user would do instead, from the same OCI layout with gzip layers.
+"""Other tools that do the same from an OCI layout with gzip layers: enroot's stages, umoci, mksquashfs, tar2sqfs.
 
 `stages` runs what enroot 4.1.2 runs (src/docker.sh, docker::_download and docker::import; src/runtime.sh), one by one:
 sha256sum, gunzip and ``zstd -1`` into its layer cache; ``tar`` of every layer; whiteouts; mksquashfs on an overlay of
@@ -19,7 +19,7 @@ from measure import Cost, measure, size
 ENROOT = ("-comp", "lzo", "-noD", "-exit-on-error")  # enroot.in, ENROOT_SQUASH_OPTIONS
 ZSTD = ("-comp", "zstd", "-Xcompression-level", "1", "-b", "1M", "-exit-on-error")
 
-# One layer of an OCI layout → enroot's cache. pigz is what it takes when it is installed.
+# One layer of an OCI layout → enroot's cache. It uses pigz where it is installed.
 DOWNLOAD = """
 set -e -o pipefail
 gunzip=$(command -v pigz || command -v gzip)
@@ -57,7 +57,7 @@ mksquashfs "$0/merged" "$0/out.sqsh" -no-progress -all-root -noappend "$@" > /de
 
 
 def stages(layout: Path, work: Path, options: Sequence[str]) -> tuple[Cost, Cost, float]:
-    """(with an empty cache, with every layer in the cache, MB of the output). `work` is emptied."""
+    """Return the cost with an empty cache and with every layer in it, and MB of the output. `work` is emptied."""
     shutil.rmtree(work, ignore_errors=True)
     (work / "cache").mkdir(parents=True)
     layers = [str(blob) for blob in layouts.blobs(layout)]
@@ -78,7 +78,8 @@ def with_disk(cost: Cost, disk: float) -> Cost:
 
 
 def umoci(layout: Path, work: Path, squash: Sequence[str]) -> tuple[Cost, Cost, Cost, float]:
-    """(umoci unpack and mksquashfs; mksquashfs of that tree alone; tar of the tree into tar2sqfs; MB of the output)."""
+    """Return the cost of umoci unpack and mksquashfs, mksquashfs of that tree alone, tar of the tree into tar2sqfs; and
+    MB of the output."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     unpack = measure(["umoci", "unpack", "--image", f"{layout}:{layouts.tag(layout)}", str(work / "bundle")])
@@ -94,20 +95,20 @@ def umoci(layout: Path, work: Path, squash: Sequence[str]) -> tuple[Cost, Cost, 
 
 
 def missing(*tools: str) -> str:
-    """The tools that are not installed, for the row."""
+    """Return the tools that are not installed, for the row."""
     return ", ".join(tool for tool in tools if not shutil.which(tool))
 
 
 def bound(layout: Path, level: int, block: int = 131072) -> tuple[float, float]:
-    """CPU seconds of compressing the same bytes in the same blocks on as many threads as there are cores; and of what
-    else nobody gets around who is given gzip layers: inflating them (isal), the digest of blob and content."""
+    """Return the CPU seconds of compressing the same bytes in the same blocks on as many threads as there are cores;
+    and the minimum for gzip layers: inflating them (isal), and the digests of blob and content."""
     command = [sys.executable, __file__, str(layout), str(level), str(block)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return float(told[0]), float(told[1])
+    spent = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return float(spent[0]), float(spent[1])
 
 
 def compress_only(layout: Path, level: int, block: int) -> None:
-    """Print what `bound` asks for."""
+    """Print what `bound` reads."""
     import hashlib
     import resource
     from concurrent.futures import ThreadPoolExecutor
