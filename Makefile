@@ -25,10 +25,10 @@ define install
 	@if [ -s .missing ]; then \
 	  packages=$$(sort -u .missing | tr '\n' ' '); rm -f .missing; \
 	  command -v apt-get >/dev/null || { echo "this machine has no apt-get; install by hand: $$packages"; exit 1; }; \
-	  { [ -z "$(SUDO)" ] || command -v sudo >/dev/null; } || { echo "not root and no sudo; ask for: apt-get install $$packages"; exit 1; }; \
-	  $(SUDO) apt-get update -qq || echo "apt-get update failed; going on with the package lists that are here"; \
+	  { [ -z "$(SUDO)" ] || command -v sudo >/dev/null; } || { echo "not root and no sudo; install as root: apt-get install $$packages"; exit 1; }; \
+	  $(SUDO) apt-get update -qq || echo "apt-get update failed; using the existing package lists"; \
 	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages >/dev/null || \
-	    { echo "could not install; type: $(SUDO) apt-get install $$packages"; exit 1; }; \
+	    { echo "installation failed; type: $(SUDO) apt-get install $$packages"; exit 1; }; \
 	fi; rm -f .missing
 endef
 
@@ -40,11 +40,11 @@ $(ENVBUILD): pyproject.toml
 	@rm -f .missing; $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: Python's venv - holds envbuild; installing python3-venv"; echo python3-venv > .missing; }
 	$(install)
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install -qq -e . || { echo "pip could not install envbuild's dependencies; look at: $(VENV)/bin/pip install -e ."; exit 1; }
+	@$(VENV)/bin/pip install -qq -e . || { echo "pip could not install envbuild's dependencies; run: $(VENV)/bin/pip install -e ."; exit 1; }
 	@touch $(ENVBUILD)
 	@echo "envbuild is in $(VENV); type: $(ENVBUILD) list"
 
-# What building needs beside Python. As root that is only the archive's keyring; a plain user needs the id maps and a FUSE reader.
+# What building needs beside Python. As root that is the archive's keyring alone; a plain user needs the id maps and a FUSE reader.
 tools:
 	@rm -f .missing
 	$(call need,/usr/share/keyrings/debian-archive-keyring.gpg,debian-archive-keyring,checks the signature of the Debian archive when a lock is made)
