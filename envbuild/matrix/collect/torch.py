@@ -13,7 +13,8 @@ import re
 
 from envbuild.matrix.collect.derived import Context, Derived
 from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.torchfacts import BACKENDS, LIBRARY, Code, Known, Seen, facts
+from envbuild.matrix.collect.torch_rows import BACKENDS, LIBRARY, Code, Known, Seen
+from envbuild.matrix.collect.torchfacts import facts
 from envbuild.matrix.index_releases import Build, Cell, Release, releases
 from envbuild.matrix.version import oldest_first
 
