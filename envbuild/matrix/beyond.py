@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from envbuild.matrix.blanks import blanks
 from envbuild.matrix.case import Case
-from envbuild.matrix.explain import Core
 from envbuild.matrix.fixes import PLANS, Change, Rules, fixes
 from envbuild.matrix.masks import HARDWARE
+from envbuild.matrix.problem import Core
 from envbuild.matrix.words import listed, spoken
 
 REACHES = {">=": " or newer", "<=": " or older", "": ""}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from envbuild.errors import Finding, SpecError, UnknownError
 from envbuild.fields import closest
@@ -17,14 +16,11 @@ from envbuild.matrix.extension import extend
 from envbuild.matrix.holding import held_rows
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
-from envbuild.matrix.problem import Picks, Request, picks
+from envbuild.matrix.problem import Core, Picks, Request, picks
 from envbuild.matrix.reachability import reachable
 from envbuild.matrix.request import Ask
 from envbuild.matrix.solver import Undecided
 from envbuild.matrix.value_order import interchangeable
-
-if TYPE_CHECKING:
-    from envbuild.matrix.explain import Core
 
 TRIES = 24  # plans that are looked at for one of which nothing is unknown
 

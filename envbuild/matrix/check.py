@@ -16,7 +16,7 @@ from envbuild.matrix.claims import claim_of
 from envbuild.matrix.holding import held_rows
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
-from envbuild.matrix.problem import Request, picks
+from envbuild.matrix.problem import Core, Request, picks
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, listed, reason, said
 
@@ -160,7 +160,6 @@ def can_be_built_on(chosen: Mapping[str, str]) -> bool:
 def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ...]:
     """The nearest changes after which nothing is unknown."""
     from envbuild.matrix.conflict import sorted_out, stages, written
-    from envbuild.matrix.explain import Core
     from envbuild.matrix.fixes import fixes
 
     names = {name for one in unknown for name in one.of}

@@ -12,10 +12,10 @@ from envbuild.matrix import explain
 from envbuild.matrix.atoms import PRESENT_KINDS
 from envbuild.matrix.beyond import beyond
 from envbuild.matrix.case import Case, decided
-from envbuild.matrix.explain import Core
 from envbuild.matrix.fixes import FREE, PLANS, Fix, Good, Rules, fixes, fixes_of
 from envbuild.matrix.masks import HARDWARE, FactTable
 from envbuild.matrix.model import Waiver
+from envbuild.matrix.problem import Core
 from envbuild.matrix.request import Ask
 from envbuild.matrix.words import Reason, because, listed, reason, spoken
 

@@ -5,37 +5,18 @@ Facts are left out first, as wholes, then the rows of those that are needed."""
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envbuild.matrix.claims import components_of, components_of_condition
 from envbuild.matrix.masks import HARD, HARD_AND_WARN, FactTable
 from envbuild.matrix.minimal import Clock, smallest
-from envbuild.matrix.problem import SECONDS, Owner, Picks, Problem, Request, picks
+from envbuild.matrix.problem import SECONDS, Core, Owner, Picks, Problem, Request
 from envbuild.matrix.value_order import ascending
-
-__all__ = ["Core", "Picks", "Request", "core", "cores", "held", "picks"]
 
 ORDERS = 8  # enough to find the smallest set in every instance that was measured
 ROW_ORDERS = 2
 GROUPED = 6  # rows of one fact that are told one by one
 CONFLICTS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """Requests and rows that contradict each other. `rows` are in the order in which one follows from another; `groups`
-    are the same, with the rows of one fact together where they are many. `minimal`: it was proved that nothing of it
-    can be left out. `aside`: the rows that are left out when other conflicts are looked for."""
-
-    requests: tuple[Request, ...]
-    rows: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
-    aside: frozenset[int]
-    minimal: bool
-
-    def components(self) -> tuple[str, ...]:
-        """What the requests in it are about."""
-        return tuple(dict.fromkeys(request.component for request in self.requests))
 
 
 def core(

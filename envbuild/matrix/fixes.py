@@ -11,9 +11,8 @@ from itertools import combinations, islice
 
 from envbuild.matrix.atoms import ABSENT, reserve
 from envbuild.matrix.constraint_masks import labelled
-from envbuild.matrix.explain import Core
 from envbuild.matrix.masks import HARD, HARDWARE, FactTable
-from envbuild.matrix.problem import Problem, Request
+from envbuild.matrix.problem import Core, Problem, Request
 from envbuild.matrix.solver import Search, Undecided
 from envbuild.matrix.value_order import ascending, interchangeable
 

@@ -35,6 +35,23 @@ class Picks:
     unheeded: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Requests and rows that contradict each other. `rows` are in the order in which one follows from another; `groups`
+    are the same, with the rows of one fact together where they are many. `minimal`: it was proved that nothing of it
+    can be left out. `aside`: the rows that are left out when other conflicts are looked for."""
+
+    requests: tuple[Request, ...]
+    rows: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    aside: frozenset[int]
+    minimal: bool
+
+    def components(self) -> tuple[str, ...]:
+        """What the requests in it are about."""
+        return tuple(dict.fromkeys(request.component for request in self.requests))
+
+
 Owner = int | tuple[int, ...]  # of a clause: the number of a request, or the rows that it comes from
 
 

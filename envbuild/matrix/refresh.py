@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from importlib import import_module
 from pathlib import Path
 
 from envbuild.console import Talk
@@ -23,12 +22,24 @@ from envbuild.lock.index import Index
 from envbuild.lock.transport import Transport
 from envbuild.matrix import FACTS
 from envbuild.matrix.collect import changes
+from envbuild.matrix.collect.cubins import collect as collect_cubins
 from envbuild.matrix.collect.derived import Context, Derived, read, render
+from envbuild.matrix.collect.neuron import facts as neuron_facts
+from envbuild.matrix.collect.neuronmanifest import read_manifest
+from envbuild.matrix.collect.nvcc import collect as collect_nvcc
+from envbuild.matrix.collect.pins import collect as collect_pins
+from envbuild.matrix.collect.torch import collect as collect_torch
 from envbuild.matrix.collect.wheels import Wheels
 from envbuild.site import Site
 
-INDEX = ("torch", "nvcc", "pins", "cubins")  # collectors that read the package index
-NAMES = (*INDEX, "neuron")  # the last one reads a file that must be given, so it runs only when it is named
+COLLECTORS = {  # those that read the package index, by the names that people give them
+    "torch": collect_torch,
+    "nvcc": collect_nvcc,
+    "pins": collect_pins,
+    "cubins": collect_cubins,
+}
+NEURON = "neuron"  # reads a file that must be given, so it runs only when it is named
+NAMES = (*COLLECTORS, NEURON)
 FEWER = "look at what upstream has; when it is right: envbuild matrix refresh --allow-fewer"
 
 
@@ -93,7 +104,7 @@ def refresh(
     Without `write` nothing is changed. Raises SpecError for an unknown name or a derived file that is no YAML,
     InputError when something cannot be read, and, before anything is written, when there would be fewer rows."""
     began = time.monotonic()
-    wanted = _checked(tuple(names) or INDEX, manifest)
+    wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
     transport = Transport(site.network())
     context = Context(Index(transport, site.python()), Wheels(transport), talk, (folder, FACTS / "derived"))
     found: dict[str, Derived] = {}
@@ -127,7 +138,7 @@ def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ..
         for name in names
         if name not in NAMES
     ]
-    if "neuron" in names and manifest is None:
+    if NEURON in names and manifest is None:
         hint = "give n2-manifest.json of github.com/aws-neuron/aws-neuron-sdk, and the commit it is from"
         wrong.append(Finding("the collector neuron reads a file, and none is given", hint=hint))
     if wrong:
@@ -136,11 +147,9 @@ def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ..
 
 
 def _collect(name: str, context: Context, manifest: Manifest | None) -> dict[str, Derived]:
-    module = import_module(f"envbuild.matrix.collect.{name}")
-    if name == "neuron" and manifest is not None:
-        return {"neuron": module.facts(module.read_manifest(manifest.path), manifest.where)}
-    collect: Callable[[Context], dict[str, Derived]] = module.collect
-    return collect(context)
+    if name == NEURON and manifest is not None:
+        return {"neuron": neuron_facts(read_manifest(manifest.path), manifest.where)}
+    return COLLECTORS[name](context)
 
 
 def _compare(path: Path, derived: Derived, day: str) -> tuple[File, str]:

@@ -25,31 +25,6 @@ class Undecided(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """`values`: one bit a variable, or None when there is no assignment. `used`: then the indexes of clauses that
-    contradict each other (not the smallest such set)."""
-
-    values: list[int] | None
-    used: frozenset[int] = frozenset()
-
-
-def solve(
-    domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = LIMIT
-) -> list[int] | None:
-    """The lexicographically first assignment: variables in `order` (those that it leaves out come after, by number),
-    lowest bit first; one bit a variable. None when there is none. Raises Undecided after `limit` steps."""
-    return prove(domains, clauses, order, limit).values
-
-
-def prove(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = LIMIT) -> Answer:
-    """`solve`, and why not. Raises Undecided after `limit` steps."""
-    search = Search(domains, clauses)
-    search.arrange(order)
-    values = search.first(limit=limit)
-    return Answer(values) if values is not None else Answer(None, search.used())
-
-
-@dataclass(frozen=True, slots=True)
 class Index:
     """The first `count` clauses of a problem by a variable that has to lose bit 0 before they can matter; `open`: those
     that have none. It spares looking at all of them for each question."""

@@ -26,8 +26,6 @@ NAMED = 12  # names that a hint lists
 RENAMED = {(10, 1): (11, 0)}
 ORDER = (">=", ">", "<=", "<")
 
-Terms = tuple[Term, ...]
-
 
 class BadValue(ValueError):
     """A text that is no value, no constraint or no request; `args` are what is wrong and a hint that can be typed (may

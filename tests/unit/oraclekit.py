@@ -14,10 +14,9 @@ from pysat.solvers import Cadical153
 from envbuild.matrix import values
 from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.compiled import natural
-from envbuild.matrix.explain import Request
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import SOURCES, Constraint, Fact, Facts, Row
-from envbuild.matrix.problem import Problem
+from envbuild.matrix.problem import Problem, Request
 
 
 class Oracle:

@@ -9,10 +9,10 @@ from typing import Any
 
 from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.constraint_masks import asked_mask
-from envbuild.matrix.explain import Request, picks
 from envbuild.matrix.load import load_facts
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Facts
+from envbuild.matrix.problem import Request, picks
 from envbuild.matrix.values import asked
 
 VERSIONS = ["1.0", "2.0", "3.0"]

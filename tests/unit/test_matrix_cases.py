@@ -19,12 +19,11 @@ from envbuild.matrix import FACTS, explain
 from envbuild.matrix.case import Case
 from envbuild.matrix.check import VERDICTS, Answer, check, judged
 from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.explain import Core, Request
 from envbuild.matrix.lint import lint
 from envbuild.matrix.load import files, load_facts
 from envbuild.matrix.masks import HARD, FactTable
 from envbuild.matrix.model import SOURCES, Facts, Waiver
-from envbuild.matrix.problem import Problem
+from envbuild.matrix.problem import Core, Problem, Request
 from envbuild.matrix.report import plain, text
 from envbuild.matrix.request import Ask, of_words
 from envbuild.matrix.words import Reason, reason

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from smallfacts import VERSIONS, fact, matrix, plan, read
+from solving import solve
 
 from envbuild.matrix.claims import claim_of
 from envbuild.matrix.clauses import program_of
@@ -16,7 +17,6 @@ from envbuild.matrix.extension import extend
 from envbuild.matrix.holding import held_rows
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Component
-from envbuild.matrix.solver import solve
 from envbuild.matrix.values import constraint
 
 pytestmark = pytest.mark.unit

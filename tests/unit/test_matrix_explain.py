@@ -15,8 +15,9 @@ from smallfacts import fact, matrix, plan, read, requests
 
 from envbuild.matrix import explain
 from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.explain import Request, core, cores, picks
+from envbuild.matrix.explain import core, cores
 from envbuild.matrix.masks import FactTable
+from envbuild.matrix.problem import Request, picks
 
 pytestmark = pytest.mark.unit
 

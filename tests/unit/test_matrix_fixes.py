@@ -11,9 +11,10 @@ from explainkit import small as small  # a fixture
 from explainkit import told
 from smallfacts import requests
 
-from envbuild.matrix.explain import Request, cores, picks
+from envbuild.matrix.explain import cores
 from envbuild.matrix.fixes import Fix, fixes, fixes_of
 from envbuild.matrix.masks import FactTable
+from envbuild.matrix.problem import Request, picks
 
 pytestmark = pytest.mark.unit
 

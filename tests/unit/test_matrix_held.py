@@ -11,8 +11,9 @@ from explainkit import told
 from smallfacts import fact, matrix, requests
 
 from envbuild.matrix.atoms import ABSENT
-from envbuild.matrix.explain import held, picks
+from envbuild.matrix.explain import held
 from envbuild.matrix.masks import FactTable
+from envbuild.matrix.problem import picks
 
 pytestmark = pytest.mark.unit
 

@@ -17,10 +17,11 @@ import envbuild.matrix
 from envbuild.matrix import values
 from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.explain import Request, cores, picks
+from envbuild.matrix.explain import cores
 from envbuild.matrix.load import load_facts
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
+from envbuild.matrix.problem import Request, picks
 
 pytestmark = pytest.mark.unit
 SHIPPED = Path(envbuild.matrix.__file__).parent / "facts"

@@ -9,8 +9,8 @@ import pytest
 from explainkit import small as small  # a fixture
 from smallfacts import fact, matrix, plan, requests
 
-from envbuild.matrix.explain import picks
 from envbuild.matrix.masks import FactTable
+from envbuild.matrix.problem import picks
 
 pytestmark = pytest.mark.unit
 

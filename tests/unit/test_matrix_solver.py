@@ -8,8 +8,9 @@ from itertools import combinations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from solving import prove, solve
 
-from envbuild.matrix.solver import Clause, Index, Search, Undecided, prove, relevant, solve
+from envbuild.matrix.solver import Clause, Index, Search, Undecided, relevant
 
 pytestmark = pytest.mark.unit
 

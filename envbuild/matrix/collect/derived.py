@@ -1,7 +1,8 @@
 """The words of a derived fact file, and how it is written: sorted, one row on one line, the same bytes for the same
 content.
 
-A collector is a module of this package with ``collect(context) -> dict[str, Derived]``: stem of the file → content.
+A collector is a function ``collect(context) -> dict[str, Derived]``: stem of the file → content. `envbuild matrix
+refresh` has the table of them.
 """
 
 from __future__ import annotations

@@ -12,10 +12,8 @@ from typing import Any
 
 from envbuild.matrix import version
 from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.neuronmanifest import PACKAGES, Release, read_manifest, releases
+from envbuild.matrix.collect.neuronmanifest import PACKAGES, Release, releases
 from envbuild.matrix.version import newest_first
-
-__all__ = ["facts", "read_manifest"]
 
 # Component → its short name in the ids of facts.
 PARTS = {
