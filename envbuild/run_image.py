@@ -21,7 +21,7 @@ exec /bin/sh
 
 def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
     """Run a command in a made image or a squashfs file; returns its exit code."""
-    from envbuild.engines.embedded import run_in
+    from envbuild.engines.embedded.shell import run_in
 
     pairs = [bind_pair(bind) for bind in binds]
     file = squashfs_file(name)

@@ -116,7 +116,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
 
 def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
     """Runs commands in a squashfs file."""
-    from envbuild.engines.embedded import run_in
+    from envbuild.engines.embedded.shell import run_in
 
     def run(argv: Sequence[str]) -> tuple[int, str]:
         code, output = run_in(path, argv, env=env, store=workspace.store, interactive=False, capture=True, timeout=900)

@@ -14,7 +14,8 @@ from pathlib import Path
 import embeddedkit as kit
 import pytest
 
-from envbuild.engines.embedded import images, run_in
+from envbuild.engines.embedded import images
+from envbuild.engines.embedded.shell import run_in
 from envbuild.errors import SpecError, VerifyError
 from envbuild.recipe import Check
 from envbuild.store import Store

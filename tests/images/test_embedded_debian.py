@@ -24,7 +24,7 @@ from debiankit import AWKWARD, debian, fill
 from embeddedfixtures import other_user, scratch  # noqa: F401
 
 from envbuild.core.userns.removal import remove_tree
-from envbuild.engines.embedded import run_in
+from envbuild.engines.embedded.shell import run_in
 from envbuild.store import Store
 from tests.support.programs import importing
 

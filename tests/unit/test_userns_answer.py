@@ -7,8 +7,9 @@ import errno
 import pytest
 
 from envbuild.core.userns.answer import decode, encode, encode_error
+from envbuild.core.userns.entry import function_of
 from envbuild.core.userns.namespaces import SetupError
-from envbuild.errors import Finding, InputError
+from envbuild.errors import BuildError, EngineError, EnvbuildError, Finding, InputError
 
 pytestmark = pytest.mark.unit
 
@@ -29,5 +30,40 @@ def test_a_failed_step_keeps_its_errno() -> None:
     assert str(caught.value) == "unshare: namespaces: No space left on device (errno 28)"
 
 
-def test_a_value_is_itself() -> None:
-    assert decode(encode({"a": [1]}), "it") == {"a": [1]}
+class Special(BuildError):
+    """An error that only one module knows."""
+
+
+def returned(error: BaseException) -> Exception:
+    with pytest.raises(Exception) as caught:  # which one it is, is what is asked
+        decode(encode_error(error), "a test")
+    return caught.value
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", ["a", {"b": [1, 2]}], {"error": "no error", "setup": []}])
+def test_values(value: object) -> None:
+    assert decode(encode(value), "a test") == value
+
+
+def test_an_error_that_is_not_known_everywhere() -> None:
+    found = returned(Special("one", "two"))
+    assert type(found) is EngineError
+    assert (found.message, found.hint) == ("one", "two")
+
+
+def test_errors_of_the_system() -> None:
+    found = returned(OSError(errno.ENOSPC, "No space left on device", "/place"))
+    assert isinstance(found, OSError) and found.errno == errno.ENOSPC and "/place" in str(found)
+    nameless = returned(OSError("odd"))
+    assert isinstance(nameless, OSError) and nameless.errno == errno.EIO
+
+
+def test_a_mistake_in_the_program_is_to_be_reported() -> None:
+    found = returned(ZeroDivisionError("by zero"))
+    assert isinstance(found, EnvbuildError)
+    assert found.message == "a test failed"
+    assert "please report this" in found.hint and "ZeroDivisionError: by zero" in found.hint
+
+
+def test_a_function_is_found_by_its_name() -> None:
+    assert function_of(f"{encode.__module__}:{encode.__qualname__}") is encode

@@ -8,8 +8,7 @@ shell       a command in an image or a failed unit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.console import Talk
@@ -43,33 +42,3 @@ class Embedded:
         from envbuild.squashfs.pack_format import PackFormat
 
         return build(plan, store, talk, options, (PackFormat(),) if self.packs is None else self.packs)
-
-
-def run_in(
-    root: Sequence[Path] | Path,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str] | None,
-    store: Store,
-    network: bool = False,
-    interactive: bool = True,
-    binds: Sequence[tuple[str, str] | tuple[str, str, bool]] = (),
-    capture: bool = False,
-    timeout: float | None = None,
-    talk: Talk | None = None,
-) -> tuple[int, bytes]:
-    """Run a command in layer trees or a squashfs file; see `envbuild.engines.embedded.shell.run_in`."""
-    from envbuild.engines.embedded import shell
-
-    return shell.run_in(
-        root,
-        argv,
-        env=env,
-        store=store,
-        network=network,
-        interactive=interactive,
-        binds=binds,
-        capture=capture,
-        timeout=timeout,
-        talk=talk,
-    )
