@@ -13,7 +13,7 @@ import pytest
 from envbuild.errors import InputError, SpecError
 from envbuild.matrix.collect import neuron
 from envbuild.matrix.collect.derived import render
-from envbuild.matrix.collect.neuronmanifest import MAX_BYTES
+from envbuild.matrix.collect.neuronmanifest import MAX_BYTES, read_manifest
 
 pytestmark = pytest.mark.unit
 
@@ -222,13 +222,13 @@ def dates(given: dict[str, Any]) -> dict[str, str]:
 def test_read_manifest(tmp_path: Path) -> None:
     path = tmp_path / "n2-manifest.json"
     path.write_text(json.dumps(SAMPLE))
-    assert neuron.read_manifest(path) == SAMPLE
+    assert read_manifest(path) == SAMPLE
 
 
 def test_no_file_and_a_folder(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.json", "no such file"), (tmp_path, "not a file")):
         with pytest.raises(InputError) as error:
-            neuron.read_manifest(path)
+            read_manifest(path)
         assert error.value.message == reason and "n2-manifest.json" in error.value.hint
 
 
@@ -237,7 +237,7 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(InputError, match="larger than 8 MiB"):
-        neuron.read_manifest(path)
+        read_manifest(path)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_no_manifest(tmp_path: Path, data: bytes, reason: str) -> None:
     path = tmp_path / "other.json"
     path.write_bytes(data)
     with pytest.raises(SpecError) as error:
-        neuron.read_manifest(path)
+        read_manifest(path)
     assert reason in error.value.message and str(path) in error.value.where
 
 
@@ -307,7 +307,7 @@ def test_the_shipped_file_is_what_the_manifest_gives() -> None:
     name = "ENVBUILD_TEST_NEURON_MANIFEST"
     if not (path := os.environ.get(name)):
         pytest.skip(f"{name} does not name a copy of n2-manifest.json of aws-neuron/aws-neuron-sdk")
-    derived = neuron.facts(neuron.read_manifest(Path(path)), WHERE)
+    derived = neuron.facts(read_manifest(Path(path)), WHERE)
     shipped = SHIPPED.read_text()
     assert len(derived.components["neuron-sdk"]["values"]) >= 51
     made = render(derived, {fact.id: SEEN for fact in derived.facts})
