@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.core.paths import PACKAGE
 from envbuild.errors import SpecError
 from envbuild.fields import closest, did_you_mean, short
 from envbuild.matrix import FACTS
 
-PACKAGE = Path(__file__).resolve().parent
 INSTALLED = (PACKAGE / "shipped").is_dir()
 SHIPPED = (
     PACKAGE / "shipped" if INSTALLED else PACKAGE.parent

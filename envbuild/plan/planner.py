@@ -17,7 +17,7 @@ from envbuild.build.steps import INPUTS, Step
 from envbuild.enroot_rules import PATH_FILE, path_script
 from envbuild.lock import unit_names
 from envbuild.lock.unit_names import build_unit, devel_unit, root_unit
-from envbuild.plan import bridge, evidence
+from envbuild.plan import bridge, evidence, modules
 from envbuild.plan.debianunits import base_unit, package_unit
 from envbuild.plan.imageconfig import image_config, recipe_env
 from envbuild.plan.inputs import archives, locked, python_files, tools
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock
     from envbuild.resolve import Resolution
 
-MODULES = (Path(__file__).with_name("modules.py")).read_text()  # a program of the unit, not of this process
+MODULES = Path(modules.__file__).read_text()  # a program of the unit, not of this process
 
 
 def make_plan(resolution: Resolution, lock: Lock) -> Plan:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from envbuild.errors import InputError, SpecError
+from envbuild.matrix import FACTS
 from envbuild.matrix.collect import neuron
 from envbuild.matrix.collect.derived import render
 from envbuild.matrix.collect.neuronmanifest import MAX_BYTES, read_manifest
 
 pytestmark = pytest.mark.unit
 
-SHIPPED = Path(neuron.__file__).parents[1] / "facts" / "derived" / "neuron.yaml"
+SHIPPED = FACTS / "derived" / "neuron.yaml"
 SEEN, WHERE = "2026-11-21", "github aws-neuron/aws-neuron-sdk@a3247f5b src/helperscripts/n2-manifest.json"
 TRN = ["trn1", "inf2", "trn2"]
 

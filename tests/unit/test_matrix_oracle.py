@@ -6,15 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oraclekit import Oracle, first_plan, known_of
 
-import envbuild.matrix
-from envbuild.matrix import values
+from envbuild.matrix import FACTS, values
 from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.explain import cores
@@ -24,7 +22,6 @@ from envbuild.matrix.model import SOURCES, Component, Constraint, Fact, Facts, Q
 from envbuild.matrix.problem import Request, picks
 
 pytestmark = pytest.mark.unit
-SHIPPED = Path(envbuild.matrix.__file__).parent / "facts"
 
 
 def compare(matrix: FactTable, oracle: Oracle, requests: Sequence[Request]) -> None:
@@ -153,7 +150,7 @@ def test_random_facts_are_of_both_kinds() -> None:
 
 @cache
 def shipped() -> Facts:
-    return load_facts([SHIPPED])
+    return load_facts([FACTS])
 
 
 @cache
