@@ -99,7 +99,7 @@ prose: dev
 	$(VENV)/bin/python tests/prose/check.py
 
 check: lint
-	$(PYTEST) -q -n auto -m 'unit or golden'
+	$(PYTEST) -q -n auto -m '(unit or golden) and not slow_unit'
 
 # Links, commands and examples of the documentation; generated tables; workflows.
 check-docs: dev

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "store")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def key() -> Iterator[Signer]:
     with signer() as made:
         yield made

@@ -37,7 +37,7 @@ class Signer:
 
 @contextmanager
 def signer() -> Iterator[Signer]:
-    """A key for one test module. The folder has a short name, because it holds a socket."""
+    """A key for a run of the tests. The folder has a short name, because it holds a socket."""
     home = Path(tempfile.mkdtemp(prefix="gpg"))
     made = Signer(home, home / "keys.gpg")
     try:

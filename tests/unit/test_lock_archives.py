@@ -33,7 +33,7 @@ CUDA, DOCA = "apt:cuda/ubuntu2404/x86_64", "apt:doca"
 UNTOUCHED = "0" * 40
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def vendor() -> Iterator[Signer]:
     with signer() as made:
         yield made
@@ -270,10 +270,10 @@ def test_vendors_are_asked_without_the_distribution_too(site: Site, tmp_path: Pa
 
 
 def test_a_full_disk_is_no_mirror_s_fault(site: Site, tmp_path: Path, key: Signer) -> None:
-    publish(tmp_path / "ubuntu", "noble", [stanza(f"package-{number}") for number in range(20_000)], key)
+    publish(tmp_path / "ubuntu", "noble", [stanza(f"package-{number}") for number in range(1_000)], key)
     store = Store.open(site.store)
     (store.root / "apt").mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(store.root / "apt")]
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(store.root / "apt")]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mount needs root and CAP_SYS_ADMIN")
     try:

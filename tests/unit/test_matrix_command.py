@@ -146,6 +146,7 @@ facts:
     assert "nccl==2.27.3 hangs on our switches [nccl.our-fabric]" in done.stdout
 
 
+@pytest.mark.slow_unit
 def test_a_cache_that_cannot_be_written_or_is_damaged_changes_nothing(tmp_path: Path) -> None:
     first = envbuild("check", "gpu=H100", "torch=2.8.0", XDG_CACHE_HOME=str(tmp_path / "cache"))
     (entry,) = (tmp_path / "cache").rglob("*.json")
@@ -181,6 +182,7 @@ def test_a_shell_is_offered_components(words: str, offered: list[str]) -> None:
     assert done.stdout.split() == offered
 
 
+@pytest.mark.slow_unit
 def test_lint_warns_of_sources_that_nobody_looked_at_for_long(tmp_path: Path) -> None:
     """Something to know, no mistake: the exit code is 0."""
     for folder in ("images", "facts"):

@@ -154,18 +154,25 @@ def shipped() -> Facts:
 
 
 @cache
+def matrix_of_shipped() -> FactTable:
+    return compile_facts(shipped())
+
+
+@cache
 def oracle_of_shipped() -> tuple[FactTable, Oracle]:
     """The matrix, and the oracle, which learns from one request to the next."""
-    matrix = compile_facts(shipped())
+    matrix = matrix_of_shipped()
     return matrix, Oracle(shipped(), known_of(matrix))
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("seed", range(25))
 def test_random_requests_about_shipped_facts(seed: int) -> None:
     matrix, oracle = oracle_of_shipped()
     compare(matrix, oracle, request_at_random(matrix, random.Random(seed), 6))
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("seed", range(10))
 def test_newest_of_some_shipped_components(seed: int) -> None:
     """Requests without versions have plans more often, and longer ones."""
@@ -186,7 +193,7 @@ def test_the_order_of_shipped_facts_does_not_matter() -> None:
         for fact in order.sample(list(shipped().facts.values()), len(shipped().facts))
     }
     other = compile_facts(replace(shipped(), facts=mixed))
-    matrix, _ = oracle_of_shipped()
+    matrix = matrix_of_shipped()
     for seed in range(40):
         given = request_at_random(matrix, random.Random(seed), 6)
         plans = [picks(each, given) for each in (matrix, other)]

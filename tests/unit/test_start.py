@@ -45,7 +45,13 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "words",
-    [("--help",), ("check", "h100-ucc"), ("recipes", "torch"), ("compile", "cpu-ucx"), ("show", "cpu-ucx", "--json")],
+    [
+        ("--help",),
+        ("recipes", "torch"),
+        ("compile", "cpu-ucx"),
+        pytest.param(("check", "h100-ucc"), marks=pytest.mark.slow_unit),
+        pytest.param(("show", "cpu-ucx", "--json"), marks=pytest.mark.slow_unit),
+    ],
     ids=" ".join,
 )
 def test_every_locale_gives_the_same_bytes(words: tuple[str, ...], project: Path, latin: dict[str, str]) -> None:
