@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envbuild.lock.index import Index
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
-from envbuild.lock.transport import Transport
-from envbuild.lock.versions import shipped_python
-from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.check import Answer
 from envbuild.matrix.compiled import load_matrix
+from envbuild.matrix.masks import FactTable
 from envbuild.matrix.report import cautions
 from envbuild.matrix_request import settled_in
 from envbuild.resolve import Resolution
@@ -32,11 +29,22 @@ def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
 def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
     """A new lock with the versions that the matrix knows, those that were picked, and the facts that they rest on.
     Warns when the package index has a newer torch than the facts know. Raises what `agree` raises."""
+    from envbuild.lock.versions import shipped_python  # a lock that is only looked at does without what follows
+
     matrix = load_matrix(workspace.project.facts())
     shipped = shipped_python(lock_request(resolution), lock)
     lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
     lock = replace(lock, facts=agree(resolution, lock, workspace).facts)
     if "torch" in lock.settled:
-        for line in newer_than_facts(Index(Transport(workspace.site.network()), workspace.site.python()), matrix):
-            workspace.talk.warn(line)
+        warn_of_newer_torch(matrix, workspace)
     return lock
+
+
+def warn_of_newer_torch(matrix: FactTable, workspace: Workspace) -> None:
+    """Report releases of torch on the package index that are newer than the facts. Raises InputError."""
+    from envbuild.lock.index import Index
+    from envbuild.lock.transport import Transport
+    from envbuild.matrix.answer.newer_releases import newer_than_facts
+
+    for line in newer_than_facts(Index(Transport(workspace.site.network()), workspace.site.python()), matrix):
+        workspace.talk.warn(line)
