@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
-from envbuild.matrix.check import Answer
+from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.report import cautions

@@ -28,7 +28,7 @@ from envbuild.target import Target
 from envbuild.yamlfile import shown
 
 if TYPE_CHECKING:
-    from envbuild.matrix.check import Answer
+    from envbuild.matrix.answer.verdict import Answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: what follows from one is computed once (`lock_request`)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from envbuild.bases import is_image
 from envbuild.errors import ConflictError, Finding, UnknownError
-from envbuild.matrix.check import Answer, check
+from envbuild.matrix.answer.verdict import Answer
+from envbuild.matrix.check import check
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.request import Ask, overlaid, picked, place_of

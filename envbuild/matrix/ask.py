@@ -12,7 +12,8 @@ from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fields import closest
 from envbuild.lock.lockfile import Head, read_head
 from envbuild.lock.request import lock_request
-from envbuild.matrix.check import VERDICTS, Answer, check
+from envbuild.matrix.answer.verdict import VERDICTS, Answer
+from envbuild.matrix.check import check
 from envbuild.matrix.compiled import load_matrix
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver

@@ -28,11 +28,11 @@ class Atom(NamedTuple):
 
 def masks(component: Component, constraint: Constraint, known: Iterable[str | None]) -> tuple[int, int]:
     """(values of `known` that meet the constraint, those of which order says nothing), the first as bit 0."""
-    from envbuild.matrix import values  # only where facts or requests are new: most queries compare masks
+    from envbuild.matrix.value_match import matches  # only where facts or requests are new: most queries compare masks
 
     sure = maybe = 0
     for at, value in enumerate(known):
-        answer = values.matches(component, constraint, value)
+        answer = matches(component, constraint, value)
         sure |= bool(answer) << at
         maybe |= (answer is None) << at
     return sure, maybe

@@ -3,89 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from envbuild.bases import DISTRIBUTIONS
-from envbuild.matrix import version
-from envbuild.matrix.atoms import ABSENT
+from envbuild.matrix.answer.verdict import Answer, judged
 from envbuild.matrix.blanks import Unknown, blanks
 from envbuild.matrix.case import Case, spoken_of, uncalled, unheard
-from envbuild.matrix.claims import claim_of
-from envbuild.matrix.holding import held_rows
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.problem import Core, Request, picks
 from envbuild.matrix.request import Ask
-from envbuild.matrix.words import Reason, listed, reason, said
+from envbuild.matrix.words import listed
 
 if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
-    from envbuild.matrix.conflict import Conflict
     from envbuild.matrix.fixes import Good
 
 NEAR = 100  # plans that are looked at for what is known nearby
 FEW = 5  # plans that are looked at for each change that is to be proposed
-VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """Rows that speak of what was chosen, put into words when somebody wants to see them."""
-
-    matrix: FactTable
-    chosen: Mapping[str, str]
-    rows: tuple[int, ...]
-
-    @cached_property
-    def reasons(self) -> tuple[Reason, ...]:
-        return tuple(reason(self.matrix, row, self.chosen) for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`chosen`: component → value of all that are there, asked for, picked, or brought by others. `reasons` are the
-    facts that speak of them; `needs` those about what was not asked for (the host's driver); `superseded` those that a
-    better source contradicts; `nearest`, where something is unknown, the nearest changes to what is known."""
-
-    verdict: str
-    asks: tuple[Ask, ...]
-    chosen: Mapping[str, str] = field(default_factory=dict)
-    conflicts: tuple[Conflict, ...] = ()
-    unknown: tuple[Unknown, ...] = ()
-    conditions: tuple[Reason, ...] = ()
-    disputes: tuple[Reason, ...] = ()
-    warnings: tuple[Reason, ...] = ()
-    needs: tuple[Reason, ...] = ()
-    waived: tuple[Waiver, ...] = ()
-    notes: tuple[str, ...] = ()
-    nearest: tuple[str, ...] = ()
-    spoken: Spoken | None = None
-    yielding: Spoken | None = None
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        return self.spoken.reasons if self.spoken else ()
-
-    @property
-    def superseded(self) -> tuple[Reason, ...]:
-        return self.yielding.reasons if self.yielding else ()
-
-    @property
-    def exit_code(self) -> int:
-        return VERDICTS[self.verdict]
-
-    @property
-    def used(self) -> list[Reason]:
-        """All that the answer rests on."""
-        groups = [conflict.reasons for conflict in self.conflicts]
-        groups += [self.conditions, self.disputes, self.warnings, self.needs, self.reasons]
-        return [one for group in groups for one in group]
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """Ids of all facts that the answer rests on."""
-        return tuple(sorted({one.fact for one in self.used}))
 
 
 def check(
@@ -170,79 +106,3 @@ def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ..
         if found:
             return tuple(map(written, found))
     return ()
-
-
-def judged(
-    matrix: FactTable,
-    assignment: Sequence[int],
-    asks: Sequence[Ask],
-    waived: frozenset[str],
-    waivers: tuple[Waiver, ...],
-    met: Collection[str] = frozenset(),
-) -> Answer:
-    """What the facts say of an assignment that breaks no hard one."""
-    chosen = matrix.named(assignment)
-    held = held_rows(matrix, assignment, waived)
-    failing: dict[str, list[Reason]] = {"conditional": [], "disputed": [], "warn": []}
-    reasons: list[int] = []
-    needs: list[Reason] = []
-    superseded: list[int] = []
-    for one in held:
-        fact, then = matrix.fact(one.row), claim_of(matrix, one.row).allowed
-        missing = any(assignment[number] == ABSENT for number in then)
-        if one.yields:
-            if any(not assignment[number] & allowed for number, allowed in then.items()):
-                superseded.append(one.row)
-        elif one.fails and fact.id in met:
-            reasons.append(one.row)
-        elif one.fails and fact.strength in failing:
-            failing[fact.strength].append(reason(matrix, one.row, chosen))
-        elif missing and fact.scope == "container-start" and fact.strength == "hard":
-            told = reason(matrix, one.row, chosen)
-            texts = [said(matrix, name, wanted, {}) for name, wanted in told.then.items() if name not in chosen]
-            needs.append(replace(told, text=listed(texts)))
-        elif not missing:
-            reasons.append(one.row)
-    if failing["disputed"]:  # those who allow it are heard as well
-        open_ones = [one for one in held if matrix.fact(one.row).strength == "disputed"]
-        questions = {matrix.fact(one.row).question for one in open_ones if one.fails}
-        allow = [one for one in open_ones if not one.fails and matrix.fact(one.row).question in questions]
-        failing["disputed"] += [reason(matrix, one.row, chosen, plainly=True) for one in allow]
-    missing_facts = blanks(matrix, assignment, asks, waived)
-    verdict = (
-        "unknown"
-        if missing_facts
-        else "disputed"
-        if failing["disputed"]
-        else "conditional"
-        if failing["conditional"]
-        else "valid"
-    )
-    return Answer(
-        verdict,
-        tuple(asks),
-        chosen,
-        unknown=tuple(missing_facts),
-        conditions=tuple(failing["conditional"]),
-        disputes=tuple(failing["disputed"]),
-        warnings=tuple(failing["warn"]),
-        needs=tuple(needs),
-        spoken=Spoken(matrix, chosen, tuple(reasons)),
-        yielding=Spoken(matrix, chosen, tuple(superseded)),
-        waived=waivers,
-        notes=tuple(newer(matrix, chosen)),
-    )
-
-
-def newer(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
-    """Says which versions are newer than all that the facts know."""
-    notes = []
-    for name, value in chosen.items():
-        component = matrix.component(name)
-        assert component is not None
-        if component.complete and component.values and value not in component.values:
-            newest = max(component.values, key=version.key)
-            if version.public(value) > version.public(newest):
-                seen = max(matrix.fact(row).source.seen for row in range(len(matrix.rows)) if name in matrix.when(row))
-                notes.append(f"{name} {value} is newer than the facts, which end at {newest} and are of {seen}")
-    return notes

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 from envbuild.fields import Reader, did_you_mean, short
 from envbuild.matrix import values, version
 from envbuild.matrix.model import COMPONENT_KINDS, Component, Constraint, Question
+from envbuild.matrix.value_match import fold
 from envbuild.matrix.values import BadValue
 from envbuild.yamlfile import Node, Scalar, Sequence, Table
 
@@ -85,7 +86,7 @@ def _with_values(reader: Reader, component: Component, node: Node) -> Component:
     if not component.kind:
         return component
     listed, aliases = dict.fromkeys(component.values), dict(component.aliases)
-    owners = {values.fold(value): value for value in listed} | aliases
+    owners = {fold(value): value for value in listed} | aliases
     for text, where, spellings in _listed(reader, node):
         try:
             value = text if component.kind == "name" else values.normal(component, text)
@@ -94,7 +95,7 @@ def _with_values(reader: Reader, component: Component, node: Node) -> Component:
             continue
         listed[value] = None
         for spelling, place in ((value, where), *spellings) if component.kind == "name" else spellings:
-            folded = values.fold(spelling)
+            folded = fold(spelling)
             if component.kind != "name":
                 reader.wrong(place, "only names have other spellings", "write the values as a list")
             elif owners.setdefault(folded, value) != value:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from envbuild.core.text import counted
-from envbuild.matrix.check import Answer
+from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.request import place_of
 from envbuild.matrix.words import Reason

@@ -11,6 +11,7 @@ from envbuild.matrix import values
 from envbuild.matrix.constraint_masks import have_common_value
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import Component, Constraint, Term
+from envbuild.matrix.value_match import matches
 
 LOCK = "lock"
 
@@ -111,7 +112,7 @@ def _existed(component: Component, constraint: Constraint) -> None:
     term, known = _only(constraint), component.values
     if not (component.complete and known and term and component.kind == "version" and term.op in ("==", "in")):
         return
-    if any(values.matches(component, constraint, value) for value in known) or "+" in term.operand:
+    if any(matches(component, constraint, value) for value in known) or "+" in term.operand:
         return
     if (neighbours := values.between(component, term.operand)) is not None:
         below, above = (f"{component.name}={value}" for value in neighbours)

@@ -18,13 +18,10 @@ from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean, short
 from envbuild.matrix import version
 from envbuild.matrix.model import Component, Constraint, Term
+from envbuild.matrix.value_match import ORDER, fold
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
 NAMED = 12  # names that a hint lists
-# CUDA 12.8 and 12.9 call sm_101 what is sm_110 from 13.0 on, the same chip (Dao-AILab/flash-attention, setup.py).
-# Whether a driver of the new name loads code of the old one, nobody says.
-RENAMED = {(10, 1): (11, 0)}
-ORDER = (">=", ">", "<=", "<")
 
 
 class BadValue(ValueError):
@@ -53,13 +50,6 @@ def normal(component: Component, text: str) -> str:
     return version.truncate(_plain(component, text), component.precision)
 
 
-@lru_cache(maxsize=1 << 12)
-def fold(name: str) -> str:
-    """A name without what people write differently: case, blanks, ``- _ / . :`` and the maker's name."""
-    plain = re.sub(r"[\s\-_/.:]+", "", name.casefold())
-    return plain.replace("nvidia", "") or plain
-
-
 def constraint(
     component: Component, given: str | Iterable[str] | Mapping[str, Iterable[str]], *, asked: bool = False
 ) -> Constraint:
@@ -81,24 +71,6 @@ def either(parts: Iterable[Constraint]) -> Constraint:
         raise BadValue("an empty list allows nothing", 'write "-" for absent')
     alternatives = dict.fromkeys(terms for part in given for terms in part.alternatives)
     return Constraint(tuple(alternatives), " or ".join(dict.fromkeys(part.text for part in given)))
-
-
-def matches(component: Component, wanted: Constraint, value: str | None) -> bool | None:
-    """Whether `value` (None: absent) is what `wanted` allows; None where order says nothing about it, as for NGC's
-    pre-releases."""
-    answer: bool | None = False
-    for terms in wanted.alternatives:
-        verdict: bool | None = True
-        for term in terms:
-            one = _term(component.kind, term, value)
-            if one is False:
-                break
-            verdict = verdict and one
-        else:
-            if verdict:
-                return True
-            answer = None
-    return answer
 
 
 def between(component: Component, text: str) -> tuple[str, str] | None:
@@ -308,46 +280,3 @@ def _example(component: Component) -> str:
         return _known(component, "")
     newest = next((value for value in component.values), "")
     return f"write it as {newest}" if newest else ""
-
-
-# --- does it hold
-
-
-def _term(kind: str, term: Term, value: str | None) -> bool | None:
-    op, operand = term.op, term.operand
-    if op == "none" or value is None:
-        return op == "none" and value is None
-    if op == "any":
-        return True
-    if kind == "name":
-        if op == "in":
-            return fold(value).startswith(fold(operand))
-        return (value == operand) is (op != "!=")
-    if kind == "sm":
-        return _runs(op, operand, value)
-    if op in ORDER:
-        return version.ordered(value, op, operand)
-    return version.begins(value, operand) if op == "in" else version.same(value, operand) is (op == "==")
-
-
-def _runs(op: str, operand: str, value: str) -> bool | None:
-    """A cubin runs on its own major version with the same or a higher minor, PTX on everything later; ``a`` on exactly
-    its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX ISA, .target)."""
-    gpu, wanted = _pair(value), _pair(operand.rstrip("af"))
-    if op == "cubin" and RENAMED.get(wanted) == gpu:
-        return None
-    if op in ORDER:
-        return {">=": gpu >= wanted, ">": gpu > wanted, "<=": gpu <= wanted, "<": gpu < wanted}[op]
-    if op in ("==", "!="):
-        return (gpu == wanted) is (op == "==")
-    if operand.endswith("a"):
-        return gpu == wanted
-    if op == "ptx" and not operand.endswith("f"):
-        return gpu >= wanted
-    return gpu[0] == wanted[0] and gpu >= wanted
-
-
-@lru_cache(maxsize=1 << 10)
-def _pair(capability: str) -> tuple[int, int]:
-    major, minor = capability.split(".")
-    return int(major), int(minor)

@@ -11,12 +11,12 @@ from itertools import count
 from pysat.card import CardEnc, EncType
 from pysat.solvers import Cadical153
 
-from envbuild.matrix import values
 from envbuild.matrix.atoms import ABSENT
 from envbuild.matrix.compiled import natural
 from envbuild.matrix.masks import FactTable
 from envbuild.matrix.model import SOURCES, Constraint, Fact, Facts, Row
 from envbuild.matrix.problem import Problem, Request
+from envbuild.matrix.value_match import matches
 
 
 class Oracle:
@@ -80,7 +80,7 @@ class Oracle:
             literal = self._constraints[key] = next(self._new)
             yes = []
             for value in (None, *self._known[name]):
-                answer = values.matches(component, constraint, value)
+                answer = matches(component, constraint, value)
                 met = answer is True or (unsure and answer is None)
                 self._solver.add_clause([literal if met else -literal, -self._is[name, value]])
                 if met:
@@ -97,7 +97,7 @@ class Oracle:
         if fact.kind == "limits":
             return [absent, met]
         component = self._facts.components[name]
-        if not any(values.matches(component, constraint, value) is not False for value in self._known[name]):
+        if not any(matches(component, constraint, value) is not False for value in self._known[name]):
             return [absent]
         there = next(self._new)  # met and present
         self._solver.append_formula([[-there, met], [-there, -absent]])
@@ -146,7 +146,7 @@ class Oracle:
 
     def _allows(self, fact: Fact, name: str, constraint: Constraint) -> frozenset[str | None]:
         component = self._facts.components[name]
-        answers = {value: values.matches(component, constraint, value) for value in (None, *self._known[name])}
+        answers = {value: matches(component, constraint, value) for value in (None, *self._known[name])}
         if fact.kind == "forbids":
             return frozenset(value for value, answer in answers.items() if value is None or answer is not True)
         met = frozenset(value for value, answer in answers.items() if answer is not False)
@@ -164,7 +164,7 @@ class Oracle:
                         frozenset(
                             value
                             for value in (None, *self._known[name])
-                            if values.matches(self._facts.components[name], constraint, value)
+                            if matches(self._facts.components[name], constraint, value)
                         ),
                     )
                     for name, constraint in row.when.items()

@@ -16,8 +16,9 @@ import yaml
 
 from envbuild.errors import SpecError
 from envbuild.matrix import FACTS, explain
+from envbuild.matrix.answer.verdict import VERDICTS, Answer, judged
 from envbuild.matrix.case import Case
-from envbuild.matrix.check import VERDICTS, Answer, check, judged
+from envbuild.matrix.check import check
 from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.lint import lint
 from envbuild.matrix.load import files, load_facts

@@ -11,7 +11,8 @@ from smallfacts import fact, matrix, write
 
 from envbuild.errors import SpecError
 from envbuild.matrix import cache
-from envbuild.matrix.check import Answer, check
+from envbuild.matrix.answer.verdict import Answer
+from envbuild.matrix.check import check
 from envbuild.matrix.compiled import compile_facts
 from envbuild.matrix.conflict import why_not
 from envbuild.matrix.load import load_facts

@@ -18,6 +18,7 @@ from envbuild.matrix.collect.releases import cells, constraint, needs, rows
 from envbuild.matrix.collect.wheels import Metadata
 from envbuild.matrix.index_releases import parse, releases
 from envbuild.matrix.model import Component
+from envbuild.matrix.value_match import matches
 from envbuild.matrix.version import newest_first
 from envbuild.yamlfile import Table
 
@@ -157,9 +158,9 @@ def test_requirements_in_the_words_of_the_matrix(text: str, wanted: str | list[s
         "13.1.0.9",
         "13.5",
     ):
-        assert values.matches(component, held, number) is SpecifierSet(text).contains(number), number
+        assert matches(component, held, number) is SpecifierSet(text).contains(number), number
     for number in ("5.29.5", "5.29.6", "6.29.9", "6.30.1", "6.32.99", "6.33.4", "6.33.5", "7.0", "13.10.0.20.7"):
-        assert values.matches(component, held, number) is SpecifierSet(text).contains(number), number
+        assert matches(component, held, number) is SpecifierSet(text).contains(number), number
 
 
 def test_labels() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from envbuild.errors import SpecError
 from envbuild.matrix import values
 from envbuild.matrix.model import Component, Constraint, Term
+from envbuild.matrix.value_match import fold, matches
 from envbuild.matrix.values import BadValue
 
 pytestmark = pytest.mark.unit
@@ -21,14 +22,14 @@ GPU = Component(
     "name",
     "GPU",
     values=("H100", "A100", "RTX 4090", "RTX A6000"),
-    aliases={values.fold("NVIDIA H100 80GB HBM3"): "H100", values.fold("GeForce RTX 4090"): "RTX 4090"},
+    aliases={fold("NVIDIA H100 80GB HBM3"): "H100", fold("GeForce RTX 4090"): "RTX 4090"},
 )
 SM = Component("sm", "sm", "compute capability")
 NGC = "2.10.0a0+b4e4ee81d3"
 
 
 def met(component: Component, wanted: object, value: str | None) -> bool | None:
-    return values.matches(component, values.constraint(component, wanted), value)  # type: ignore[arg-type]
+    return matches(component, values.constraint(component, wanted), value)  # type: ignore[arg-type]
 
 
 def terms(component: Component, text: str, *, asked: bool = False) -> tuple[Term, ...]:
@@ -301,12 +302,12 @@ def test_any_text_is_a_constraint_or_a_bad_value(component: Component, text: str
         assert error.message
         return
     assert isinstance(wanted, Constraint)
-    assert values.matches(component, wanted, None) is (text.strip() == "-")
+    assert matches(component, wanted, None) is (text.strip() == "-")
     try:
         known = values.normal(component, value)
     except BadValue:
         return
-    assert values.matches(component, wanted, known) in (True, False, None)
+    assert matches(component, wanted, known) in (True, False, None)
 
 
 @given(word=ANY)
