@@ -1,6 +1,7 @@
 """The embedded engine: units in namespaces, without a daemon, without installation, without network.
 
 unitrun     the process of one unit: runs its steps in a box (sandbox), makes the layer (envbuild.oci.layer)
+build_plan  what the store lacks, and the layers of the image when it is there
 schedule    which units run when, and what is recorded
 probe       whether it works here, found out by doing
 shell       a command in an image or a failed unit
@@ -38,7 +39,7 @@ class Embedded:
     def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
         """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,
         EngineError."""
-        from envbuild.engines.embedded.schedule import build
+        from envbuild.engines.embedded.build_plan import build
         from envbuild.squashfs.pack_format import PackFormat
 
         return build(plan, store, talk, options, (PackFormat(),) if self.packs is None else self.packs)

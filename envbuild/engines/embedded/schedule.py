@@ -9,10 +9,9 @@ import contextlib
 import fcntl
 import os
 import selectors
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -20,18 +19,17 @@ from typing import IO, TYPE_CHECKING, Any
 from envbuild.console import Talk
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
-from envbuild.core.userns.removal import remove_trees, start_removal
-from envbuild.engines.base import BuildOptions, Built
+from envbuild.engines.base import BuildOptions
 from envbuild.engines.embedded import capacity, failure, forecast, unitrun
+from envbuild.engines.embedded.unit_job import blobs_of, unit_job
 from envbuild.errors import EnvbuildError
-from envbuild.plan.units import Input, Plan, Unit, environment
+from envbuild.plan.units import Plan, Unit
 from envbuild.store import LayerRecord, Store, UnitRecord
 
 if TYPE_CHECKING:
     from envbuild.squashfs.pack_format import PackFormat
 
 POLL = 0.3  # seconds between looks at a lock that another process holds
-CLEANING = 30  # seconds that the end of a build waits for the removal of old folders
 LIGHT_GB = 0.5  # Unit.memory_gb of a unit that does not compile
 
 
@@ -45,7 +43,6 @@ class Running:
     lock: IO[str]
     log: IO[bytes]
     reserved: float
-    blobs: list[str]
     last: bytes = b""
 
 
@@ -74,9 +71,8 @@ class Schedule:
         self.memory = 0.9 * capacity.memory()
         self.workers = self.options.workers or min(self.cores, 8)
 
-    def run(self) -> None:
-        """Build every unit that is needed. Raises BuildError, InputError, EngineError."""
-        todo = needed(self.plan, self.keys, self.store, self.options.rebuild, self.records)
+    def run(self, todo: list[Unit]) -> None:
+        """Build the units in `todo`. Raises BuildError, InputError, EngineError."""
         forecast.check_memory(todo, self.memory)
         if said := forecast.words(todo, self.options.jobs or self.cores, self.memory):
             self.talk.say(said)
@@ -137,46 +133,25 @@ class Schedule:
 
     def _spawn(self, unit: Unit, jobs: int, lock: IO[str]) -> Running:
         key = self.keys[unit.name]
-        inputs = [self._input(item) for item in unit.inputs]
-        blobs = [sha256 for item in inputs for _, sha256 in item["blobs"]]
-        job = {
-            "store": str(self.store.root.resolve()),
-            "work": str(self.work.resolve() / f"{unit.name}-{key[:12]}"),
-            "unit": unit.name,
-            "steps": [step.command for step in unit.steps],
-            "lowers": [str(self._tree(name)) for name in unit.lowers],
-            "inputs": inputs,
-            "checked": [sha256 for sha256 in blobs if sha256 in self.checked],
-            "seed": list(unit.seed),
-            "layers": list(unit.layers),
-            "env": environment(unit, jobs),
-            "keep": list(unit.keep),
-            "epoch": unit.epoch,
-            "product": unit.product.value,
-            "packs": [[form.codec, form.level, form.block] for form in self.packs] if unit.in_image else [],
-            "keep_failed": self.options.shell_on_fail,
-        }
+        job = unit_job(
+            unit,
+            self.records,
+            store=self.store,
+            work=self.work.resolve() / f"{unit.name}-{key[:12]}",
+            jobs=jobs,
+            packs=self.packs,
+            checked=self.checked,
+            keep_failed=self.options.shell_on_fail,
+        )
         log = self.store.log(unit.name, key).open("wb", buffering=0)
         self.talk.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
         child = spawn(unitrun.build, {"job": job}, what=unitrun.PROCESS)
         assert child.process.stdout is not None
         os.set_blocking(child.process.stdout.fileno(), False)
         reserved = (jobs if unit.memory_gb > LIGHT_GB else 1) * unit.memory_gb * capacity.GB
-        item = Running(unit, child, job, lock, log, reserved, blobs)
+        item = Running(unit, child, job, lock, log, reserved)
         self.selector.register(child.process.stdout, selectors.EVENT_READ, item)
         return item
-
-    def _tree(self, name: str) -> Path:
-        layer = self.records[name].layer
-        if layer is None:
-            raise EnvbuildError(f"unit {name} gives wheels and cannot be a lower layer")
-        return self.store.layer_tree(layer.diff_id).resolve()
-
-    def _input(self, item: Input) -> dict[str, Any]:
-        blobs = [(blob.name, blob.sha256) for blob in item.blobs]
-        for name in item.units:
-            blobs += self.records[name].wheels
-        return {"name": item.name, "kind": item.kind, "blobs": blobs, "texts": list(item.texts)}
 
     # running and ending
     def _wait(self) -> None:
@@ -212,7 +187,7 @@ class Schedule:
         else:
             if "failed" not in answer:
                 self._record(unit, answer)
-                self.checked |= set(item.blobs)
+                self.checked |= blobs_of(item.job)
                 return
             step, code = answer["failed"]
             error = failure.step_failed(unit, self.plan.image, step, code, log, self.store.root, answer["free"])
@@ -248,62 +223,3 @@ class Schedule:
         command = item.unit.steps[step].command
         self.talk.say(f"a shell in unit {item.unit.name} as step {step + 1} left it; the command was:\n{command}")
         failed_shell(item.job, self.work / "shell")
-
-
-def needed(plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]) -> list[Unit]:
-    """Units to build for the image, in the plan's order; those that the store has and the image or a unit to build uses
-    go to `records`."""
-    todo: set[str] = set()
-    seen: set[str] = set()
-    look = [unit.name for unit in plan.units if unit.in_image]
-    while look:
-        name = look.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        record = None if rebuild else store.unit(keys[name])
-        if record:
-            records[name] = record
-        else:
-            todo.add(name)
-            look += plan.needs(plan.unit(name))
-    return [unit for unit in plan.units if unit.name in todo]
-
-
-@contextlib.contextmanager
-def cleaning(store: Store) -> Iterator[None]:
-    """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
-    paths = list(store.abandoned())
-    if not paths:
-        yield
-        return
-    child = start_removal(paths)
-    try:
-        yield
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.process.wait(CLEANING)
-    finally:
-        child.kill()
-
-
-def build(plan: Plan, store: Store, talk: Talk, options: BuildOptions, packs: Sequence[PackFormat]) -> Built:
-    """Build a plan; see `envbuild.engines.base.Engine.build`."""
-    keys = plan.keys()
-    records: dict[str, UnitRecord] = {}
-    built: list[str] = []
-    if needed(plan, keys, store, options.rebuild, records):
-        with store.filled(), store.workdir() as work, cleaning(store):
-            schedule = Schedule(plan, store, talk, options, packs, work, keys)
-            try:
-                schedule.run()
-            finally:
-                remove_trees(path for path in work.iterdir() if path.is_dir())
-            records, built = schedule.records, schedule.built
-    layers = []
-    for unit in plan.units:
-        if unit.in_image:
-            layer = records[unit.name].layer
-            assert layer is not None, unit.name
-            layers.append(layer)
-    reused = tuple(unit.name for unit in plan.units if unit.name in records and unit.name not in built)
-    return Built("embedded", tuple(layers), tuple(built), reused)

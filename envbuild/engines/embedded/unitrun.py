@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from envbuild.core.userns import libc
 from envbuild.engines.embedded import inputs
 from envbuild.engines.embedded.failure import free_bytes
-from envbuild.engines.embedded.sandbox import Box, Outcome, boxed
+from envbuild.engines.embedded.sandbox import Outcome, boxed
+from envbuild.engines.embedded.unit_root import Box
 from envbuild.plan.units import Product
 from envbuild.store import Store
 
