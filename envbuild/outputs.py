@@ -13,7 +13,6 @@ from envbuild.core.text import amount, counted
 from envbuild.errors import SpecError
 from envbuild.export_options import ExportOptions
 from envbuild.image import Image
-from envbuild.lock.lockfile import lock_digest
 from envbuild.progress import Progress
 from envbuild.workspace import Workspace
 
@@ -122,6 +121,7 @@ def copied(image: Image, options: ExportOptions, progress: Progress) -> Artifact
 
 def layout_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
     """Write the OCI layout of a made image."""
+    from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.layout import write_layout
 
     store, short = progress.workspace.store, lock_digest(image.lock)[7:19]
@@ -149,6 +149,7 @@ def layout_output(image: Image, options: ExportOptions, progress: Progress) -> R
 
 def docker_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
     """Load a made image into the Docker Engine."""
+    from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.docker import load
 
     workspace = progress.workspace

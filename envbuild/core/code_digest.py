@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import cache
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import envbuild
 @cache
 def code_digest() -> str:
     """Return the sha256 (hex) of every Python file of the whole package, wherever this module stands in it."""
-    package = Path(envbuild.__file__).parent
+    package = str(Path(envbuild.__file__).parent)
+    names = [f"{folder}/{file}" for folder, _, files in os.walk(package) for file in files if file.endswith(".py")]
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(package)} {len(content)}\n".encode() + content)
+    for name in sorted(names):  # a run that finds nothing to do comes here: half the time of `Path.rglob`
+        content = Path(name).read_bytes()
+        digest.update(f"{name.removeprefix(package)} {len(content)}\n".encode() + content)
     return digest.hexdigest()

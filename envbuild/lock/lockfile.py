@@ -14,9 +14,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from envbuild.errors import LockError
+from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.unit_names import in_image
 from envbuild.store import write_atomic
 
@@ -127,14 +128,6 @@ class Lock:
         return self.sdists().union(*(unit.python for unit in self.image_units()))
 
 
-class Head(NamedTuple):
-    """What the version matrix wants to know of a lock: see `Lock`."""
-
-    inputs: str
-    chosen: Mapping[str, str]
-    settled: Mapping[str, str]
-
-
 SCHEMA = 1
 KINDS: dict[str, type] = {"size": int, "git": bool, "submodules": dict}  # of an entry's values; the others are texts
 WORDS = {int: "a number", bool: "true or false", dict: "keys with values", str: "text"}
@@ -152,25 +145,6 @@ def write_lock(lock: Lock, path: Path) -> None:
     """Write `lock` to `path`, whole or not at all. The same lock gives the same bytes."""
     text = dump_lock(lock)
     write_atomic(path, lambda file: file.write(text.encode()))
-
-
-def read_head(path: Path) -> Head:
-    """The head of a lock file (all of it is long to read); an empty one without a lock, or from one that is damaged:
-    whoever needs the lock itself says so."""
-    import yaml
-
-    head: list[str] = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("waivers:"):
-                    break
-                head.append(line)
-        value = yaml.load("".join(head), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        chosen, settled = (_texts(value.get(key, {}), key) for key in ("chosen", "settled"))
-        return Head(_text(value.get("inputs", ""), "inputs"), chosen, settled)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, AttributeError, RecursionError):
-        return Head("", {}, {})
 
 
 def dump_lock(lock: Lock) -> str:
@@ -254,28 +228,28 @@ def _lock(value: Mapping[str, Any]) -> Lock:
         tables[table] = {file: _entry(shape, kind, file, entry, expected) for file, entry in value[table].items()}
     units = {
         name: UnitLock(
-            **{key: tuple(_text(item, f"units.{name}.{key}") for item in items) for key, items in unit.items()}
+            **{key: tuple(read_text(item, f"units.{name}.{key}") for item in items) for key, items in unit.items()}
         )
         for name, unit in value["units"].items()
     }
     lock = Lock(
-        image=_text(value["image"], "image"),
-        inputs=_text(value["inputs"], "inputs"),
-        base=_text(value["base"], "base"),
-        arch=_text(value["arch"], "arch"),
-        python=_text(value["python"], "python"),
+        image=read_text(value["image"], "image"),
+        inputs=read_text(value["inputs"], "inputs"),
+        base=read_text(value["base"], "base"),
+        arch=read_text(value["arch"], "arch"),
+        python=read_text(value["python"], "python"),
         epoch=value["epoch"],
-        tools=_texts(value["tools"], "tools"),
-        versions=_texts(value["versions"], "versions"),
+        tools=read_texts(value["tools"], "tools"),
+        versions=read_texts(value["versions"], "versions"),
         debian=tables["debian"],
         python_files=tables["python_files"],
         sources=tables["sources"],
         units=units,
-        waivers=tuple(_texts(item, "waivers") for item in value["waivers"]),
-        chosen=_texts(value.get("chosen", {}), "chosen"),
-        settled=_texts(value.get("settled", {}), "settled"),
-        facts=tuple(_text(item, "facts") for item in value.get("facts", [])),
-        distribution=_text(value.get("distribution", ""), "distribution"),
+        waivers=tuple(read_texts(item, "waivers") for item in value["waivers"]),
+        chosen=read_texts(value.get("chosen", {}), "chosen"),
+        settled=read_texts(value.get("settled", {}), "settled"),
+        facts=tuple(read_text(item, "facts") for item in value.get("facts", [])),
+        distribution=read_text(value.get("distribution", ""), "distribution"),
         base_image=_base_image(value["base_image"]) if "base_image" in value else None,
     )
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
@@ -294,13 +268,15 @@ def _lock(value: Mapping[str, Any]) -> Lock:
 
 def _base_image(value: Mapping[str, Any]) -> BaseImage:
     layers = tuple(
-        (_text(digest, "layers"), int(size), _text(kind, "layers")) for digest, size, kind in value["layers"]
+        (read_text(digest, "layers"), int(size), read_text(kind, "layers")) for digest, size, kind in value["layers"]
     )
-    texts = {key: _text(value[key], key) for key in ("reference", "digest", "config", "distribution")}
+    texts = {key: read_text(value[key], key) for key in ("reference", "digest", "config", "distribution")}
     for digest in (texts["digest"], texts["config"], *(layer[0] for layer in layers)):
         if not SHA256.fullmatch(digest):
             raise ValueError("base_image: a digest is not 64 hexadecimal digits")
-    return BaseImage(**texts, layers=layers, python=_texts(value["python"], "python"), env=_texts(value["env"], "env"))
+    return BaseImage(
+        **texts, layers=layers, python=read_texts(value["python"], "python"), env=read_texts(value["env"], "env")
+    )
 
 
 def _entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], expected: Mapping[str, type]) -> Any:
@@ -318,16 +294,6 @@ def _entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], expect
     if "/" in values["file"] or values["file"] in ("", ".", ".."):
         raise ValueError(f"{kind} file {file!r}: not a file name")
     return shape(**values)
-
-
-def _text(value: object, key: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"'{key}' is not text")
-    return value
-
-
-def _texts(value: Mapping[str, Any], key: str) -> dict[str, str]:
-    return {_text(name, key): _text(item, f"{key}.{name}") for name, item in value.items()}
 
 
 def _sorted(value: Mapping[str, str]) -> dict[str, str]:

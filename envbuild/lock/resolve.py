@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from envbuild import target as targets
-from envbuild.lock.lockfile import read_head
+from envbuild.lock.lock_head import read_head
 from envbuild.project import Project
 from envbuild.resolve import Resolution, resolve, resolve_with
 from envbuild.spec import ImageSpec, filled, load

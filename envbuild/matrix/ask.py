@@ -10,7 +10,7 @@ from typing import Any
 
 from envbuild.errors import ConflictError, Finding, SpecError
 from envbuild.fields import closest
-from envbuild.lock.lockfile import Head, read_head
+from envbuild.lock.lock_head import Head, read_head
 from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.verdict import VERDICTS, Answer
 from envbuild.matrix.check import check

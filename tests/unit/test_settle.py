@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import ConflictError, SpecError, UnknownError
-from envbuild.lock.lockfile import read_head, read_lock, write_lock
+from envbuild.lock.lock_head import read_head
+from envbuild.lock.lockfile import read_lock, write_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.matrix.ask import check_image
