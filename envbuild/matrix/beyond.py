@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envbuild.matrix.answer.fix_trial import Rules
 from envbuild.matrix.blanks import blanks
 from envbuild.matrix.case import Case
-from envbuild.matrix.fixes import PLANS, Change, Rules, fixes
+from envbuild.matrix.fixes import PLANS, Change, fixes
 from envbuild.matrix.masks import HARDWARE
 from envbuild.matrix.problem import Core
 from envbuild.matrix.words import listed, spoken

@@ -18,7 +18,7 @@ from envbuild.matrix.request import Ask
 from envbuild.matrix.words import listed
 
 if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
-    from envbuild.matrix.fixes import Good
+    from envbuild.matrix.answer.fix_trial import Good
 
 NEAR = 100  # plans that are looked at for what is known nearby
 FEW = 5  # plans that are looked at for each change that is to be proposed

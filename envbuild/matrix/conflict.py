@@ -9,10 +9,11 @@ from envbuild.bases import DISTRIBUTIONS
 from envbuild.errors import SpecError
 from envbuild.fields import did_you_mean
 from envbuild.matrix import explain
+from envbuild.matrix.answer.fix_trial import FREE, Good, Rules
 from envbuild.matrix.atoms import PRESENT_KINDS
 from envbuild.matrix.beyond import beyond
 from envbuild.matrix.case import Case, decided
-from envbuild.matrix.fixes import FREE, PLANS, Fix, Good, Rules, fixes, fixes_of
+from envbuild.matrix.fixes import PLANS, Fix, fixes, fixes_of
 from envbuild.matrix.masks import HARDWARE, FactTable
 from envbuild.matrix.model import Waiver
 from envbuild.matrix.problem import Core

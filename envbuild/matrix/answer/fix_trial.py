@@ -1,0 +1,164 @@
+"""A request without what it says of some components: which of their values would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from envbuild.matrix.atoms import reserve
+from envbuild.matrix.constraint_masks import labelled
+from envbuild.matrix.masks import HARD, FactTable
+from envbuild.matrix.problem import Problem, Request
+from envbuild.matrix.solver import Search, Undecided
+from envbuild.matrix.value_order import ascending, interchangeable
+
+STEPS = 100_000  # for one value
+PATIENCE = 12  # values that are possible but not good before the search for better ones ends
+LOOKS = 4  # values that are tried before it is looked whether any is left
+
+Good = Callable[[list[int]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be proposed. `fixed`: components that stay as they are. `ties`: component → those whose requests go when
+    it changes, because one line of a spec says them all; it is not left out. `sets`: component → values of it and of
+    others that change together, each as component → mask; nothing else is proposed for it."""
+
+    fixed: frozenset[str] = frozenset()
+    ties: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sets: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)
+
+    def fixing(self, names: Iterable[str]) -> Rules:
+        """These rules with more that stays as it is."""
+        return replace(self, fixed=self.fixed.union(names))
+
+
+FREE = Rules()
+
+
+class Budget:
+    """How many plans may be looked at."""
+
+    def __init__(self, plans: int) -> None:
+        self._left = plans
+
+    def over(self) -> bool:
+        """Take one; whether there was none left."""
+        self._left -= 1
+        return self._left < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A request to mend. `good` says whether a plan is one to propose, `budget` how many may be looked at; the rows
+    `ignored` are left aside."""
+
+    matrix: FactTable
+    requests: Sequence[Request]
+    waived: Collection[str]
+    good: Good | None
+    budget: Budget
+    ignored: frozenset[int]
+    rules: Rules
+
+
+class Trial:
+    """The request without what it says of some components, which are there all the same."""
+
+    def __init__(self, task: Task, free: Sequence[str], left_out: str = "") -> None:
+        self._task, self._matrix = task, task.matrix
+        gone = {*free, left_out}.union(*(task.rules.ties.get(name, ()) for name in (*free, left_out)))
+        kept = [request for request in task.requests if request.component not in gone]
+        numbers = {self._matrix.number[name] for name in free}
+        problem = Problem.of(self._matrix, kept, task.waived, HARD, task.ignored)
+        self._search: Search = problem.search(numbers)
+        self._asked = {name: self._mask(name) for name in free}
+        self._alike = {at: interchangeable(self._matrix, at) for at in numbers}
+
+    def plan(self, wanted: Mapping[int, int]) -> list[int] | None:
+        """The plan in which these components have values within these masks; None when there is none, or no time."""
+        if self._task.budget.over():
+            return None
+        try:
+            return self._search.first(tuple(wanted.items()), limit=STEPS)
+        except Undecided:
+            return None
+
+    def possible(self, wanted: Mapping[int, int], at: int, bits: Sequence[int]) -> Iterator[int]:
+        """Those of `bits` that component `at` can have beside `wanted`."""
+        left = sum(bits)
+        answers: dict[int, bool] = {}
+        for bit in bits:
+            alike = self._alike[at][bit]
+            if alike not in answers:
+                if len(answers) % LOOKS == 0 and self.plan({**wanted, at: left}) is None:
+                    return
+                answers[alike] = self.plan({**wanted, at: bit}) is not None
+            if answers[alike]:
+                yield bit
+            left &= ~bit
+
+    def working(
+        self, at: int, bits: Sequence[int], wanted: Mapping[int, int] | None = None
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Those of `bits` with which there is a good plan, and the plan."""
+        disliked: set[int] = set()
+        for bit in self.possible(wanted or {}, at, bits):
+            alike = self._alike[at][bit]
+            plan = self.plan({**(wanted or {}), at: bit}) if alike not in disliked else None
+            if plan is not None and self._good(plan):
+                yield bit, plan
+            else:
+                disliked.add(alike)
+                if len(disliked) == PATIENCE:
+                    return
+
+    def all_work(self, at: int, bits: Sequence[int]) -> bool:
+        """Whether there is a good plan with each of `bits`."""
+        different = {self._alike[at][bit]: bit for bit in bits}.values()
+        plans = [plan for bit in different if (plan := self.plan({at: bit})) is not None]
+        over = self._task.budget.over
+        return len(plans) == len(different) and all(self._good(plan) and not over() for plan in plans)
+
+    def _good(self, plan: list[int]) -> bool:
+        return self._task.good is None or self._task.good(plan)
+
+    def near(self, name: str) -> list[int]:
+        """All values but those that are asked for, nearest first."""
+        at = self._matrix.number[name]
+        if self._matrix.components[at].kind == "name":
+            return [2 << place for place in range(len(self._matrix.values[at])) if not 2 << place & self._asked[name]]
+        newer, older = self.sides(name)
+        mixed: list[int] = []
+        for place in range(max(len(newer), len(older))):
+            mixed += newer[place : place + 1] + older[place : place + 1]
+        return mixed
+
+    def builds(self, name: str) -> list[int]:
+        """Other builds of the version that is asked for: those with a local label (``2.0.1+cu118``)."""
+        at = self._matrix.number[name]
+        builds, asked = labelled(self._matrix, at), self._matrix.values_of(at, self._asked[name])
+        bits = [2 << place for place in range(len(self._matrix.values[at])) if builds & 2 << place]
+        same = {value.partition("+")[0] for value in asked}
+        return [bit for bit in bits if self._matrix.values_of(at, bit)[0].partition("+")[0] in same]
+
+    def sides(self, name: str) -> tuple[list[int], list[int]]:
+        """(newer values, older values) than those that are asked for, nearest first. Where a build with a label is
+        asked for, other releases' builds with one count too."""
+        at = self._matrix.number[name]
+        builds = 0
+        if self._asked[name] & labelled(self._matrix, at):
+            builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if reserve(value) == 1)
+        releases = ascending(self._matrix, at, self._asked[name] | builds)
+        wanted = [place for place, bit in enumerate(releases) if bit & self._asked[name]]
+        if not wanted:  # what is asked for has no order, or there is no such version: from the newest down
+            return [], releases[::-1]
+        return releases[wanted[-1] + 1 :], releases[: wanted[0]][::-1]
+
+    def _mask(self, name: str) -> int:
+        mask = self._matrix.full[self._matrix.number[name]]
+        for request in self._task.requests:
+            if request.component == name:
+                mask &= request.mask
+        return mask
