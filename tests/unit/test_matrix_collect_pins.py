@@ -12,7 +12,8 @@ from rangeserver import context, index_site, make_wheel
 from envbuild.lock.index import IndexFile
 from envbuild.matrix.collect import pins
 from envbuild.matrix.collect.derived import Derived, DerivedFact
-from envbuild.matrix.collect.pins import PROJECTS, Known
+from envbuild.matrix.collect.pin_rows import Known
+from envbuild.matrix.collect.pins import PROJECTS
 from envbuild.matrix.collect.wheels import Metadata
 from envbuild.matrix.index_releases import Build, Release
 
