@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 began = time.process_time()
 from envbuild.make import open_lock, planned
-from envbuild.plan.containerfile import containerfile
-from envbuild.project import Project
-from envbuild.resolve import resolve_in
-from envbuild.spec import load
+from envbuild.build.plan.containerfile import containerfile
+from envbuild.spec.project import Project
+from envbuild.spec.resolve import resolve_in
+from envbuild.spec.image_spec import load
 
 project = Project.find(Path("."))
 names = project.images()

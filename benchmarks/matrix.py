@@ -22,11 +22,11 @@ import yaml
 from measure import best, machine, measure
 from run import ENVBUILD, head, row
 
-from envbuild.errors import EnvbuildError
+from envbuild.core.errors import EnvbuildError
 from envbuild.matrix import FACTS
-from envbuild.matrix.check import check
-from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.request import of_words
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.solve.request import of_words
 
 CASES = Path(__file__).parents[1] / "tests" / "unit" / "matrixcases"
 VALID = ["check", "gpu=H100", "torch=2.8.0", "driver=570.26"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from envbuild.build.engines.base import BuildOptions
 from envbuild.core.text import counted
-from envbuild.engines.base import BuildOptions
+from envbuild.export.built_image import Made, finished, remember
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
-from envbuild.record import Made, finished, remember
-from envbuild.spec import load
-from envbuild.target import check_machine
-from envbuild.workspace import Workspace
+from envbuild.spec.image_spec import load
+from envbuild.spec.target import check_machine
+from envbuild.spec.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Options:
 
 
 def make(name: str, workspace: Workspace, options: Options) -> Made:
-    """Make the image `name`. Raises what its steps raise; see `envbuild.errors` for the exit codes."""
+    """Make the image `name`. Raises what its steps raise; see `envbuild.core.errors` for the exit codes."""
     began = time.monotonic()
     project, site, store, talk = workspace.project, workspace.site, workspace.store, workspace.talk
     spec = load(name, project)
@@ -36,14 +36,14 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
         return done
 
     # imported only when there is work: the run that finds none stays short
-    from envbuild.engines.choose import choose
-    from envbuild.export import point, squashfs
-    from envbuild.fetch import fetch
+    from envbuild.build.engines.select import choose
+    from envbuild.build.plan.planner import make_plan
+    from envbuild.export.project_image import point, squashfs
+    from envbuild.lock.fetch import fetch
     from envbuild.lock.lockfile import lock_digest
     from envbuild.lock.request import lock_request
     from envbuild.lock.update import ensure_lock
-    from envbuild.plan.planner import make_plan
-    from envbuild.verify.image import verify
+    from envbuild.verify.verify import verify
 
     resolution = resolve_in(spec, project)
     check_machine(resolution.target)
@@ -76,10 +76,10 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
 def make_twice(name: str, workspace: Workspace, options: Options) -> Made:
     """Make, then build every unit a second time with the same engine, and compare. Raises BuildError naming the first
     difference; the store keeps the first build."""
-    from envbuild.compare import rebuild_and_compare
-    from envbuild.engines.choose import choose
+    from envbuild.build.engines.select import choose
+    from envbuild.build.plan.planner import make_plan
+    from envbuild.build.reproducibility import rebuild_and_compare
     from envbuild.lock.update import current_lock
-    from envbuild.plan.planner import make_plan
 
     made = make(name, workspace, options)
     resolution = resolve_image(name, workspace)

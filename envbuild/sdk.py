@@ -17,19 +17,9 @@ behind the building blocks is loaded with the first block that is made.
 
 from __future__ import annotations
 
-from envbuild import verbs as rdma
-from envbuild.build.steps import INPUTS, WORK
-from envbuild.plan.blocks import autotools, cmake, folder, python_wheel, source, tidy
-from envbuild.plan.bridge import (
-    apt_get,
-    comment,
-    environment,
-    generic_autotools,
-    generic_build,
-    generic_cmake,
-    shell,
-)
-from envbuild.plan.checks import (
+from envbuild.build.blocks import rdma
+from envbuild.build.blocks.blocks import autotools, cmake, folder, python_wheel, source, tidy
+from envbuild.build.blocks.checks import (
     CUOBJDUMP,
     PYTHON,
     STUB_DRIVER,
@@ -40,9 +30,20 @@ from envbuild.plan.checks import (
     two_ranks,
     written,
 )
-from envbuild.plan.revision import git_that_knows
-from envbuild.plan.stubs import DRIVER, stubs
-from envbuild.recipe import (
+from envbuild.build.blocks.deepspeed_requirements import DEEPSPEED
+from envbuild.build.blocks.driver_stubs import DRIVER, stubs
+from envbuild.build.blocks.git_shim import git_that_knows
+from envbuild.build.blocks.hpccm import (
+    apt_get,
+    comment,
+    environment,
+    generic_autotools,
+    generic_build,
+    generic_cmake,
+    shell,
+)
+from envbuild.build.steps import INPUTS, WORK
+from envbuild.spec.recipe import (
     VENV,
     AptRepository,
     Archive,
@@ -57,8 +58,7 @@ from envbuild.recipe import (
     Sources,
     unknown_words,
 )
-from envbuild.releases import DebianOrSource, Released, newest
-from envbuild.requirements import DEEPSPEED
+from envbuild.spec.released_recipe import DebianOrSource, Released, newest
 
 __all__ = [
     "CUOBJDUMP",

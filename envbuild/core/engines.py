@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 ENGINES = {
-    "embedded": "envbuild.engines.embedded:Embedded",
-    "buildah": "envbuild.engines.buildah:Buildah",
+    "embedded": "envbuild.build.engines.embedded.engine:Embedded",
+    "buildah": "envbuild.build.engines.buildah.engine:Buildah",
 }

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from envbuild import __version__
-from envbuild.errors import LockError
-from envbuild.lock.baseimage import Found
-from envbuild.lock.debian import DebianLock
+from envbuild.core.errors import LockError
+from envbuild.lock.base_image.lock_base import Found
+from envbuild.lock.debian.resolve import DebianLock
+from envbuild.lock.inputs import Input, image_blobs
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
-from envbuild.lock.python import PythonLock
+from envbuild.lock.python.resolve import PythonLock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import BASE, TOOLS
-from envbuild.supply import Input, image_blobs
 
 PythonFiles = tuple[PythonLock, PythonFile]  # the packages, and the uv that installs them
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envbuild.bases import is_image
+from envbuild.core.distributions import is_image
+from envbuild.lock.debian.dummy_packages import StandIn
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.standin import StandIn
 from envbuild.lock.unit_names import BASE, TOOLS
 
 OPEN = "0" * 64  # a digest that no content has

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envbuild.errors import LockError
+from envbuild.core.errors import LockError
+from envbuild.core.store.store import write_atomic
 from envbuild.lock.lock_head import read_text, read_texts
 from envbuild.lock.unit_names import in_image
-from envbuild.store import write_atomic
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 
 from envbuild.lock.unit_names import BASE, DEBIAN, VENV, VENV_CORE, VENV_TOOLKIT, build_unit, built_recipe
-from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.recipefile import ask
-from envbuild.resolve import Resolution, options
+from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
+from envbuild.spec.recipe_loader import ask
+from envbuild.spec.resolve import Resolution, options
 
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
 # installs with uv.
@@ -57,7 +57,7 @@ class LockRequest:
     promised: tuple[tuple[str, str], ...] = ()  # (recipe, path that the base image must hold)
     # what else, when changed, must make the lock outdated (versions, waivers)
     spec: Mapping[str, object] = field(default_factory=dict)
-    # layer → its place in the spec, for messages only; under `envbuild.bases.PLACE` that of the base
+    # layer → its place in the spec, for messages only; under `envbuild.core.distributions.PLACE` that of the base
     where: Mapping[str, str] = field(default_factory=dict)
     # Debian package of the unit ``debian`` → a layer that asks for it, for messages only
     askers: Mapping[str, str] = field(default_factory=dict)

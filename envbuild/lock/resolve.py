@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from envbuild import target as targets
 from envbuild.lock.lock_head import read_head
-from envbuild.project import Project
-from envbuild.resolve import Resolution, resolve, resolve_with
-from envbuild.spec import ImageSpec, filled, load
-from envbuild.workspace import Workspace
+from envbuild.spec import target as targets
+from envbuild.spec.image_spec import ImageSpec, filled, load
+from envbuild.spec.project import Project
+from envbuild.spec.resolve import Resolution, resolve, resolve_with
+from envbuild.spec.workspace import Workspace
 
 
 def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) -> Resolution:

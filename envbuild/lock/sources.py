@@ -1,4 +1,5 @@
-"""Sources by origin: archives, where a site may have them, and their digests; commits are `envbuild.lock.git`'s.
+"""Sources by origin: archives, where a site may have them, and their digests; commits are
+`envbuild.lock.git.lock_commit`'s.
 
 An origin names what a source is, not where it lies: ``github:openucx/ucx@v1.20.1``, ``file:ucx-1.20.1.tar.gz``,
 ``mirror:path/below/it``, ``debian:pool/main/p/…`` (below the roots of the Debian archive), ``vendor:NAME/path`` (below
@@ -12,19 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from envbuild.console import Talk
+from envbuild.core.console import Talk
+from envbuild.core.errors import EnvbuildError, Finding, InputError, SpecError
+from envbuild.core.store.store import Store
 from envbuild.core.text import amount, human_list
-from envbuild.errors import EnvbuildError, Finding, InputError, SpecError
-from envbuild.lock.git import lock_git
-from envbuild.lock.lacking import together, unobtainable
+from envbuild.lock.git.lock_commit import lock_git
+from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.lockfile import DebianFile, SourceFile
-from envbuild.lock.transfer import Transfer, Unobtained
-from envbuild.lock.transport import Transport
+from envbuild.lock.missing_inputs import together, unobtainable
+from envbuild.net.download import Transfer, Unobtained
+from envbuild.net.site import HOMES, Site, in_mirrors, mirror_line
+from envbuild.net.transport import Transport
 from envbuild.net.urls import join
-from envbuild.recipe import Archive, Git
-from envbuild.site import HOMES, Site, in_mirrors, mirror_line
-from envbuild.store import Store
-from envbuild.supply import ImageBlob, Input
+from envbuild.spec.recipe import Archive, Git
 
 FORGE = re.compile(r"(?P<kind>github:|gitlab:)(?P<repository>[^@]+)@(?P<tag>.+)")
 GZIP = (".tar.gz", ".tgz")
@@ -102,7 +103,7 @@ def lock_sources(
     resolved: list[Input] | None = None,
 ) -> dict[str, SourceFile]:
     """File name → entry, of all sources of an image; the same one may be named several times. `where` says at which
-    place of the spec a file is asked for, `pins` where its commit is written down (`envbuild.pins`).
+    place of the spec a file is asked for, `pins` where its commit is written down (`envbuild.lock.commit_origin`).
 
     Everything that can be had is obtained first (`resolved` gets it), then every failure is told: raises one InputError
     with all of them, SpecError for two sources of one file name, EngineError (the store).

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from envbuild.copies import wheel_copies
-from envbuild.errors import LockError
+from envbuild.core.errors import LockError
 from envbuild.lock.lockfile import Lock, read_lock
 from envbuild.lock.request import lock_request
-from envbuild.resolve import Resolution
-from envbuild.workspace import Workspace
+from envbuild.spec.library_conflicts import wheel_copies
+from envbuild.spec.resolve import Resolution
+from envbuild.spec.workspace import Workspace
 
 
 def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
@@ -18,7 +18,7 @@ def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.talk.say(f"{resolution.spec.name} has no lock; locking its inputs")
         return update_lock(resolution, workspace)
-    from envbuild.agree import agree
+    from envbuild.lock.matrix_check import agree
 
     lock = current_lock(resolution, workspace)
     agree(resolution, lock, workspace)
@@ -57,11 +57,11 @@ def update_lock(
 ) -> Lock:
     """Lock an image and write the file. An older lock's versions stay where they still fit, unless `fresh`; a damaged
     one is put aside with a warning."""
-    from envbuild.agree import confirmed
-    from envbuild.lock.changes import changes
-    from envbuild.lock.lock import make_lock
+    from envbuild.lock.commit_origin import pins
+    from envbuild.lock.diff import changes
     from envbuild.lock.lockfile import write_lock
-    from envbuild.pins import pins
+    from envbuild.lock.make_lock import make_lock
+    from envbuild.lock.matrix_check import confirmed
 
     talk, name = workspace.talk, resolution.spec.name
     new_path = workspace.project.new_lock_path(resolution.spec.path)

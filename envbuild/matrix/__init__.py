@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-FACTS = Path(__file__).parent / "facts"  # the fact files that ship with envbuild
+FACTS = Path(__file__).parent / "data"  # the fact files that ship with envbuild

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from envbuild.errors import InputError
+from envbuild.core.errors import InputError
 
 KEPT = (
     "UV_CACHE_DIR",

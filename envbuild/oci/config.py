@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from envbuild.store import LayerRecord
+from envbuild.core.store.store import LayerRecord
 
 
 @dataclass(frozen=True, slots=True)

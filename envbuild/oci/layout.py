@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envbuild.errors import PublishError, SpecError
+from envbuild.core.errors import PublishError, SpecError
+from envbuild.core.store.store import LayerRecord, Store
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
-from envbuild.oci.compress import Measured, compressing
 from envbuild.oci.config import ImageConfig, canonical, config_json
-from envbuild.oci.layer import write_layer_tar
-from envbuild.store import LayerRecord, Store
+from envbuild.oci.layers.layer import write_layer_tar
+from envbuild.oci.tar.compress import Measured, compressing
 
 
 @dataclass(frozen=True, slots=True)

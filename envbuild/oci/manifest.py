@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envbuild.errors import ConflictError, Finding, InputError
+from envbuild.core.errors import ConflictError, Finding, InputError
 
 SYSTEM = "linux"
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from isal.isal_zlib import crc32  # at memory speed; zlib's costs a fifth of a compression pass
 
-from envbuild.errors import EnvbuildError, SpecError
+from envbuild.core.errors import EnvbuildError, SpecError
 
 __all__ = ["BLOCKS", "DEFAULTS", "IDS", "LEVELS", "Codec", "Compress", "crc32"]
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from envbuild.inspector.report import SINGLES as COUNTED
 from envbuild.verify.cpu import cpu_results
 from envbuild.verify.cuda import cuda_results
 from envbuild.verify.driver import driver_result, stubs_result
-from envbuild.verify.inside.seen import SINGLES as COUNTED
-from envbuild.verify.libraries import library_results
-from envbuild.verify.linking import link_results
 from envbuild.verify.packages import debian_results, python_results
 from envbuild.verify.results import AuditResult, Status, divided, judged, listed
-from envbuild.verify.singles import single_results
+from envbuild.verify.shared_libraries import library_results
+from envbuild.verify.single_copy import single_results
+from envbuild.verify.symbols import link_results
 
 Seen = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envbuild.errors import Finding, VerifyError
-from envbuild.store import read_json, write_json
+from envbuild.core.errors import Finding, VerifyError
+from envbuild.core.store.store import read_json, write_json
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tiers import TIERS
 

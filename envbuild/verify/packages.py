@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envbuild.recipe import VENV
+from envbuild.spec.recipe import VENV
 from envbuild.verify.results import AuditResult, judged, listed
 
 REBUILD = "the image is not what the lock says: build it again with --rebuild, and report it when it stays"

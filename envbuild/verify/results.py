@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from envbuild.core.text import human_list
-from envbuild.recipe import VENV
+from envbuild.spec.recipe import VENV
 
 OPT = "/opt/"
 

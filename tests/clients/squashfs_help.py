@@ -19,7 +19,7 @@ from packmaker import hard as hard
 from packmaker import opaque as opaque
 from packmaker import pack
 
-from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
+from envbuild.oci.tar.member import OPAQUE, WHITEOUT, Kind, Member
 from tests.support.programs import importing
 
 EPOCH = 1_700_000_000

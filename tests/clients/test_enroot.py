@@ -25,7 +25,7 @@ from registrykit import Layout, Server, file, folder, hardlink, serve, special, 
 from squashfs_help import differences, unpack
 
 from envbuild.squashfs.codec import DEFAULTS
-from envbuild.squashfs.pack_format import PackFormat
+from envbuild.squashfs.pack.format import PackFormat
 
 pytestmark = pytest.mark.clients
 

@@ -22,9 +22,9 @@ from commandkit import envbuild
 from exportkit import made, workspace
 from registrykit import Layout, serve, skopeo
 
-from envbuild.errors import EngineError, InputError, SpecError
-from envbuild.oci.sources import daemon
-from envbuild.outfile import Output
+from envbuild.core.errors import EngineError, InputError, SpecError
+from envbuild.export.output_path import Output
+from envbuild.oci.sources import docker_daemon
 from tests.support.dockerd import run
 
 pytestmark = pytest.mark.clients
@@ -119,7 +119,7 @@ def test_docker_save_and_the_docker_engine(
     def no_stream(*_: object) -> None:
         raise AssertionError("all layers are packed: nothing is to be sent")
 
-    monkeypatch.setattr(daemon, "save", no_stream)
+    monkeypatch.setattr(docker_daemon, "save", no_stream)
     warm = made(f"dockerd://{cold.identity}", at, tmp_path / "warm.sqsh")
     assert warm.artifact.sha256 == want and all(layer.cached for layer in warm.layers)
 

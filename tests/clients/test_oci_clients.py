@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 import embeddedkit as kit
 from layermaker import EPOCH, layer
 
-from envbuild.console import Quiet
-from envbuild.errors import EngineError
+from envbuild.core.console import Quiet
+from envbuild.core.errors import EngineError
+from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.docker import load
+from envbuild.oci.docker_engine import load
 from envbuild.oci.layout import Layout, write_layout
-from envbuild.store import LayerRecord, Store
 from tests.support.dockerd import need, run
 
 pytestmark = pytest.mark.clients

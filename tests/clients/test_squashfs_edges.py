@@ -25,13 +25,13 @@ from squashfs_help import (
     unpack,
 )  # fmt: skip
 
-from envbuild.errors import EnvbuildError
-from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import filling
-from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.packfile import read_pack
-from envbuild.squashfs.reader import describe
-from envbuild.squashfs.writer import write_image
+from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.write import image_body
+from envbuild.squashfs.write.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,
@@ -175,8 +175,8 @@ def test_five_gibibytes_of_zeros_with_an_end(tmp_path):
 
 def test_data_beyond_four_gibibytes(tmp_path, monkeypatch):
     """Files that start there need the long inode. The data is moved up in a sparse file instead of writing 5 GiB."""
-    real = filling.plan
-    monkeypatch.setattr(filling, "plan", lambda packs, live, start, jobs: real(packs, live, start + (5 << 30), jobs))
+    real = image_body.plan
+    monkeypatch.setattr(image_body, "plan", lambda packs, live, start, jobs: real(packs, live, start + (5 << 30), jobs))
     noise = random.Random(4).randbytes(500_000)
     layers = [
         [file(b"a", noise), hard(b"b", b"a"), file(b"c", b"tail"), file(b"gone", b"x"), file(b"d/e", noise[:131072])],

@@ -15,17 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from layermaker import layer
 from squashfs_help import EPOCH, file, folder, gone, make_packs, special, symlink, unpack
 
-from envbuild.console import Quiet
-from envbuild.errors import EnvbuildError, SpecError
-from envbuild.export import write
-from envbuild.export_options import ExportOptions
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import Quiet
+from envbuild.core.errors import EnvbuildError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.export.options import ExportOptions
+from envbuild.export.project_image import write
+from envbuild.export.squashfs_image import export_squashfs
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.member import Kind
-from envbuild.plan.units import Plan
-from envbuild.squashfs.export import export_squashfs
-from envbuild.squashfs.reader import describe
-from envbuild.store import Store
+from envbuild.oci.tar.member import Kind
+from envbuild.squashfs.read.superblock import describe
 
 pytestmark = [
     pytest.mark.clients,

@@ -14,19 +14,10 @@ from pathlib import Path
 import pytest
 from squashfs_help import differences, mounted
 
-from envbuild.showfile import show_file
-from envbuild.squashfs.compare import compare
-from envbuild.squashfs.tree import (
-    BLOCK_DEVICE,
-    CHAR_DEVICE,
-    DIRECTORY,
-    FIFO,
-    REGULAR,
-    SOCKET,
-    SYMLINK,
-    SquashTree,
-)
-from envbuild.within import inside
+from envbuild.cli.show_file import show_file
+from envbuild.squashfs.read.compare import compare
+from envbuild.squashfs.read.tree import BLOCK_DEVICE, CHAR_DEVICE, DIRECTORY, FIFO, REGULAR, SOCKET, SYMLINK, SquashTree
+from envbuild.verify.contents.metadata import inside
 
 pytestmark = [
     pytest.mark.clients,

@@ -27,10 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from squashfs_help import differences, mounted, unpack
 
-from envbuild.oci.tarread import read_tar
-from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.packfile import read_pack
-from envbuild.squashfs.writer import write_image
+from envbuild.oci.tar.reader import read_tar
+from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.write.writer import write_image
 from tests.support.programs import importing
 
 pytestmark = [

@@ -28,10 +28,10 @@ from squashfs_help import (
     without,
 )  # fmt: skip
 
-from envbuild.oci.member import Kind
-from envbuild.squashfs.merge import merge
-from envbuild.squashfs.reader import describe
-from envbuild.squashfs.writer import write_image, write_tree
+from envbuild.oci.tar.member import Kind
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.writer import write_image, write_tree
 
 pytestmark = [
     pytest.mark.clients,

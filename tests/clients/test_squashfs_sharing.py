@@ -13,8 +13,8 @@ import pytest
 from squashfs_help import EPOCH, FUSE, KERNEL, differences, file, folder, gone, hard, make_packs, mounted, stack, unpack
 
 from envbuild.squashfs.codec import BLOCKS, Codec
-from envbuild.squashfs.reader import read_superblock
-from envbuild.squashfs.writer import write_image
+from envbuild.squashfs.read.superblock import read_superblock
+from envbuild.squashfs.write.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

@@ -23,8 +23,8 @@ from squashfs_help import (
     unpack,
 )
 
-from envbuild.oci.member import OPAQUE, Kind
-from envbuild.squashfs.writer import write_image
+from envbuild.oci.tar.member import OPAQUE, Kind
+from envbuild.squashfs.write.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

@@ -11,7 +11,7 @@ import typer
 import yaml
 from typer.main import get_command
 
-from envbuild.cli import app
+from envbuild.cli.app import app
 
 pytestmark = pytest.mark.docs
 
@@ -117,7 +117,7 @@ def make_targets(line: str) -> list[str]:
 
 
 def test_the_spec_of_the_readme_is_valid(tmp_path: Path) -> None:
-    from envbuild.matrix.ask import check_image
+    from envbuild.cli.check import check_image
 
     blocks = dict(FENCE.findall((ROOT / "README.md").read_text()))
     spec = tmp_path / "images" / "mine.yaml"

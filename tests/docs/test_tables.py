@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.matrix import FACTS
-from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.table import page
+from envbuild.matrix.answer.table import page
+from envbuild.matrix.facts.compile import load_matrix
 
 pytestmark = pytest.mark.docs
 

@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import embeddedkit as kit
 
+from envbuild.build.engines import deb
+from envbuild.build.plan.units import Input, Plan, Unit
 from envbuild.build.steps import Step
-from envbuild.engines.embedded import deb
+from envbuild.core.store.store import Store
 from envbuild.oci.config import ImageConfig
-from envbuild.plan.units import Input, Plan, Unit
-from envbuild.store import Store
 
 LAYERS = ("000", "001", "002")
 CAPABILITY = b"\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"  # cap_net_raw=ep

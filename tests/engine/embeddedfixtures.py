@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import embeddedkit
 from plainuser import plain_user
 
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
-from envbuild.engines.embedded import Embedded
-from envbuild.store import Store
 from tests.support.programs import import_path
 
 Run = Callable[..., dict[str, Any]]

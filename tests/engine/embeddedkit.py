@@ -19,14 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from envbuild.build.engines.base import BuildOptions, Built  # noqa: E402
+from envbuild.build.engines.embedded.engine import Embedded  # noqa: E402
+from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit  # noqa: E402
 from envbuild.build.steps import Step  # noqa: E402
-from envbuild.console import Quiet  # noqa: E402
-from envbuild.engines.base import BuildOptions, Built  # noqa: E402
-from envbuild.engines.embedded import Embedded  # noqa: E402
-from envbuild.errors import EnvbuildError  # noqa: E402
+from envbuild.core.console import Quiet  # noqa: E402
+from envbuild.core.errors import EnvbuildError  # noqa: E402
+from envbuild.core.store.store import Store  # noqa: E402
 from envbuild.oci.config import ImageConfig  # noqa: E402
-from envbuild.plan.units import Blob, Input, Plan, Product, Unit  # noqa: E402
-from envbuild.store import Store  # noqa: E402
 
 EPOCH = 1_700_000_000
 PROGRAMS = """

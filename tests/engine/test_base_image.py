@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 
 from registrykit import LAYER, Layout
 
-from envbuild.console import Quiet
-from envbuild.engines.base import BuildOptions
-from envbuild.engines.buildah import Buildah
-from envbuild.engines.context import write_context
-from envbuild.engines.embedded import Embedded
-from envbuild.errors import EnvbuildError, InputError
-from envbuild.plan.units import Input, Plan, Unit
-from envbuild.store import LayerRecord, Store
+from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.build_context import write_context
+from envbuild.build.engines.buildah.engine import Buildah
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.plan.units import Input, Plan, Unit
+from envbuild.core.console import Quiet
+from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.core.store.store import LayerRecord, Store
 from tests.support.programs import import_path
 
 pytestmark = [

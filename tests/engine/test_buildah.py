@@ -17,17 +17,17 @@ from typing import Any
 import embeddedkit as kit
 import pytest
 
-from envbuild.console import Quiet
+from envbuild.build.engines.base import BuildOptions, Built
+from envbuild.build.engines.build_context import write_context
+from envbuild.build.engines.buildah.engine import Buildah
+from envbuild.build.plan.units import Input, Plan, Product
+from envbuild.core.console import Quiet
+from envbuild.core.errors import BuildError, PublishError
+from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
-from envbuild.engines.base import BuildOptions, Built
-from envbuild.engines.buildah import Buildah
-from envbuild.engines.context import write_context
-from envbuild.errors import BuildError, PublishError
-from envbuild.oci import member as m
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.layer import stored_members
-from envbuild.plan.units import Input, Plan, Product
-from envbuild.store import Store
+from envbuild.oci.layers.layer import stored_members
+from envbuild.oci.tar import member as m
 from tests.support.programs import import_path
 
 pytestmark = [
@@ -301,7 +301,7 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 import embeddedkit as kit
-from envbuild.engines.buildah import Buildah
+from envbuild.build.engines.buildah.engine import Buildah
 store = kit.Store.open(Path(sys.argv[1]))
 probe = Buildah().probe(store)
 layers = []

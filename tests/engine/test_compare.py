@@ -5,10 +5,10 @@ from __future__ import annotations
 import embeddedkit as kit
 import pytest
 
-from envbuild.compare import compare
-from envbuild.errors import BuildError
-from envbuild.plan.units import Input, Product, Unit
-from envbuild.store import Store, UnitRecord
+from envbuild.build.plan.units import Input, Product, Unit
+from envbuild.build.reproducibility import compare
+from envbuild.core.errors import BuildError
+from envbuild.core.store.store import Store, UnitRecord
 
 pytestmark = pytest.mark.engine
 

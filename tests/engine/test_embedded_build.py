@@ -14,11 +14,11 @@ import embeddedkit as kit
 import pytest
 from embeddedfixtures import Run
 
-from envbuild.oci.layer import write_layer_tar
-from envbuild.plan.units import Input, Product
-from envbuild.squashfs.pack_format import PackFormat
-from envbuild.squashfs.store_packs import pack_layer
-from envbuild.store import LayerRecord, Store
+from envbuild.build.plan.units import Input, Product
+from envbuild.core.store.store import LayerRecord, Store
+from envbuild.oci.layers.layer import write_layer_tar
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.store_packs import pack_layer
 from tests.support.programs import importing
 
 pytestmark = pytest.mark.engine
@@ -106,8 +106,8 @@ def test_a_user_reads_layers_back(scratch: Path, as_other: Run, other_user: tupl
     answer = as_other("everything", folder)
     code = (
         "import sys, hashlib, io\n"
-        "from pathlib import Path; from envbuild.store import Store, LayerRecord\n"
-        "from envbuild.oci.layer import write_layer_tar\n"
+        "from pathlib import Path; from envbuild.core.store.store import Store, LayerRecord\n"
+        "from envbuild.oci.layers.layer import write_layer_tar\n"
         "buffer = io.BytesIO(); write_layer_tar(Store(Path(sys.argv[1])), LayerRecord(sys.argv[2], 0, 0), buffer)\n"
         "print('sha256:' + hashlib.sha256(buffer.getvalue()).hexdigest())"
     )

@@ -21,12 +21,12 @@ import embeddedkit as kit
 import pytest
 from signalkit import heeding
 
+from envbuild.build.engines import error_report
+from envbuild.build.plan.units import Input
+from envbuild.core.errors import BuildError, EngineError, InputError
+from envbuild.core.store.store import Store
 from envbuild.core.userns import diagnose, libc
-from envbuild.engines.embedded import failure
-from envbuild.errors import BuildError, EngineError, InputError
-from envbuild.plan.units import Input
-from envbuild.squashfs.pack_format import PackFormat
-from envbuild.store import Store
+from envbuild.squashfs.pack.format import PackFormat
 from tests.support.programs import importing
 
 pytestmark = pytest.mark.engine
@@ -116,7 +116,9 @@ def test_full_disk(small: Path) -> None:
     assert "No space left on device" in str(caught.value) and f"the store {small} is full" in str(caught.value)
     assert caught.value.exit_code == 5 and "store gc" in caught.value.hint
     end = time.monotonic() + 10
-    while shutil.disk_usage(small).free <= failure.LITTLE:  # the unit's mount goes a little later, and the file with it
+    while (
+        shutil.disk_usage(small).free <= error_report.LITTLE
+    ):  # the unit's mount goes a little later, and the file with it
         assert time.monotonic() < end
         time.sleep(0.05)
     packing = kit.plan(
@@ -136,7 +138,7 @@ def test_full_disk(small: Path) -> None:
 
 
 def test_full_memory_is_not_the_stores_disk(store: Store) -> None:
-    if shutil.disk_usage(store.root).free < 2 * failure.LITTLE:
+    if shutil.disk_usage(store.root).free < 2 * error_report.LITTLE:
         pytest.skip("the disk is nearly full")
     with pytest.raises(BuildError, match="a file system was full, but not the store's"):
         kit.build(store, kit.unit("a", "echo 'No space left on device'; exit 1"))
@@ -310,8 +312,8 @@ def test_probe_where_namespaces_are_forbidden(store: Store, other_user: tuple[st
     """A process that may not unshare: no capabilities, and no subordinate ids for its user."""
     name, python = other_user
     code = (
-        "import sys; from pathlib import Path; from envbuild.store import Store\n"
-        "import envbuild.core.userns.namespaces as n; from envbuild.engines.embedded import Embedded\n"
+        "import sys; from pathlib import Path; from envbuild.core.store.store import Store\n"
+        "import envbuild.core.userns.namespaces as n; from envbuild.build.engines.embedded.engine import Embedded\n"
         "p = Embedded().probe(Store.open(Path(sys.argv[1]))); print(p.ok, p.step, p.fix, sep='|')"
     )
     shutil.chown(store.root, name)

@@ -14,13 +14,13 @@ from pathlib import Path
 import embeddedkit as kit
 import pytest
 
-from envbuild.engines.embedded import images
-from envbuild.engines.embedded.shell import run_in
-from envbuild.errors import SpecError, VerifyError
-from envbuild.recipe import Check
-from envbuild.store import Store
+from envbuild.build.engines.embedded import mount_squashfs
+from envbuild.build.engines.embedded.run_command import run_in
+from envbuild.core.errors import SpecError, VerifyError
+from envbuild.core.store.store import Store
+from envbuild.spec.recipe import Check
+from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
-from envbuild.verify.run import run_checks
 
 pytestmark = pytest.mark.engine
 
@@ -159,22 +159,22 @@ def test_an_unpacked_file_says_why_it_was_not_mounted(
     """Each way that was not taken says why: a program, the device, or squashfuse itself."""
     if shutil.which("unsquashfs") is None:
         pytest.skip("unsquashfs is not installed")
-    monkeypatch.setattr(images, "FUSE", str(scratch / "no-fuse"))
+    monkeypatch.setattr(mount_squashfs, "FUSE", str(scratch / "no-fuse"))
     programs = scratch / "programs-why"
     programs.mkdir(exist_ok=True)
     (programs / "unsquashfs").symlink_to(str(shutil.which("unsquashfs")))
     monkeypatch.setenv("PATH", str(programs))
     (work := scratch / "why").mkdir()
-    assert images.mount_image(image, work)[1].endswith("(mount is not installed; squashfuse is not installed)")
+    assert mount_squashfs.mount_image(image, work)[1].endswith("(mount is not installed; squashfuse is not installed)")
     shutil.rmtree(work)
     work.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     (programs / "squashfuse").symlink_to("/bin/false")
-    assert "; squashfuse: " in images.mount_image(image, work)[1]
+    assert "; squashfuse: " in mount_squashfs.mount_image(image, work)[1]
     shutil.rmtree(work)
     work.mkdir()
     (scratch / "no-fuse").touch()
-    assert "; squashfuse ended with exit code 1)" in images.mount_image(image, work)[1]
+    assert "; squashfuse ended with exit code 1)" in mount_squashfs.mount_image(image, work)[1]
     shutil.rmtree(work)
 
 

@@ -20,10 +20,10 @@ import exportkit
 from exportkit import made, workspace
 from registrykit import Layout, file, tar
 
-from envbuild.collect import collect
-from envbuild.console import Quiet
-from envbuild.squashfs.pack_format import PackFormat
-from envbuild.squashfs.store_packs import pack_path
+from envbuild.core.console import Quiet
+from envbuild.core.store.gc import collect
+from envbuild.squashfs.pack.format import PackFormat
+from envbuild.squashfs.pack.store_packs import pack_path
 from tests.support.programs import import_path, importing
 
 pytestmark = pytest.mark.engine
@@ -122,7 +122,10 @@ def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other
     folder = scratch / "hidden"
     folder.mkdir(mode=0o700)
     (folder / "alive").touch()
-    program = "import sys; from pathlib import Path; from envbuild.store import held; print(held(Path(sys.argv[1])))"
+    program = (
+        "import sys; from pathlib import Path; from envbuild.core.store.store import held; "
+        "print(held(Path(sys.argv[1])))"
+    )
     said = subprocess.run(
         [python, "-c", program, str(folder / "alive")],
         capture_output=True,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.plan.containerfile import containerfile
+from envbuild.build.plan.planner import make_plan
+from envbuild.build.plan.units import Plan
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
-from envbuild.plan.containerfile import containerfile
-from envbuild.plan.planner import make_plan
-from envbuild.plan.units import Plan
-from envbuild.project import Project
-from envbuild.spec import load
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
 
 pytestmark = pytest.mark.golden
 

@@ -18,17 +18,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 from recipekit import recipe
 
-from envbuild import target as targets
-from envbuild.bases import DISTRIBUTIONS
-from envbuild.errors import EnvbuildError
+from envbuild.build.blocks import hpccm
+from envbuild.build.plan.planner import make_plan
+from envbuild.core.distributions import DISTRIBUTIONS
+from envbuild.core.errors import EnvbuildError
 from envbuild.lock.draft import draft
 from envbuild.lock.request import lock_request
-from envbuild.plan import bridge
-from envbuild.plan.planner import make_plan
-from envbuild.project import Project
-from envbuild.recipefile import load_recipe
-from envbuild.resolve import resolve
-from envbuild.spec import ImageSpec, filled
+from envbuild.spec import target as targets
+from envbuild.spec.image_spec import ImageSpec, filled
+from envbuild.spec.project import Project
+from envbuild.spec.recipe_loader import load_recipe
+from envbuild.spec.resolve import resolve
 
 pytestmark = pytest.mark.golden
 
@@ -146,6 +146,6 @@ def test_recipe(name: str, update_golden: bool) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_says_the_same_twice(name: str) -> None:
     """Pure functions: nothing of the first answer is in the second."""
-    with bridge.hpccm_target("arm64"):
+    with hpccm.hpccm_target("arm64"):
         pass  # another architecture in between leaves no trace
     assert described(name) == described(name)

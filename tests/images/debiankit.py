@@ -11,10 +11,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 
 import embeddedkit as kit
 
+from envbuild.build.plan.units import Blob, Input, Plan, Unit
 from envbuild.build.steps import Step
+from envbuild.core.store.store import Store
 from envbuild.oci.config import ImageConfig
-from envbuild.plan.units import Blob, Input, Plan, Unit
-from envbuild.store import Store
 
 EPOCH = 1_790_000_000  # later than every package of the test
 AWKWARD = ("systemd", "dbus", "openssh-server", "cron", "sudo", "python3-minimal", "man-db", "fontconfig")

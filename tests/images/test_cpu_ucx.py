@@ -128,7 +128,7 @@ def plain(cli: Cli) -> Iterator[Cli]:
         packages = f"PYTHONPATH={Path(yaml.__file__).parents[1]}:{ROOT}"
         same = f"python{sys.version_info.major}.{sys.version_info.minor}"
         for python in (sys.executable, f"/usr/bin/{same}", f"/usr/local/bin/{same}"):
-            command = [*user, packages, python, "-c", "import envbuild.cli, yaml, zstandard"]
+            command = [*user, packages, python, "-c", "import envbuild.cli.app, yaml, zstandard"]
             if not subprocess.run(command, capture_output=True, check=False).returncode:
                 break
         else:

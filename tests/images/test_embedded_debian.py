@@ -23,9 +23,9 @@ import embeddedkit as kit
 from debiankit import AWKWARD, debian, fill
 from embeddedfixtures import other_user, scratch  # noqa: F401
 
+from envbuild.build.engines.embedded.run_command import run_in
+from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
-from envbuild.engines.embedded.shell import run_in
-from envbuild.store import Store
 from tests.support.programs import importing
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.bases import distribution
-from envbuild.console import Quiet
-from envbuild.errors import ConflictError, InputError
-from envbuild.fetch import fetch, missing
-from envbuild.lock import debian
-from envbuild.lock.lock import make_lock
+from envbuild.core.console import Quiet
+from envbuild.core.distributions import distribution
+from envbuild.core.errors import ConflictError, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.debian import resolve
+from envbuild.lock.fetch import fetch, missing
 from envbuild.lock.lockfile import dump_lock, read_lock, write_lock
+from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.site import Site, load_site
-from envbuild.store import Store
+from envbuild.net.site import Site, load_site
 
 pytestmark = [
     pytest.mark.images,
@@ -116,8 +116,8 @@ def test_debian_12(site: Site, store: Store) -> None:
 def test_mistakes(site: Site, store: Store) -> None:
     units = {"base": UnitRequest(debian=("openmpi-bni",))}
     with pytest.raises(InputError, match="no package 'openmpi-bni'") as missing_package:
-        request = debian.DebianRequest(distribution("debian:13"), "amd64", {"base": units["base"].debian})
-        debian.resolve(request, site, store, Quiet())
+        request = resolve.DebianRequest(distribution("debian:13"), "amd64", {"base": units["base"].debian})
+        resolve.resolve(request, site, store, Quiet())
     assert missing_package.value.hint == "did you mean 'openmpi-bin'?"
     with pytest.raises(ConflictError, match="numpy"):
         conflict = UnitRequest(python=("numpy<1.20", "numpy>2"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.verify.inside import elf, fatbin
+from envbuild.inspector import elf, fatbin
 from tests.support.index_wheels import installed
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]

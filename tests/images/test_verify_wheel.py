@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.verify.inside import elf
-from envbuild.verify.inside.linking import Linker
-from envbuild.verify.inside.loader import Loader
-from envbuild.verify.inside.symbols import SECTIONS
+from envbuild.inspector import elf
+from envbuild.inspector.dynamic_loader import Loader
+from envbuild.inspector.elf_symbols import SECTIONS
+from envbuild.inspector.link_check import Linker
 from tests.support.index_wheels import installed
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]

@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from registrykit import PASSWORD, USER, Layout, Lock, Server, htpasswd, serve
 
-from envbuild.console import Quiet
-from envbuild.lock.baseimage import Found, lock_base
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
+from envbuild.lock.base_image.lock_base import Found, lock_base
+from envbuild.net.download import Transfer
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 
 
 @pytest.fixture(autouse=True)

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from registrykit import Layout, file, folder, symlink, tar
 
-from envbuild.console import Quiet
-from envbuild.convert import Converted, convert
-from envbuild.export_options import BLOCKS, ExportOptions
-from envbuild.oci.sources import blob
-from envbuild.outfile import Output
-from envbuild.project import Project
-from envbuild.site import Site
-from envbuild.squashfs.pack_format import PackFormat
-from envbuild.store import Store
-from envbuild.workspace import Workspace
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
+from envbuild.export.foreign_image import Converted, convert
+from envbuild.export.options import BLOCKS, ExportOptions
+from envbuild.export.output_path import Output
+from envbuild.net.site import Site
+from envbuild.oci.sources import blob_stream
+from envbuild.spec.project import Project
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.format import PackFormat
 
 CONFIG: dict[str, Any] = {
     "Env": ["PATH=/opt/tool/bin:/usr/bin:/bin", "WORDS=a b"],
@@ -107,4 +107,4 @@ def said(at: Workspace) -> list[str]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried at once."""
-    monkeypatch.setattr(blob.Blob.__init__, "__defaults__", (0, 0.01))
+    monkeypatch.setattr(blob_stream.Blob.__init__, "__defaults__", (0, 0.01))

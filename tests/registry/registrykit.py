@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from envbuild.lock.baseimage import Found
+from envbuild.lock.base_image.lock_base import Found
 
 Lock = Callable[..., Found]  # the fixture `lock`
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from registrykit import Layout, Lock, Server
 
+from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.plan.units import Blob, Input, Plan, Unit
 from envbuild.build.steps import Step
-from envbuild.console import Quiet
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
-from envbuild.engines.base import BuildOptions
-from envbuild.engines.embedded import Embedded
-from envbuild.lock import host
+from envbuild.net import host_config
 from envbuild.oci.config import ImageConfig
-from envbuild.plan.units import Blob, Input, Plan, Unit
-from envbuild.store import Store
 
 pytestmark = [
     pytest.mark.registry,
@@ -35,7 +35,7 @@ def debian() -> Iterator[bytes]:
     """The tar of a small Debian 13 with Python. ENVBUILD_TEST_STORE names a folder that keeps it."""
     if shutil.which("mmdebstrap") is None:
         pytest.skip("mmdebstrap is not installed")
-    places = host.debian_archives().get("debian:", ())
+    places = host_config.debian_archives().get("debian:", ())
     if not places:
         pytest.skip("the host's apt knows no Debian archive")
     with tempfile.TemporaryDirectory() as work:

@@ -15,9 +15,9 @@ from exportkit import made, workspace
 from loopback import Handler, serving
 from registrykit import MANIFEST, Layout
 
-from envbuild.errors import InputError
-from envbuild.oci.registry import LARGEST
-from envbuild.oci.sources import open_source
+from envbuild.core.errors import InputError
+from envbuild.net.registry.client import LARGEST
+from envbuild.oci.sources.open import open_source
 
 pytestmark = pytest.mark.registry
 

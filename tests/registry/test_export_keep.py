@@ -14,11 +14,11 @@ from exportkit import made, workspace
 from exportkit import no_pauses as no_pauses  # a fixture of every test here
 from registrykit import Layout, Server, sha256
 
-from envbuild.collect import collect
-from envbuild.errors import InputError, SpecError
-from envbuild.oci.sources.keeping import part_of
-from envbuild.squashfs.pack_format import PackFormat
-from envbuild.workspace import Workspace
+from envbuild.core.errors import InputError, SpecError
+from envbuild.core.store.gc import collect
+from envbuild.oci.sources.cached_blob import part_of
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.format import PackFormat
 from tests.support.programs import importing
 
 pytestmark = pytest.mark.registry
@@ -146,7 +146,7 @@ def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path
 import sys, time
 from pathlib import Path
 from exportkit import made, workspace
-from envbuild.oci.sources import keeping
+from envbuild.oci.sources.open import keeping
 read = keeping.KeptBlob.read
 def slowly(self, size=-1):
     if self.at > 1_500_000:

@@ -11,10 +11,10 @@ import pytest
 import registrykit as kit
 from registrykit import Layout, Lock, Server, folder, metadata, symlink, tar
 
-from envbuild.errors import ConflictError, InputError
+from envbuild.core.errors import ConflictError, InputError
+from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import BaseImage
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.net.site import Site
 
 pytestmark = pytest.mark.registry
 PYTHON = "usr/lib/python3/dist-packages"

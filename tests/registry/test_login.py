@@ -14,12 +14,12 @@ import registrykit as kit
 from registrykit import PASSWORD, USER, Layout, Lock, Server, serve
 from tokenserver import SERVICE, Tokens, tokens
 
-from envbuild.errors import InputError
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
-from envbuild.oci.registry import obtain_blob
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.net.download import Transfer
+from envbuild.net.registry.client import obtain_blob
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 
 pytestmark = pytest.mark.registry
 IMAGE = "docker.io/some/base:1"
@@ -205,8 +205,8 @@ def test_a_token_that_ran_out_is_renewed(
 ) -> None:
     service.allowed.add("")
     image = lock(IMAGE, by_token.url).image
-    from envbuild.oci.reference import parse
-    from envbuild.oci.registry import Repository
+    from envbuild.net.registry.client import Repository
+    from envbuild.net.registry.reference import parse
 
     site = Site(store.root, mirrors={"oci:docker.io/": (by_token.url,)})
     repository = Repository(parse(IMAGE), site, Transport(site.network()))

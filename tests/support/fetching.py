@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lockserver import sha256
 
-from envbuild.console import Quiet
-from envbuild.fetch import fetch
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
+from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import DebianFile, Lock
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.net.site import Site
 
 PATH = "pool/main/h/hello/hello_1.0_all.deb"
 

@@ -6,8 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
-from envbuild.store import Store
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

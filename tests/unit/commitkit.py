@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from gitmaker import Repo, Served, git, serve_git
 
-from envbuild.console import Quiet
-from envbuild.lock.git import lock_git, obtain_git
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
+from envbuild.lock.git.lock_commit import lock_git, obtain_git
 from envbuild.lock.lockfile import SourceFile
-from envbuild.lock.transport import Transport
-from envbuild.recipe import Git
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import Git
 
 MARKS = [
     pytest.mark.unit,

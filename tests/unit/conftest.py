@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from debianarchive import Signer, signer
 
-from envbuild import project
-from envbuild.project import Project
-from envbuild.store import Store
+from envbuild.core.store.store import Store
+from envbuild.spec import project
+from envbuild.spec.project import Project
 
 HERE = Path(__file__).parent
 

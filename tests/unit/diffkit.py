@@ -9,7 +9,7 @@ import pytest
 from packmaker import file, folder, hard, pack, symlink
 
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock, dump_lock
-from envbuild.squashfs.writer import write_image
+from envbuild.squashfs.write.writer import write_image
 
 SITE = b"opt/venv/lib/python3.13/site-packages/"
 SHA = "0" * 64

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from smallfacts import fact, matrix
 
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.problem import Core
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import Core
 
 TORCH = ["1.13.1", "2.0.1", "2.1.0", "2.2.0", "2.3.0"]
 COMPONENTS: dict[str, Any] = {

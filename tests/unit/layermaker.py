@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from envbuild.oci.layer import make_layer
-from envbuild.store import LayerRecord, Store
+from envbuild.core.store.store import LayerRecord, Store
+from envbuild.oci.layers.layer import make_layer
 
 EPOCH = 1_700_000_000
 

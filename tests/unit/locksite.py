@@ -11,13 +11,13 @@ from debianarchive import Signer, publish, stanza
 from gitmaker import Repo
 from lockserver import simple_index, wheel
 
-from envbuild.console import Quiet
-from envbuild.lock.lock import make_lock
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import Lock
+from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest
+from envbuild.net.site import Site
 from envbuild.net.uv_program import uv_version
-from envbuild.site import Site
-from envbuild.store import Store
 
 MARKS = [
     pytest.mark.unit,

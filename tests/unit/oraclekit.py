@@ -11,12 +11,12 @@ from itertools import count
 from pysat.card import CardEnc, EncType
 from pysat.solvers import Cadical153
 
-from envbuild.matrix.atoms import ABSENT
-from envbuild.matrix.compiled import natural
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import SOURCES, Constraint, Fact, Facts, Row
-from envbuild.matrix.problem import Problem, Request
-from envbuild.matrix.value_match import matches
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.compile import natural
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import SOURCES, Constraint, Fact, Facts, Row
+from envbuild.matrix.facts.value_match import matches
+from envbuild.matrix.solve.encoding import Problem, Request
 
 
 class Oracle:

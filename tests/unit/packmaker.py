@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from envbuild.oci.member import OPAQUE, WHITEOUT, Kind, Member
-from envbuild.squashfs.index import DIR
-from envbuild.squashfs.merge import merge
-from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.packfile import Pack, read_pack
+from envbuild.oci.tar.member import OPAQUE, WHITEOUT, Kind, Member
+from envbuild.squashfs.pack.file import Pack, read_pack
+from envbuild.squashfs.pack.index import DIR
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.write.merge import merge
 
 
 def file(path, content=b"", mode=0o644, **kw):

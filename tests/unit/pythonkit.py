@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from envbuild.lock import uv
-from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork
-from envbuild.lock.pythonfiles import Choice, platform, wheel_tags
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
-from envbuild.lock.vendorindex import vendor_indexes
-from envbuild.recipe import PythonIndex
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.core.store.store import Store
+from envbuild.lock.python import uv
+from envbuild.lock.python.choose_files import Choice, platform, wheel_tags
+from envbuild.lock.python.resolve import PythonLock, PythonWork
+from envbuild.lock.python.vendor_index import vendor_indexes
+from envbuild.net.download import Transfer
+from envbuild.net.python_index import Index
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import PythonIndex
 
 
 def work_at(

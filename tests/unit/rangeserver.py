@@ -13,13 +13,13 @@ from pathlib import Path
 from lockserver import simple_index
 from loopback import Handler, serving
 
-from envbuild.console import Quiet
-from envbuild.lock.host import PythonIndexes
-from envbuild.lock.index import Index, IndexFile
-from envbuild.lock.transport import Transport
-from envbuild.matrix.collect.derived import Context
-from envbuild.matrix.collect.wheels import Wheels
-from envbuild.site import Site
+from envbuild.core.console import Quiet
+from envbuild.matrix.collect.fact_writer import Context
+from envbuild.matrix.collect.remote_wheel import Wheels
+from envbuild.net.host_config import PythonIndexes
+from envbuild.net.python_index import Index, IndexFile
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 
 
 @dataclass

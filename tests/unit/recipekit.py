@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from envbuild import target as targets
-from envbuild.bases import DISTRIBUTIONS
+from envbuild.build.blocks import hpccm
 from envbuild.build.steps import INPUTS
-from envbuild.fields import Reader
-from envbuild.matrix.compiled import load_matrix
-from envbuild.matrix.masks import FactTable
-from envbuild.plan import bridge
-from envbuild.project import Project
-from envbuild.recipe import Check, Recipe, RecipeEnv
-from envbuild.recipefile import load_recipe, read_options
-from envbuild.yamlfile import parse
+from envbuild.core.distributions import DISTRIBUTIONS
+from envbuild.core.yaml_nodes import parse
+from envbuild.core.yaml_reader import Reader
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.spec import target as targets
+from envbuild.spec.project import Project
+from envbuild.spec.recipe import Check, Recipe, RecipeEnv
+from envbuild.spec.recipe_loader import load_recipe, read_options
 
 ROOT = Path(__file__).parents[2]
 KEY = "0123456789abcdef0123456789ABCDEF01234567"
@@ -54,8 +54,8 @@ def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", ve
 
 def steps(made: Recipe, env: RecipeEnv) -> list[str]:
     """The commands of its unit, one a step."""
-    with bridge.hpccm_target("amd64"):
-        return [step.command for step in bridge.steps(made.build(env))]
+    with hpccm.hpccm_target("amd64"):
+        return [step.command for step in hpccm.steps(made.build(env))]
 
 
 def commands(made: Recipe, env: RecipeEnv) -> str:

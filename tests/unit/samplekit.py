@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from recipekit import KEY, NGC, image, recipe
 
-from envbuild.recipe import Recipe, RecipeEnv
+from envbuild.spec.recipe import Recipe, RecipeEnv
 
 # Recipes of which each is looked at beside all the others.
 PROVIDERS: Mapping[str, tuple[dict[str, Any], ...]] = {

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.constraint_masks import asked_mask
-from envbuild.matrix.load import load_facts
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import Facts
-from envbuild.matrix.problem import Request, picks
-from envbuild.matrix.values import asked
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.constraint_masks import asked_mask
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.load import load_facts
+from envbuild.matrix.facts.model import Facts
+from envbuild.matrix.facts.values import asked
+from envbuild.matrix.solve.encoding import Request, picks
 
 VERSIONS = ["1.0", "2.0", "3.0"]
 SOURCE = {"type": "measured", "where": "a test", "seen": "2026-11-21", "how": "made up"}

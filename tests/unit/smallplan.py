@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit
 from envbuild.build.steps import Step
 from envbuild.oci.config import ImageConfig
-from envbuild.plan.units import Blob, Input, Plan, Product, Unit
 
 EPOCH = 1_700_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.solver import LIMIT, Clause, Search
+from envbuild.matrix.sat.solver import LIMIT, Clause, Search
 
 
 @dataclass(frozen=True, slots=True)

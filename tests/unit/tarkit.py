@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from envbuild.oci.member import Kind, Member
-from envbuild.oci.source import SourceLayer
-from envbuild.oci.tarread import read_tar
+from envbuild.oci.sources.base import SourceLayer
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.reader import read_tar
 
 END = bytes(1024)
 MEGA = 1 << 20

@@ -13,14 +13,14 @@ import pytest
 from carrykit import base, blob, deb, everything, lock, paths
 from gitmaker import Repo
 
-from envbuild.carry import MIRRORS, Carried, carry, place_of
-from envbuild.console import Quiet
-from envbuild.errors import InputError
-from envbuild.fetch import fetch, missing
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.fetch import fetch, missing
+from envbuild.lock.inputs import inputs
 from envbuild.lock.lockfile import read_lock
-from envbuild.site import KINDS, Site, read_site
-from envbuild.store import Store
-from envbuild.supply import inputs
+from envbuild.lock.offline_mirror import MIRRORS, Carried, carry, place_of
+from envbuild.net.site import KINDS, Site, read_site
 
 pytestmark = pytest.mark.unit
 
@@ -148,9 +148,9 @@ def test_keys_added_to_the_site_file_stay(store: Store, tmp_path: Path) -> None:
 
 def test_a_commit_is_carried_as_its_tarball(store: Store, tmp_path: Path) -> None:
     """Made from a repository here; the other site needs neither the repository nor git."""
-    from envbuild.lock.git import lock_git
-    from envbuild.lock.transport import Transport
-    from envbuild.recipe import Git
+    from envbuild.lock.git.lock_commit import lock_git
+    from envbuild.net.transport import Transport
+    from envbuild.spec.recipe import Git
 
     repo = Repo.make(tmp_path / "git/acme/tool", {"hello.c": b"int main(void) { return 0; }\n"})
     site = Site(store.root, mirrors={"github:": (str(tmp_path / "git"),), "python:": ()}, use_host=False)

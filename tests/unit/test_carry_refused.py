@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from carrykit import deb, lock, paths, source
 
-from envbuild.carry import carry, place_of
-from envbuild.console import Quiet
-from envbuild.errors import InputError, LockError, PublishError, SpecError
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError, LockError, PublishError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile, PythonFile, SourceFile
-from envbuild.store import Store
-from envbuild.supply import Input
+from envbuild.lock.offline_mirror import carry, place_of
 
 pytestmark = pytest.mark.unit
 

@@ -62,10 +62,10 @@ def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:
-    from envbuild.console import Quiet
-    from envbuild.engines.choose import choose
-    from envbuild.errors import SpecError
-    from envbuild.store import Store
+    from envbuild.build.engines.select import choose
+    from envbuild.core.console import Quiet
+    from envbuild.core.errors import SpecError
+    from envbuild.core.store.store import Store
 
     with pytest.raises(SpecError, match="no engine is called 'dokcer'") as error:
         choose("dokcer", Store.open(tmp_path / "store"), Quiet())
@@ -117,8 +117,8 @@ def test_what_people_write_instead(words: tuple[str, ...], text: str, project: P
 
 
 def test_a_mount_goes_to_an_absolute_path() -> None:
-    from envbuild.errors import SpecError
-    from envbuild.run_image import bind_pair
+    from envbuild.cli.run import bind_pair
+    from envbuild.core.errors import SpecError
 
     assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")
     with pytest.raises(SpecError, match="no absolute path") as caught:
@@ -136,9 +136,9 @@ def test_files_that_no_name_leads_to_are_told(project: Path, tmp_path: Path) -> 
 
 
 def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
-    from envbuild.engines.context import write_context
-    from envbuild.errors import PublishError
-    from envbuild.store import Store
+    from envbuild.build.engines.build_context import write_context
+    from envbuild.core.errors import PublishError
+    from envbuild.core.store.store import Store
 
     sys.path.insert(0, str(Path(__file__).parent))
     from smallplan import small_plan
@@ -321,8 +321,8 @@ def test_run_time_packages_know_their_layer(project: Path) -> None:
 
     from envbuild.lock.request import lock_request
     from envbuild.lock.resolve import resolve_in
-    from envbuild.project import Project
-    from envbuild.spec import load
+    from envbuild.spec.image_spec import load
+    from envbuild.spec.project import Project
 
     head = "schema: 1\ndescription: x\ntarget: cpu\nbase: debian:13\n"
     (project / "images/mine.yaml").write_text(f"{head}layers: {{ucx: {{}}, debian-packages: [jq]}}\n")

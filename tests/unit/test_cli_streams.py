@@ -16,8 +16,8 @@ pytestmark = pytest.mark.unit
 
 
 def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    from envbuild.errors import InputError
-    from envbuild.options import show_each
+    from envbuild.cli.options import show_each
+    from envbuild.core.errors import InputError
 
     def results() -> Iterator[tuple[dict[str, str], str]]:
         yield {"image": "one"}, "one: done"
@@ -43,7 +43,7 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
 def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
     asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
     asked["COMP_CWORD"] = str(len(f"{words}|".split()))
-    program = "from envbuild.cli import app; app(prog_name='envbuild')"
+    program = "from envbuild.cli.app import app; app(prog_name='envbuild')"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **asked}
     )

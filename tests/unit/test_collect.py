@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from envbuild import collect as collecting
-from envbuild.collect import collect
-from envbuild.console import Quiet
-from envbuild.errors import EngineError
-from envbuild.store import LayerRecord, Store, UnitRecord, write_json
+from envbuild.core.console import Quiet
+from envbuild.core.errors import EngineError
+from envbuild.core.store import gc as collecting
+from envbuild.core.store.gc import collect
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 
 pytestmark = pytest.mark.unit
 
@@ -193,7 +193,7 @@ def test_what_a_package_says_goes_with_it(store: Store) -> None:
 def test_not_while_somebody_works_in_the_store(store: Store) -> None:
     sha256 = blob(store, "input of a running build")
     code = (
-        "import sys; from pathlib import Path; from envbuild.store import Store\n"
+        "import sys; from pathlib import Path; from envbuild.core.store.store import Store\n"
         "with Store(Path(sys.argv[1])).lock('gc', shared=True): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(store.root)]

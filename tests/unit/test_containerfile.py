@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from smallplan import small_plan
 
+from envbuild.build.plan.containerfile import containerfile, image_layers
+from envbuild.build.plan.units import Input, Plan, Unit
 from envbuild.build.steps import Step
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 from envbuild.oci.config import ImageConfig
-from envbuild.plan.containerfile import containerfile, image_layers
-from envbuild.plan.units import Input, Plan, Unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "small.Containerfile"
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from recipekit import ROOT, image, recipe
 
-from envbuild.copies import second_copies, wheel_copies
-from envbuild.errors import ConflictError
-from envbuild.libraries import ASKING, PACKAGES, WHEELS, brought, held, needed, python_name
+from envbuild.core.errors import ConflictError
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.project import Project
-from envbuild.spec import load
+from envbuild.spec.image_spec import load
+from envbuild.spec.library_conflicts import second_copies, wheel_copies
+from envbuild.spec.library_names import ASKING, PACKAGES, WHEELS, brought, held, needed, python_name
+from envbuild.spec.project import Project
 
 pytestmark = pytest.mark.unit
 

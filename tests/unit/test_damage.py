@@ -24,9 +24,9 @@ from exportkit import made, workspace
 from registrykit import Layout, sha256
 from tarkit import Recorder, source
 
-from envbuild.errors import InputError
-from envbuild.oci.intake import take_layer
-from envbuild.oci.sources import blob as blobs
+from envbuild.core.errors import InputError
+from envbuild.oci.sources import blob_stream as blobs
+from envbuild.oci.sources.read_layer import take_layer
 
 pytestmark = pytest.mark.unit
 

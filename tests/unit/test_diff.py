@@ -10,9 +10,9 @@ from diffkit import AFTER, BEFORE, RC, SITE, image, lock_text
 from diffkit import pair as pair  # a fixture
 from packmaker import file, hard, pack
 
-from envbuild.diff import Side, diff_images, sections
 from envbuild.lock.lockfile import parse_lock
-from envbuild.squashfs.writer import write_image
+from envbuild.squashfs.write.writer import write_image
+from envbuild.verify.contents.diff import Side, diff_images, sections
 
 pytestmark = pytest.mark.unit
 FOREIGN = {b"etc/envbuild/lock.yaml", b"etc/envbuild/resolution.json"}

@@ -10,7 +10,7 @@ from commandkit import envbuild
 from diffkit import RC
 from diffkit import pair as pair  # a fixture
 
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 from envbuild.verify.contents.squashfs_path import squashfs_file
 
 pytestmark = pytest.mark.unit

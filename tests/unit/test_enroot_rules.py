@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.enroot_rules import EXPANDED, env_guard, expanded
-from envbuild.recipefile import shell_guard, version_guard
+from envbuild.spec.enroot_rules import EXPANDED, env_guard, expanded
+from envbuild.spec.recipe_loader import shell_guard, version_guard
 
 pytestmark = pytest.mark.unit
 

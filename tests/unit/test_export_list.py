@@ -22,13 +22,14 @@ from commandkit import envbuild, refused
 from exportkit import made, workspace
 from registrykit import Layout
 
-from envbuild import console, progress
-from envbuild.errors import InputError, SpecError
-from envbuild.export_options import ExportOptions
-from envbuild.exportlist import list_exports
-from envbuild.outputs import export_foreign
-from envbuild.progress import MERGING, PACKING, READING, Progress, public, tracked
-from envbuild.progress_records import DAY, Owner, start_of
+from envbuild.core import console
+from envbuild.core.errors import InputError, SpecError
+from envbuild.export import progress
+from envbuild.export.export import export_foreign
+from envbuild.export.options import ExportOptions
+from envbuild.export.progress import MERGING, PACKING, READING, Progress, public, tracked
+from envbuild.export.progress_list import list_exports
+from envbuild.export.progress_records import DAY, Owner, start_of
 
 pytestmark = pytest.mark.unit
 HERE = Owner.here()

@@ -15,13 +15,13 @@ import pytest
 from carrykit import lock
 from lockserver import Answers, serve, sha256, wheel
 
-from envbuild.console import Quiet
-from envbuild.errors import EngineError, InputError
-from envbuild.fetch import fetch, missing
+from envbuild.core.console import Quiet
+from envbuild.core.errors import EngineError, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.fetch import fetch, missing
 from envbuild.lock.lockfile import BaseImage, PythonFile, SourceFile
-from envbuild.lock.transfer import ATTEMPTS
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.net.download import ATTEMPTS
+from envbuild.net.site import Site
 from tests.support.fetching import PATH, deb, run, site
 from tests.support.programs import importing
 
@@ -315,8 +315,8 @@ import sys, resource, signal
 from pathlib import Path
 from carrykit import lock
 from dataclasses import replace
-from envbuild.errors import EngineError
-from envbuild.store import Store
+from envbuild.core.errors import EngineError
+from envbuild.core.store.store import Store
 from tests.support.fetching import deb, run, site
 store = Store(Path(sys.argv[1]))
 file = replace(deb(b""), sha256="1" * 64, size=10_000_000)

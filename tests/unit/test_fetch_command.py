@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from carrykit import deb, lock
 
-from envbuild.carry import carry
-from envbuild.console import Quiet
-from envbuild.errors import InputError
-from envbuild.fetchcommand import fetch_images
+from envbuild.cli.fetch import fetch_images
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import DebianFile, UnitLock, write_lock
+from envbuild.lock.offline_mirror import carry
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked
-from envbuild.project import Project
-from envbuild.site import Site, read_site
-from envbuild.spec import load
-from envbuild.store import Store
-from envbuild.workspace import Workspace
+from envbuild.net.site import Site, read_site
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
+from envbuild.spec.workspace import Workspace
 
 pytestmark = pytest.mark.unit
 

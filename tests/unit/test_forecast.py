@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from envbuild.build.engines.resources import check_memory, minutes, words
+from envbuild.build.plan.units import Unit
 from envbuild.build.steps import Step
-from envbuild.engines.embedded.forecast import check_memory, minutes, words
-from envbuild.errors import EngineError
-from envbuild.plan.units import Unit
+from envbuild.core.errors import EngineError
 
 pytestmark = pytest.mark.unit
 GB = 1_000_000_000

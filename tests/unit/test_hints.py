@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.console import Plain
-from envbuild.errors import SpecError
-from envbuild.pins import pins
-from envbuild.project import Project
-from envbuild.resolve import resolve
-from envbuild.spec import load
-from envbuild.target import load as load_target
+from envbuild.core.console import Plain
+from envbuild.core.errors import SpecError
+from envbuild.lock.commit_origin import pins
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
+from envbuild.spec.resolve import resolve
+from envbuild.spec.target import load as load_target
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-CHECKED = [*sorted((ROOT / "recipes").glob("*.py")), ROOT / "envbuild" / "releases.py"]
+CHECKED = [*sorted((ROOT / "recipes").glob("*.py")), ROOT / "envbuild" / "spec" / "released_recipe.py"]
 
 
 def spec(folder: Path, layers: str, base: str = "debian:13") -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.lock import host
+from envbuild.net import host_config
 
 pytestmark = pytest.mark.unit
 
@@ -18,7 +18,7 @@ def apt(folder: Path, **files: str) -> dict[str, tuple[str, ...]]:
     for name, text in files.items():
         path = folder / "sources.list" if name == "main" else folder / "sources.list.d" / name.replace("_", ".")
         path.write_text(text)
-    return host.debian_archives(folder)
+    return host_config.debian_archives(folder)
 
 
 def test_one_line_sources(tmp_path: Path) -> None:
@@ -79,19 +79,19 @@ Components: main
 
 def test_host_without_debian(tmp_path: Path) -> None:
     assert apt(tmp_path, main="deb http://archive.example/other noble main universe\n") == {}
-    assert host.debian_archives(tmp_path / "none") == {}
+    assert host_config.debian_archives(tmp_path / "none") == {}
 
 
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str = "", **environ: str) -> object:
-    monkeypatch.setattr(host, "default_index", lambda: "https://default.example/simple")
+    monkeypatch.setattr(host_config, "default_index", lambda: "https://default.example/simple")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     (tmp_path / ".config/pip").mkdir(parents=True, exist_ok=True)
     (tmp_path / ".config/pip/pip.conf").write_text(user)
-    return host.pip_indexes({"HOME": str(tmp_path), "PIP_NO_INDEX": "", **environ})
+    return host_config.pip_indexes({"HOME": str(tmp_path), "PIP_NO_INDEX": "", **environ})
 
 
 def test_pip_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_pip_files", lambda environ: [tmp_path / ".config/pip/pip.conf"])
+    monkeypatch.setattr(host_config, "_pip_files", lambda environ: [tmp_path / ".config/pip/pip.conf"])
     text = """
 [global]
 index-url = http://global.example/simple
@@ -104,11 +104,11 @@ index-url = http://install.example/simple
 [download]
 index-url = http://not.example/simple
 """
-    found = host.PythonIndexes(
+    found = host_config.PythonIndexes(
         ("http://install.example/simple", "http://a.example/simple", "file:///srv/simple"), ("/srv/wheels",)
     )
     assert pip(tmp_path, monkeypatch, text) == found
-    found = host.PythonIndexes(
+    found = host_config.PythonIndexes(
         ("http://env.example/simple", "http://a.example/simple", "file:///srv/simple"),
         ("/x", "/y"),
         ("env.example",),
@@ -121,25 +121,27 @@ index-url = http://not.example/simple
         "PIP_CERT": "/ca",
     }
     assert pip(tmp_path, monkeypatch, text, **variables) == found
-    assert pip(tmp_path, monkeypatch, "") == host.PythonIndexes(("https://default.example/simple",))
-    assert pip(tmp_path, monkeypatch, text, PIP_NO_INDEX="1") == host.PythonIndexes((), ("/srv/wheels",))
-    assert pip(tmp_path, monkeypatch, "[global\nbroken") == host.PythonIndexes(("https://default.example/simple",))
+    assert pip(tmp_path, monkeypatch, "") == host_config.PythonIndexes(("https://default.example/simple",))
+    assert pip(tmp_path, monkeypatch, text, PIP_NO_INDEX="1") == host_config.PythonIndexes((), ("/srv/wheels",))
+    assert pip(tmp_path, monkeypatch, "[global\nbroken") == host_config.PythonIndexes(
+        ("https://default.example/simple",)
+    )
 
 
 def test_pip_files_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/venv")
-    files = host._pip_files({"HOME": "/home/me", "PIP_CONFIG_FILE": "/own.conf"})
+    files = host_config._pip_files({"HOME": "/home/me", "PIP_CONFIG_FILE": "/own.conf"})
     assert [str(file) for file in files][-4:] == [
         "/home/me/.pip/pip.conf",
         "/home/me/.config/pip/pip.conf",
         "/venv/pip.conf",
         "/own.conf",
     ]
-    assert host._pip_files({"PIP_CONFIG_FILE": os.devnull}) == []
+    assert host_config._pip_files({"PIP_CONFIG_FILE": os.devnull}) == []
 
 
 def test_default_index_is_asked_of_uv() -> None:
-    assert host.default_index().startswith("https://")
+    assert host_config.default_index().startswith("https://")
 
 
 def test_the_archives_of_an_ubuntu_host(tmp_path: Path) -> None:

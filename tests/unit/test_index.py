@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockserver import sdist, serve, sha256, simple_index, wheel
 
-from envbuild.errors import InputError
-from envbuild.lock.host import PythonIndexes
-from envbuild.lock.index import Index, IndexFile, belongs, parse_html, split_name
-from envbuild.lock.transport import Transport
-from envbuild.site import Site
+from envbuild.core.errors import InputError
+from envbuild.net.host_config import PythonIndexes
+from envbuild.net.python_index import Index, IndexFile, belongs, parse_html, split_name
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 
 pytestmark = pytest.mark.unit
 A, B = "a" * 64, "b" * 64

@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tarkit as kit
 from tarkit import Drops, Recorder, source
 
-from envbuild.errors import EnvbuildError, InputError
-from envbuild.oci import intake
-from envbuild.oci.decompress import unpacking
-from envbuild.oci.intake import Taken, take_layer, take_unnamed
-from envbuild.oci.member import Member
-from envbuild.oci.source import SourceLayer
-from envbuild.oci.tarread import LayerError
-from envbuild.squashfs.pack import PackWriter
+from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.oci.sources import read_layer
+from envbuild.oci.sources.base import SourceLayer
+from envbuild.oci.sources.read_layer import Taken, take_layer, take_unnamed
+from envbuild.oci.tar.decompress import unpacking
+from envbuild.oci.tar.member import Member
+from envbuild.oci.tar.reader import LayerError
+from envbuild.squashfs.pack.writer import PackWriter
 
 pytestmark = pytest.mark.unit
 
@@ -216,8 +216,8 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blob that would unpack to many times what it has; one of honest size passes."""
     from isal import isal_zlib
 
-    assert intake.SUSPECT == 1 << 30
-    monkeypatch.setattr(intake, "SUSPECT", 64 * MIB)
+    assert read_layer.SUSPECT == 1 << 30
+    monkeypatch.setattr(read_layer, "SUSPECT", 64 * MIB)
     for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
         blob = zeros_tar(80 * MIB, compressor)
         assert len(blob) * 200 < 64 * MIB

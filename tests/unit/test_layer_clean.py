@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.oci.clean import clean
-from envbuild.oci.layer import members
-from envbuild.oci.member import Kind
-from envbuild.oci.scan import scan, scan_canonical, settle
+from envbuild.oci.layers.clean import clean
+from envbuild.oci.layers.layer import members
+from envbuild.oci.layers.scan import scan, scan_canonical, settle
+from envbuild.oci.tar.member import Kind
 
 pytestmark = pytest.mark.unit
 EPOCH = 1_600_000_000
@@ -120,7 +120,7 @@ def test_a_settled_tree_reads_as_the_same_layer(tmp_path: Path) -> None:
     found = scan(upper, [lower], epoch=EPOCH)
     settle(found)
     assert found.implied == [b"d"]
-    from envbuild.oci.scan import emit
+    from envbuild.oci.layers.scan import emit
 
     assert list(emit(scan_canonical(upper, found.implied))) == before
     settle(scan(upper, [lower], epoch=EPOCH))

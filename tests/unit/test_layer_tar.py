@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tarkit import TYPES
 
-from envbuild.oci.layer import write_members
-from envbuild.oci.member import Kind, Member
-from envbuild.oci.tarsink import TarSink, record
+from envbuild.oci.layers.layer import write_members
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.writer import TarSink, record
 
 pytestmark = pytest.mark.unit
 

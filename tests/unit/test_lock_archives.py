@@ -12,16 +12,16 @@ import pytest
 from debianarchive import RELEASED, Signer, installed, publish, signer, stanza
 from lockserver import Answers, serve
 
-from envbuild.bases import distribution
-from envbuild.console import Quiet
-from envbuild.errors import ConflictError, EngineError, InputError
-from envbuild.lock import debian
-from envbuild.lock.apt import Source
-from envbuild.lock.archives import blamed
-from envbuild.lock.packages import installed_names
-from envbuild.recipe import AptRepository
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.core.console import Quiet
+from envbuild.core.distributions import distribution
+from envbuild.core.errors import ConflictError, EngineError, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.debian import resolve as debian
+from envbuild.lock.debian.apt import Source
+from envbuild.lock.debian.package_lists import installed_names
+from envbuild.lock.debian.repositories import blamed
+from envbuild.net.site import Site
+from envbuild.spec.recipe import AptRepository
 
 pytestmark = [
     pytest.mark.unit,

@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 import registrykit as kit
 from registrykit import file, folder, hardlink, special, symlink, tar
 
-from envbuild.console import Quiet
-from envbuild.errors import InputError
-from envbuild.lock.basetree import Tree, seen
-from envbuild.oci.apply import apply_layers
-from envbuild.store import Store
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.base_image.file_tree import Tree, seen
+from envbuild.oci.layers.apply import apply_layers
 
 pytestmark = pytest.mark.unit
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

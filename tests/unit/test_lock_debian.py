@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from debianarchive import RELEASED, Signer, publish, stanza
 
-from envbuild.bases import distribution
-from envbuild.console import Quiet
-from envbuild.errors import ConflictError, InputError
-from envbuild.lock import debian
-from envbuild.lock.apt import host_options
-from envbuild.lock.packages import alternatives, fields
-from envbuild.lock.standin import StandIn
-from envbuild.plan.debianunits import stand_in
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.build.plan.debian_units import stand_in
+from envbuild.core.console import Quiet
+from envbuild.core.distributions import distribution
+from envbuild.core.errors import ConflictError, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.debian import resolve as debian
+from envbuild.lock.debian.apt import host_options
+from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.debian.package_lists import alternatives, fields
+from envbuild.net.site import Site
 
 pytestmark = [
     pytest.mark.unit,
@@ -230,7 +230,7 @@ def test_no_signature(site: Site, tmp_path: Path) -> None:
 def test_expired_archive_says_which_option_there_is(
     site: Site, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envbuild.lock.archives.host_options", dict)
+    monkeypatch.setattr("envbuild.lock.debian.repositories.host_options", dict)
     publish(tmp_path / "debian", "trixie", MAIN, key, released=RELEASED - 10**7, days=1)
     with pytest.raises(InputError, match="expired") as caught:
         resolve(site, base="")

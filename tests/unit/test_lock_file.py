@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.errors import LockError
-from envbuild.lock.changes import changes
+from envbuild.core.errors import LockError
+from envbuild.lock.diff import changes
 from envbuild.lock.lockfile import (
     DebianFile,
     Lock,

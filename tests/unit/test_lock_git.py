@@ -13,10 +13,10 @@ from commitkit import desk as desk  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served, git
 
+from envbuild.core.errors import InputError, SpecError
 from envbuild.core.fixed_time import TIME
-from envbuild.errors import InputError, SpecError
-from envbuild.lock import gitprogram
-from envbuild.recipe import Git
+from envbuild.lock.git import git_program
+from envbuild.spec.recipe import Git
 
 pytestmark = MARKS
 
@@ -94,7 +94,7 @@ def test_what_the_user_configured_does_not_matter(
 def test_known_entry_does_no_work(demo: Repo, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = desk.lock(wish(demo))
     elsewhere = Desk(tmp_path / "other")
-    monkeypatch.setattr(gitprogram, "program", lambda: pytest.fail("git was called"))
+    monkeypatch.setattr(git_program, "program", lambda: pytest.fail("git was called"))
     assert elsewhere.lock(wish(demo, tag="v1"), found) == found
     monkeypatch.undo()
     for other in (replace(found, origin=f"{ORIGIN}@{'0' * 40}"), replace(found, submodules={"x": "github:a/b@c"})):
@@ -130,12 +130,12 @@ def test_pointer_files(demo: Repo, desk: Desk) -> None:
 
 def test_no_git(demo: Repo, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = wish(demo)
-    gitprogram.program.cache_clear()
+    git_program.program.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     try:
         with pytest.raises(InputError, match="need the program git") as caught:
             desk.lock(wanted)
     finally:
         monkeypatch.undo()
-        gitprogram.program.cache_clear()
+        git_program.program.cache_clear()
     assert caught.value.hint == "sudo apt install git"

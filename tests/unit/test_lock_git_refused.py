@@ -11,8 +11,8 @@ from commitkit import desk as desk  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served, git
 
-from envbuild.errors import InputError
-from envbuild.recipe import Git
+from envbuild.core.errors import InputError
+from envbuild.spec.recipe import Git
 
 pytestmark = MARKS
 

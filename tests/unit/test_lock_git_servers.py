@@ -13,13 +13,13 @@ from commitkit import demo as demo  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served, certify, git, serve_git
 
-from envbuild.errors import InputError
-from envbuild.lock.gitfetch import Address
-from envbuild.lock.gitplaces import repositories
-from envbuild.lock.transport import Transport
-from envbuild.recipe import Git
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.git.remote import Address
+from envbuild.lock.git.repositories import repositories
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import Git
 
 pytestmark = MARKS
 

@@ -12,8 +12,8 @@ from commitkit import desk as desk  # a fixture
 from commitkit import nested as nested  # a fixture
 from gitmaker import Repo, git
 
-from envbuild.errors import InputError
-from envbuild.lock.gitmodules import origin_of
+from envbuild.core.errors import InputError
+from envbuild.lock.git.submodules import origin_of
 
 pytestmark = MARKS
 

@@ -11,13 +11,13 @@ from commitkit import desk as desk  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served, git
 
-from envbuild.console import Heard
-from envbuild.errors import InputError
-from envbuild.lock.git import lock_git
+from envbuild.core.console import Heard
+from envbuild.core.errors import InputError
+from envbuild.lock.git.lock_commit import lock_git
 from envbuild.lock.sources import lock_sources
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
-from envbuild.recipe import Git
+from envbuild.net.download import Transfer
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import Git
 
 pytestmark = MARKS
 

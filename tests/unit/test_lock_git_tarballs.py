@@ -16,8 +16,8 @@ from commitkit import nested as nested  # a fixture
 from commitkit import server as server  # a fixture
 from gitmaker import Repo, Served
 
-from envbuild.engines.embedded.untar import extract
-from envbuild.errors import InputError
+from envbuild.build.engines.safe_extract import extract
+from envbuild.core.errors import InputError
 
 pytestmark = MARKS
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from lockserver import sdist, wheel
 from pythonkit import versions, work_at
 
-from envbuild.errors import ConflictError, SpecError
-from envbuild.lock.given import accepted, compiled_packages, exact, plain_versions
-from envbuild.lock.python import PythonWork
+from envbuild.core.errors import ConflictError, SpecError
+from envbuild.lock.python.provided import accepted, compiled_packages, exact, plain_versions
+from envbuild.lock.python.resolve import PythonWork
 from envbuild.lock.request import UnitRequest
-from envbuild.site import Site
+from envbuild.net.site import Site
 
 pytestmark = pytest.mark.unit
 NVIDIA = "2.9.0a0+145a3a7bd8.nv25.10"  # a pre-release with a local part, as NVIDIA's images have

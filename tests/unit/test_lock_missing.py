@@ -13,16 +13,16 @@ from lockserver import sdist, serve, sha256, wheel
 from locksite import MARKS, make_site
 from locksite import repo as repo  # a fixture
 
-from envbuild.console import Quiet
-from envbuild.errors import ConflictError, EnvbuildError, InputError
-from envbuild.fetch import fetch, missing
-from envbuild.lock import unlocked
-from envbuild.lock.lock import make_lock
+from envbuild.core.console import Quiet
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock import pending_archives
+from envbuild.lock.fetch import fetch, missing
 from envbuild.lock.lockfile import Lock, SourceFile
+from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.net.site import Site
+from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
 
 pytestmark = MARKS
 OWN = ("apt 1.0", "ca-certificates 1.0", "dash 1.0", "openssl 3.0-1")  # as test packages have their content
@@ -208,7 +208,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         asked = replace(desk.request, units={**desk.request.units, "build-x": UnitRequest(archives=(plain,))})
         site = replace(desk.site, mirrors={**desk.site.mirrors, "file:": (server.url,)})
         desk.lacks(replace(site, mirrors={**site.mirrors, "github:": ("/nowhere",)}), asked)
-        assert unlocked.recall(desk.store) == {
+        assert pending_archives.recall(desk.store) == {
             "driver.run": SourceFile("driver.run", NOWHERE.origin, NOWHERE.sha256),
             "x.tar.gz": SourceFile("x.tar.gz", plain.origin, sha256(b"content"), 7),
         }
@@ -216,7 +216,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         lock = desk.lock(site, asked)
         assert lock.sources["x.tar.gz"].sha256 == sha256(b"content")
         assert len(server.asked) == 1
-        assert unlocked.recall(desk.store) == {}
+        assert pending_archives.recall(desk.store) == {}
         assert desk.lock(site, asked).sources["x.tar.gz"].sha256 == sha256(b"changed")
 
 

@@ -11,12 +11,12 @@ from lockserver import sdist, serve, sha256, simple_index, wheel
 from packaging.tags import Tag
 from pythonkit import versions, work_at
 
-from envbuild.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
-from envbuild.lock import uv
-from envbuild.lock.python import PythonWork, speaks_of
-from envbuild.lock.pythonfiles import platform, wheel_tags
+from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
+from envbuild.lock.python import uv
+from envbuild.lock.python.choose_files import platform, wheel_tags
+from envbuild.lock.python.resolve import PythonWork, speaks_of
 from envbuild.lock.request import UnitRequest
-from envbuild.site import Site
+from envbuild.net.site import Site
 
 pytestmark = pytest.mark.unit
 LINUX = "manylinux_2_28_x86_64"

@@ -10,17 +10,17 @@ import pytest
 from gitmaker import Repo
 from lockserver import serve, sha256
 
-from envbuild.console import Quiet
-from envbuild.errors import EngineError, InputError, SpecError
-from envbuild.fetch import fetch
-from envbuild.lock.lacking import source_finding
+from envbuild.core.console import Quiet
+from envbuild.core.errors import EngineError, InputError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import Lock, SourceFile
+from envbuild.lock.missing_inputs import source_finding
 from envbuild.lock.sources import candidates, lock_source, lock_sources, merged
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Transport
-from envbuild.recipe import Archive, Git
-from envbuild.site import Site, in_mirrors, read_site
-from envbuild.store import Store
+from envbuild.net.download import Transfer
+from envbuild.net.site import Site, in_mirrors, read_site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import Archive, Git
 
 pytestmark = pytest.mark.unit
 UCX = Archive("ucx", "github:openucx/ucx@v1.20.1", "ucx-1.20.1.tar.gz")

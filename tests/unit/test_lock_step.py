@@ -13,18 +13,18 @@ from debianarchive import RELEASED, Signer, publish, stanza
 from lockserver import wheel
 from locksite import make
 
-from envbuild.console import Quiet
-from envbuild.errors import ConflictError, Finding, SpecError
-from envbuild.fetch import missing
-from envbuild.lock.changes import changes
-from envbuild.lock.lock import make_lock
+from envbuild.core.console import Quiet
+from envbuild.core.errors import ConflictError, Finding, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock.component_versions import answers
+from envbuild.lock.diff import changes
+from envbuild.lock.fetch import missing
 from envbuild.lock.lockfile import dump_lock
+from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.versions import answers
+from envbuild.net.site import Site
 from envbuild.net.uv_program import uv_version
-from envbuild.recipe import Archive
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.spec.recipe import Archive
 
 pytestmark = [
     pytest.mark.unit,

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from lockserver import sdist, serve, sha256, simple_index, wheel
 from pythonkit import work_at
 
-from envbuild.errors import ConflictError, EnvbuildError, InputError
-from envbuild.lock import uv
-from envbuild.lock.host import PythonIndexes
-from envbuild.lock.index import Index
-from envbuild.lock.python import PythonLock, PythonWork
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError
+from envbuild.lock.python import uv
+from envbuild.lock.python.resolve import PythonLock, PythonWork
+from envbuild.lock.python.vendor_index import VendorIndex, vendor_indexes
 from envbuild.lock.request import UnitRequest
-from envbuild.lock.transport import Transport
-from envbuild.lock.vendorindex import VendorIndex, vendor_indexes
-from envbuild.recipe import PythonIndex
-from envbuild.site import Site
+from envbuild.net.host_config import PythonIndexes
+from envbuild.net.python_index import Index
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import PythonIndex
 
 pytestmark = pytest.mark.unit
 NEURON = PythonIndex("pip:neuron", ("torch-neuronx", "Neuronx_CC", "libneuronxla"))

@@ -18,17 +18,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 import registrykit as kit
 from registrykit import Layout
 
-from envbuild.bases import PLACE
-from envbuild.console import Quiet
-from envbuild.errors import ConflictError, EnvbuildError, InputError, SpecError
-from envbuild.lock.changes import changes
-from envbuild.lock.lock import make_lock
+from envbuild.core.console import Quiet
+from envbuild.core.distributions import PLACE
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock.component_versions import component_versions, shipped_python, tagged
+from envbuild.lock.diff import changes
 from envbuild.lock.lockfile import dump_lock, parse_lock
+from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.lock.versions import component_versions, shipped_python, tagged
-from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.site import Site, read_site
-from envbuild.store import Store
+from envbuild.net.site import Site, read_site
+from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
 
 pytestmark = MARKS
 BASE = "docker.io/some/base:1"

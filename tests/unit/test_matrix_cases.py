@@ -14,20 +14,21 @@ from typing import Any
 import pytest
 import yaml
 
-from envbuild.errors import SpecError
-from envbuild.matrix import FACTS, explain
+from envbuild.core.errors import SpecError
+from envbuild.matrix import FACTS
+from envbuild.matrix.answer import conflict_core
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.answer.report import plain, text
 from envbuild.matrix.answer.verdict import VERDICTS, Answer, judged
-from envbuild.matrix.case import Case
-from envbuild.matrix.check import check
-from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.lint import lint
-from envbuild.matrix.load import files, load_facts
-from envbuild.matrix.masks import HARD, FactTable
-from envbuild.matrix.model import SOURCES, Facts, Waiver
-from envbuild.matrix.problem import Core, Problem, Request
-from envbuild.matrix.report import plain, text
-from envbuild.matrix.request import Ask, of_words
-from envbuild.matrix.words import Reason, reason
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.fact_table import HARD, FactTable
+from envbuild.matrix.facts.lint import lint
+from envbuild.matrix.facts.load import files, load_facts
+from envbuild.matrix.facts.model import SOURCES, Facts, Waiver
+from envbuild.matrix.solve.encoding import Core, Problem, Request
+from envbuild.matrix.solve.phrasing import Reason, reason
+from envbuild.matrix.solve.query import Case
+from envbuild.matrix.solve.request import Ask, of_words
 
 HERE = Path(__file__).parent / "matrixcases"
 REFUSED = "refused"
@@ -166,7 +167,7 @@ def stance(example: Example, waivers: Sequence[Waiver] = ()) -> tuple[Any, ...]:
     that only speak of it do not count; fixes, which take long to find, are not looked for."""
     case = Case.of(matrix(), asked(example.ask), waivers)
     if case.plan is None:
-        cores = explain.cores(case.matrix, case.wanted, case.waived)
+        cores = conflict_core.cores(case.matrix, case.wanted, case.waived)
         return "conflict", [sorted({case.matrix.fact(row).id for row in core.rows}) for core in cores]
     given = judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers))
     groups = [given.conditions, given.disputes, given.warnings, given.needs]
@@ -180,7 +181,7 @@ def test_nothing_can_be_left_out_of_a_conflict(example: Example) -> None:
     """The requests and facts of the first conflict contradict each other; without any one of them they do not."""
     case = Case.of(matrix(), asked(example.ask), ())
     assert case.plan is None
-    core = explain.cores(case.matrix, case.wanted, case.waived)[0]
+    core = conflict_core.cores(case.matrix, case.wanted, case.waived)[0]
     assert core.minimal
     assert not solvable(case, core, core.requests)
     for request in core.requests:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from smallfacts import fact, matrix, write
 
-from envbuild.errors import SpecError
-from envbuild.matrix import cache
+from envbuild.core.errors import SpecError
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.answer.conflict import why_not
+from envbuild.matrix.answer.report import plain, text
 from envbuild.matrix.answer.verdict import Answer
-from envbuild.matrix.check import check
-from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.conflict import why_not
-from envbuild.matrix.load import load_facts
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import Waiver
-from envbuild.matrix.report import plain, text
-from envbuild.matrix.request import of_words
+from envbuild.matrix.facts import cache
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.load import load_facts
+from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.solve.request import of_words
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,9 @@ from lockserver import sha256
 from rangeserver import context, index_site, make_wheel
 from verifybytes import make_elf, make_fatbin
 
-from envbuild.errors import InputError
-from envbuild.matrix.collect import cubins
-from envbuild.matrix.collect.derived import DerivedFact, render
+from envbuild.core.errors import InputError
+from envbuild.matrix.collect import nccl_cubins
+from envbuild.matrix.collect.fact_writer import DerivedFact, render
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +29,7 @@ def library(*entries: tuple[str, int, str]) -> bytes:
 
 
 def collect(tmp_path: Path, *wheels: Path) -> DerivedFact:
-    return cubins.collect(context(index_site(tmp_path / "simple", list(wheels))))["nccl-cubins"].facts[0]
+    return nccl_cubins.collect(context(index_site(tmp_path / "simple", list(wheels))))["nccl-cubins"].facts[0]
 
 
 def test_code_of_each_wheel(tmp_path: Path) -> None:
@@ -55,20 +55,20 @@ def test_a_wheel_that_is_known_is_not_read_again(tmp_path: Path) -> None:
     first = wheel(tmp_path, "12", "2.27.3", library(("sm", 90, "")))
     second = wheel(tmp_path, "13", "2.27.3", library(("sm", 90, "")), tag="aarch64")
     site = index_site(tmp_path / "simple", [first, second])
-    found = cubins.collect(context(site))["nccl-cubins"]
+    found = nccl_cubins.collect(context(site))["nccl-cubins"]
     folder = tmp_path / "derived"
     folder.mkdir()
     (folder / "nccl-cubins.yaml").write_text(render(found, {"nccl.wheel-cubins": "2026-11-21"}))
     first.unlink()
     known = replace(context(site), folders=(tmp_path / "none", folder))
-    assert cubins.collect(known) == {"nccl-cubins": found}
+    assert nccl_cubins.collect(known) == {"nccl-cubins": found}
     with pytest.raises(InputError, match="cannot be had"):
-        cubins.collect(context(site))
+        nccl_cubins.collect(context(site))
     text = (folder / "nccl-cubins.yaml").read_text()
     (folder / "nccl-cubins.yaml").write_text(text.replace(sha256(second.read_bytes())[:12], "0" * 12))
     second.unlink()
     with pytest.raises(InputError, match=f"{second.name} cannot be had"):  # another digest: another wheel
-        cubins.collect(known)
+        nccl_cubins.collect(known)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from envbuild.errors import InputError, SpecError
+from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix import FACTS
 from envbuild.matrix.collect import neuron
-from envbuild.matrix.collect.derived import render
-from envbuild.matrix.collect.neuronmanifest import MAX_BYTES, read_manifest
+from envbuild.matrix.collect.fact_writer import render
+from envbuild.matrix.collect.neuron_manifest import MAX_BYTES, read_manifest
 
 pytestmark = pytest.mark.unit
 

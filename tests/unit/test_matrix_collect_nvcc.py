@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rangeserver import context, index_site, make_wheel
 
-from envbuild.errors import InputError
+from envbuild.core.errors import InputError
 from envbuild.matrix.collect import nvcc
-from envbuild.matrix.collect.derived import Derived
+from envbuild.matrix.collect.fact_writer import Derived
 from envbuild.matrix.collect.nvcc import Limits, limits_of, targets_of
 
 pytestmark = pytest.mark.unit

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from rangeserver import context, index_site, make_wheel
 
-from envbuild.lock.index import IndexFile
-from envbuild.matrix.collect import pins
-from envbuild.matrix.collect.derived import Derived, DerivedFact
+from envbuild.matrix.collect import index_pins
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact
+from envbuild.matrix.collect.index_pins import PROJECTS
 from envbuild.matrix.collect.pin_rows import Known
-from envbuild.matrix.collect.pins import PROJECTS
-from envbuild.matrix.collect.wheels import Metadata
-from envbuild.matrix.index_releases import Build, Release
+from envbuild.matrix.collect.remote_wheel import Metadata
+from envbuild.matrix.facts.index_releases import Build, Release
+from envbuild.net.python_index import IndexFile
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ def sdist(folder: Path, name: str, *lines: str) -> Path:
 
 
 def collect(tmp_path: Path, *files: Path) -> dict[str, Derived]:
-    return pins.collect(context(index_site(tmp_path / "simple", list(files))))
+    return index_pins.collect(context(index_site(tmp_path / "simple", list(files))))
 
 
 def facts(derived: Derived) -> dict[str, DerivedFact]:
@@ -148,7 +148,7 @@ def test_withdrawn_release_keeps_what_it_asks_for() -> None:
     name = f"torchvision-0.15.0-cp310-cp310-{AMD}.whl"
     release = Release("0.15.0", sdist=IndexFile(name, "", yanked=True), yanked=True)
     known = Known.of(release, {name: Metadata(("torch (==2.0.0+cu117)",), ">=3.8", "f" * 64)})
-    found = pins.facts(PROJECTS[0], [known])
+    found = index_pins.facts(PROJECTS[0], [known])
     made = facts(found)
     assert found.components["torchvision"]["values"] == ["0.15.0"]
     assert said(made["torch-pin"]) == [({}, {"torch": "==2.0.0+cu117"})]
@@ -165,12 +165,12 @@ def test_a_component_with_a_package_for_each_cuda() -> None:
         made.wheels = {(arch, "any"): Build(file, number, ("any",), (arch,)) for arch in archs}
         return made
 
-    project = pins.Project("nvshmem", ("n-cu12", "n-cu13"), read=False, suffixed=True)
+    project = index_pins.Project("nvshmem", ("n-cu12", "n-cu13"), read=False, suffixed=True)
     found = {
         "n-cu12": {"3.2": release("3.2", "amd64"), "3.1": release("3.1", "amd64", "arm64")},
         "n-cu13": {"3.2": release("3.2", "amd64", "arm64")},
     }
-    cuda, machine = pins.suffixed(project, found)
+    cuda, machine = index_pins.suffixed(project, found)
     assert cuda.question == "nvshmem-cuda"
     assert [row.when for row in cuda.rows] == [
         {"nvshmem": "==3.2", "cuda": ["12", "13"]},

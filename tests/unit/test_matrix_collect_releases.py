@@ -8,19 +8,19 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from rangeserver import context, index_site, listed, make_wheel
 
-from envbuild.errors import SpecError
-from envbuild.fields import Reader
-from envbuild.lock.index import IndexFile
-from envbuild.matrix import values, version
-from envbuild.matrix.collect import releases as module
-from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, flow, render
-from envbuild.matrix.collect.releases import cells, constraint, needs, rows
-from envbuild.matrix.collect.wheels import Metadata
-from envbuild.matrix.index_releases import parse, releases
-from envbuild.matrix.model import Component
-from envbuild.matrix.value_match import matches
-from envbuild.matrix.version import newest_first
-from envbuild.yamlfile import Table
+from envbuild.core.errors import SpecError
+from envbuild.core.yaml_nodes import Table
+from envbuild.core.yaml_reader import Reader
+from envbuild.matrix.collect import release_rows as module
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, flow, render
+from envbuild.matrix.collect.release_rows import cells, constraint, needs, rows
+from envbuild.matrix.collect.remote_wheel import Metadata
+from envbuild.matrix.facts import values, version
+from envbuild.matrix.facts.index_releases import parse, releases
+from envbuild.matrix.facts.model import Component
+from envbuild.matrix.facts.value_match import matches
+from envbuild.matrix.facts.version import newest_first
+from envbuild.net.python_index import IndexFile
 
 pytestmark = pytest.mark.unit
 
@@ -252,10 +252,10 @@ def test_a_file_is_sorted_and_says_that_it_is_derived() -> None:
 
 
 def module_parse(reader: Reader, text: str) -> Table:
-    from envbuild import yamlfile
+    from envbuild.core import yaml_nodes
 
     try:
-        return yamlfile.parse(text, "derived.yaml", reader.findings)
+        return yaml_nodes.parse(text, "derived.yaml", reader.findings)
     except SpecError as error:
         raise AssertionError(f"{text}: {error}") from None
 

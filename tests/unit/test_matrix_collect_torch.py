@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rangeserver import context, index_site, make_wheel
 
-from envbuild.errors import InputError
-from envbuild.matrix.collect import torch
-from envbuild.matrix.collect.derived import Derived, DerivedFact
-from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.torch import architectures, cuda_version
+from envbuild.core.errors import InputError
+from envbuild.matrix.collect import torch_wheels
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact
+from envbuild.matrix.collect.torch_wheels import architectures, cuda_version
+from envbuild.net.range_file import Damaged
 from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
 
 pytestmark = pytest.mark.unit
@@ -21,7 +21,7 @@ X86 = 'platform_system == "Linux" and platform_machine == "x86_64"'
 
 
 def collect(tmp_path: Path, *wheels: Path) -> Derived:
-    return torch.collect(context(index_site(tmp_path / "simple", list(wheels))))["torch"]
+    return torch_wheels.collect(context(index_site(tmp_path / "simple", list(wheels))))["torch"]
 
 
 def fact(derived: Derived, id: str) -> DerivedFact:
@@ -156,7 +156,7 @@ def test_wheels_that_contradict_themselves(tmp_path: Path) -> None:
     made = wheel(tmp_path, "2.8.0", "3.13", AMD, cuda="12.8")
     with pytest.raises(InputError, match="do not agree on whether it is a CUDA build") as caught:
         collect(tmp_path, made)
-    assert "collect/torch.py" in caught.value.hint
+    assert "collect/torch_wheels.py" in caught.value.hint
 
 
 def test_every_wheel_that_cannot_be_read_is_told(tmp_path: Path) -> None:

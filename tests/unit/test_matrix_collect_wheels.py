@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rangeserver import Parts, listed, make_wheel, serve_parts, wheels
 
-from envbuild.errors import InputError
-from envbuild.matrix.collect import ranges as module
-from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.wheels import Metadata
+from envbuild.core.errors import InputError
+from envbuild.matrix.collect.remote_wheel import Metadata
+from envbuild.net import range_file as module
+from envbuild.net.range_file import Damaged
 
 pytestmark = pytest.mark.unit
 

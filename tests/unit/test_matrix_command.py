@@ -10,7 +10,7 @@ import pytest
 from commandkit import ROOT, envbuild, refused
 from typer.testing import CliRunner
 
-from envbuild.cli import app
+from envbuild.cli.app import app
 
 pytestmark = pytest.mark.unit
 

@@ -9,15 +9,15 @@ import pytest
 from smallfacts import VERSIONS, fact, matrix, plan, read
 from solving import solve
 
-from envbuild.matrix.claims import claim_of
-from envbuild.matrix.clauses import program_of
-from envbuild.matrix.compiled import compile_facts, pick_order
-from envbuild.matrix.constraint_masks import asked_mask, have_common_value, mask_of, unknown_versions
-from envbuild.matrix.extension import extend
-from envbuild.matrix.holding import held_rows
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import Component
-from envbuild.matrix.values import constraint
+from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.clauses import program_of
+from envbuild.matrix.facts.compile import compile_facts, pick_order
+from envbuild.matrix.facts.constraint_masks import asked_mask, have_common_value, mask_of, unknown_versions
+from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Component
+from envbuild.matrix.facts.values import constraint
 
 pytestmark = pytest.mark.unit
 

@@ -13,11 +13,11 @@ from explainkit import COMPONENTS, FACTS, told
 from explainkit import small as small  # a fixture
 from smallfacts import fact, matrix, plan, read, requests
 
-from envbuild.matrix import explain
-from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.explain import core, cores
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.problem import Request, picks
+from envbuild.matrix.answer import conflict_core
+from envbuild.matrix.answer.conflict_core import core, cores
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import Request, picks
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
 def possible(given: FactTable, words: Sequence[Request], rows: set[int]) -> bool:
     """Whether there is a plan when only these rows bind."""
     others = frozenset(range(len(given.rows))) - rows
-    return explain.core(given, words, ignored=others) is None
+    return conflict_core.core(given, words, ignored=others) is None
 
 
 def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:

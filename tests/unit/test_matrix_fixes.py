@@ -11,10 +11,10 @@ from explainkit import small as small  # a fixture
 from explainkit import told
 from smallfacts import requests
 
-from envbuild.matrix.explain import cores
-from envbuild.matrix.fixes import Fix, fixes, fixes_of
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.problem import Request, picks
+from envbuild.matrix.answer.conflict_core import cores
+from envbuild.matrix.answer.fixes import Fix, fixes, fixes_of
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import Request, picks
 
 pytestmark = pytest.mark.unit
 

@@ -10,10 +10,10 @@ from explainkit import small as small  # a fixture
 from explainkit import told
 from smallfacts import fact, matrix, requests
 
-from envbuild.matrix.atoms import ABSENT
-from envbuild.matrix.explain import held
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.problem import picks
+from envbuild.matrix.answer.conflict_core import held
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import picks
 
 pytestmark = pytest.mark.unit
 

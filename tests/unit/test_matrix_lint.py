@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.matrix.lint import aged, lint
-from envbuild.matrix.load import load_facts
-from envbuild.matrix.model import Facts
+from envbuild.matrix.facts.lint import aged, lint
+from envbuild.matrix.facts.load import load_facts
+from envbuild.matrix.facts.model import Facts
 
 pytestmark = pytest.mark.unit
 

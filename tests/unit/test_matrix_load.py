@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.errors import SpecError
-from envbuild.matrix.load import digest, load_facts
-from envbuild.matrix.model import Facts, Term
-from envbuild.yamlfile import shown
+from envbuild.core.errors import SpecError
+from envbuild.core.yaml_nodes import shown
+from envbuild.matrix.facts.load import digest, load_facts
+from envbuild.matrix.facts.model import Facts, Term
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from explainkit import small as small  # a fixture
 
-from envbuild.matrix.minimal import Clock, smallest
-from envbuild.matrix.solver import Undecided
+from envbuild.matrix.sat.minimal_core import Clock, smallest
+from envbuild.matrix.sat.solver import Undecided
 
 pytestmark = pytest.mark.unit
 

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oraclekit import Oracle, first_plan, known_of
 
-from envbuild.matrix import FACTS, values
-from envbuild.matrix.atoms import ABSENT
-from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.explain import cores
-from envbuild.matrix.load import load_facts
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
-from envbuild.matrix.problem import Request, picks
+from envbuild.matrix import FACTS
+from envbuild.matrix.answer.conflict_core import cores
+from envbuild.matrix.facts import values
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.load import load_facts
+from envbuild.matrix.facts.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
+from envbuild.matrix.solve.encoding import Request, picks
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pytest
 from explainkit import small as small  # a fixture
 from smallfacts import fact, matrix, plan, requests
 
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.problem import picks
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import picks
 
 pytestmark = pytest.mark.unit
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from rangeserver import index_site, make_wheel
 
-from envbuild.console import Quiet
-from envbuild.errors import InputError, SpecError
-from envbuild.lock.index import Index
-from envbuild.lock.transport import Transport
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix.answer.newer_releases import newer_than_facts
-from envbuild.matrix.collect import changes
-from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, read
-from envbuild.matrix.compiled import compile_facts
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import Component, Fact, Facts, Source
-from envbuild.matrix.refresh import Manifest, Report, refresh
-from envbuild.site import Site
+from envbuild.matrix.collect import fact_diff
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read
+from envbuild.matrix.collect.refresh import Manifest, Report, refresh
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Component, Fact, Facts, Source
+from envbuild.net.python_index import Index
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
 
 pytestmark = pytest.mark.unit
@@ -185,7 +185,7 @@ def derived(*rows: DerivedRow, because: str = "", values: Sequence[str] = ("1.0"
 
 
 def differences(old: Derived, new: Derived) -> list[str]:
-    return list(changes.lines(changes.tree_of(old), changes.tree_of(new)))
+    return list(fact_diff.lines(fact_diff.tree_of(old), fact_diff.tree_of(new)))
 
 
 ROW = DerivedRow({"demo": "==1.0"}, {"gcc": "<=13"}, "sha256 1")
@@ -225,15 +225,15 @@ def test_facts_that_come_and_go() -> None:
     none = Derived({"demo": {"values": ["1.0"]}})
     assert differences(none, derived(ROW)) == ["+ fact demo.a, 1 row", "  + demo ==1.0: gcc <=13"]
     assert differences(derived(ROW), none) == ["- fact demo.a, 1 row", "  - demo ==1.0: gcc <=13"]
-    old, new = changes.tree_of(derived(ROW)), changes.tree_of(none)
-    assert [finding.message for finding in changes.fewer(old, new, "x")] == [
+    old, new = fact_diff.tree_of(derived(ROW)), fact_diff.tree_of(none)
+    assert [finding.message for finding in fact_diff.fewer(old, new, "x")] == [
         "demo.a would have 0 instead of 1 rows; gone: demo ==1.0"
     ]
 
 
 def test_as_many_rows_of_others_are_not_fewer() -> None:
     old, new = derived(ROW), derived(DerivedRow({"demo": "==2.0"}, {}))
-    assert list(changes.fewer(changes.tree_of(old), changes.tree_of(new), "x")) == []
+    assert list(fact_diff.fewer(fact_diff.tree_of(old), fact_diff.tree_of(new), "x")) == []
 
 
 # --- what the index has beyond the facts

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from smallfacts import VERSIONS, fact, matrix, plan
 
-from envbuild.matrix import rivals
-from envbuild.matrix.clauses import program_of
-from envbuild.matrix.holding import held_rows
-from envbuild.matrix.masks import FactTable
+from envbuild.matrix.facts import precedence
+from envbuild.matrix.facts.clauses import program_of
+from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.fact_table import FactTable
 
 pytestmark = pytest.mark.unit
 
@@ -86,14 +86,14 @@ def test_many_rows_of_a_better_source(tmp_path: Path) -> None:
 
 def test_boxes_less_boxes() -> None:
     full = (0b111, 0b111, 0b111)
-    left = rivals.without({0: 0b011}, [{0: 0b001, 1: 0b110}, {1: 0b010, 2: 0b100}], full)
+    left = precedence.without({0: 0b011}, [{0: 0b001, 1: 0b110}, {1: 0b010, 2: 0b100}], full)
     for at in range(27):
         point = (1 << at % 3, 1 << at // 3 % 3, 1 << at // 9)
         inside = bool(point[0] & 0b011)
         taken = (point[0] & 0b001 and point[1] & 0b110) or (point[1] & 0b010 and point[2] & 0b100)
         covering = [box for box in left if all(point[component] & mask for component, mask in box.items())]
         assert len(covering) == (inside and not taken), point
-    assert rivals.without({0: 0b011}, [{0: 0b111}], full) == []
+    assert precedence.without({0: 0b011}, [{0: 0b111}], full) == []
 
 
 def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solving import prove, solve
 
-from envbuild.matrix.solver import Clause, Index, Search, Undecided, relevant
+from envbuild.matrix.sat.solver import Clause, Index, Search, Undecided, relevant
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.errors import SpecError
-from envbuild.matrix import values
-from envbuild.matrix.model import Component, Constraint, Term
-from envbuild.matrix.value_match import fold, matches
-from envbuild.matrix.values import BadValue
+from envbuild.core.errors import SpecError
+from envbuild.matrix.facts import values
+from envbuild.matrix.facts.model import Component, Constraint, Term
+from envbuild.matrix.facts.value_match import fold, matches
+from envbuild.matrix.facts.values import BadValue
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version as Pep440
 
-from envbuild.matrix import version
+from envbuild.matrix.facts import version
 
 pytestmark = pytest.mark.unit
 

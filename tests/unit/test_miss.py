@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from lockserver import Answers, serve, sha256
 
-from envbuild.lock.transfer import Transfer, Unobtained
-from envbuild.lock.transport import Transport
+from envbuild.core.store.store import Store
+from envbuild.net.download import Transfer, Unobtained
 from envbuild.net.miss import Miss, MissKind, all_absent
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 
 pytestmark = pytest.mark.unit
 

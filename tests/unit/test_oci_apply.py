@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from layermaker import EPOCH, layer
 
-from envbuild.errors import InputError
-from envbuild.oci.apply import apply_tar
-from envbuild.oci.layer import make_layer, stored_members, write_layer_tar
-from envbuild.store import LayerRecord, Store
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import LayerRecord, Store
+from envbuild.oci.layers.apply import apply_tar
+from envbuild.oci.layers.layer import make_layer, stored_members, write_layer_tar
 
 pytestmark = [
     pytest.mark.unit,

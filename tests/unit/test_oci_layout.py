@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from layermaker import EPOCH, files, layer
 
-from envbuild.errors import EngineError, PublishError, SpecError
-from envbuild.oci.compress import Measured, compressing
+from envbuild.core.errors import EngineError, PublishError, SpecError
+from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layout import Layout, write_layout
-from envbuild.store import LayerRecord, Store
+from envbuild.oci.tar.compress import Measured, compressing
 
 pytestmark = [
     pytest.mark.unit,

@@ -16,17 +16,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 
 from registrykit import DIGEST, descriptor
 
-from envbuild.console import Quiet
-from envbuild.errors import InputError
-from envbuild.lock.baseimage import lock_base
-from envbuild.lock.transfer import Transfer
-from envbuild.lock.transport import Refused, Transport
-from envbuild.oci.credentials import Credential, credential
-from envbuild.oci.login import Login, challenges
-from envbuild.oci.reference import host, parse
-from envbuild.oci.registry import Address, Repository
-from envbuild.site import Site
-from envbuild.store import Store
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.base_image.lock_base import lock_base
+from envbuild.net.download import Transfer
+from envbuild.net.registry.auth import Login, challenges
+from envbuild.net.registry.client import Address, Repository
+from envbuild.net.registry.docker_config import Credential, credential
+from envbuild.net.registry.reference import host, parse
+from envbuild.net.site import Site
+from envbuild.net.transport import Refused, Transport
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
 
 from registrykit import DIGEST, LAYER, descriptor
 
-from envbuild.errors import ConflictError, InputError
+from envbuild.core.errors import ConflictError, InputError
 from envbuild.oci import manifest
 from envbuild.oci.config import seconds
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.errors import SpecError
-from envbuild.oci.reference import parse
+from envbuild.core.errors import SpecError
+from envbuild.net.registry.reference import parse
 
 pytestmark = pytest.mark.unit
 DIGEST = "a" * 64

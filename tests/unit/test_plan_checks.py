@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from recipekit import image, matches
 
-from envbuild.plan import checks
-from envbuild.plan.checks import only_this_gpu
+from envbuild.build.blocks import checks
+from envbuild.build.blocks.checks import only_this_gpu
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.plan.revision import git_that_knows
-from envbuild.recipe import Git
+from envbuild.build.blocks.git_shim import git_that_knows
+from envbuild.spec.recipe import Git
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.plan import stubs
+from envbuild.build.blocks import driver_stubs
 
 pytestmark = pytest.mark.unit
 HEADER = """
@@ -51,7 +51,7 @@ def made_stubs(folder: Path, cuda: str = HEADER + FILLER, nvml: str = NVML + NVM
     (folder / "include" / "cuda.h").write_text(cuda)
     (folder / "include" / "nvml.h").write_text(nvml)
     command = [sys.executable, "-", str(folder / "include"), str(folder / "stubs")]
-    return subprocess.run(command, input=stubs.PROGRAM, capture_output=True, text=True, check=False)
+    return subprocess.run(command, input=driver_stubs.PROGRAM, capture_output=True, text=True, check=False)
 
 
 def defined(path: Path) -> set[str]:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.blocks import hpccm as bridge
+from envbuild.build.plan.containerfile import containerfile
+from envbuild.build.plan.planner import make_plan
+from envbuild.build.plan.units import Input, Plan, Product, Unit
 from envbuild.build.steps import Step
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 from envbuild.lock.lockfile import Lock, read_lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.plan import bridge
-from envbuild.plan.containerfile import containerfile
-from envbuild.plan.planner import make_plan
-from envbuild.plan.units import Input, Plan, Product, Unit
-from envbuild.project import Project
-from envbuild.resolve import Resolution
-from envbuild.spec import load
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
+from envbuild.spec.resolve import Resolution
 
 pytestmark = pytest.mark.unit
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.build.plan.containerfile import OPEN_BASE, containerfile
+from envbuild.build.plan.planner import make_plan
+from envbuild.build.plan.units import Plan
 from envbuild.lock.draft import draft
 from envbuild.lock.request import LockRequest, lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
-from envbuild.plan.containerfile import OPEN_BASE, containerfile
-from envbuild.plan.planner import make_plan
-from envbuild.plan.units import Plan
-from envbuild.project import Project
-from envbuild.recipe import Sources
-from envbuild.resolve import resolve
-from envbuild.spec import load
-from envbuild.target import load as load_target
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
+from envbuild.spec.recipe import Sources
+from envbuild.spec.resolve import resolve
+from envbuild.spec.target import load as load_target
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from recipekit import commands, exported, image, recipe
 
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from recipekit import image, recipe
 
-from envbuild.bases import DISTRIBUTIONS
-from envbuild.errors import SpecError
+from envbuild.core.distributions import DISTRIBUTIONS
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

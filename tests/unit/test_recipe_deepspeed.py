@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from recipekit import commands, image, recipe
 
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

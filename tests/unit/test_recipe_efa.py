@@ -12,8 +12,8 @@ import pytest
 from recipekit import image, moved, recipe, steps
 
 from envbuild.build.steps import INPUTS
-from envbuild.errors import SpecError
-from envbuild.recipe import Archive
+from envbuild.core.errors import SpecError
+from envbuild.spec.recipe import Archive
 
 pytestmark = pytest.mark.unit
 

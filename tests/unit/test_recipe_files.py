@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 import pytest
 from recipekit import ROOT, image, recipe
 
-from envbuild.errors import SpecError
-from envbuild.fields import Reader
-from envbuild.recipefile import load_recipe, read_options
-from envbuild.yamlfile import parse
+from envbuild.core.errors import SpecError
+from envbuild.core.yaml_nodes import parse
+from envbuild.core.yaml_reader import Reader
+from envbuild.spec.recipe_loader import load_recipe, read_options
 
 pytestmark = pytest.mark.unit
 # Azure/azhpc-images@8e9d055 topology/: GPUs and network adapters (PCI domains) of each NUMA node, and its CPUs

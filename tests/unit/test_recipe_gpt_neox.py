@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from recipekit import SOURCE_ONLY, commands, recipe, stack, table
 
-from envbuild.recipe import Recipe, RecipeEnv
+from envbuild.spec.recipe import Recipe, RecipeEnv
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ import pytest
 from recipekit import KEY, image, moved, recipe, steps
 
 from envbuild.build.steps import INPUTS
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

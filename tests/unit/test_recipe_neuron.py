@@ -8,9 +8,9 @@ import pytest
 from recipekit import image, recipe, table
 from recipekit import matrix as matrix  # a fixture
 
-from envbuild.matrix.check import check
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.request import of_words
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.request import of_words
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from recipekit import image, recipe, steps
 
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

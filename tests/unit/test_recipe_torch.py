@@ -13,8 +13,8 @@ import pytest
 from recipekit import NGC, Named, commands, image, line, matches, recipe
 from recipekit import matrix as matrix  # a fixture
 
-from envbuild.errors import SpecError
-from envbuild.plan import checks
+from envbuild.build.blocks import checks
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

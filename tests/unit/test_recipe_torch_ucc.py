@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recipekit import ROOT, Named, commands, image, recipe
 
-from envbuild.plan import checks
+from envbuild.build.blocks import checks
 
 pytestmark = pytest.mark.unit
 DATA = ROOT / "recipes" / "data" / "torch_ucc"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from recipekit import image, recipe, steps
 
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 
 pytestmark = pytest.mark.unit
 

@@ -22,10 +22,10 @@ from recipekit import (
 from recipekit import matrix as matrix  # a fixture
 from samplekit import CASES, EVERY, IDS, SAMPLES, sample, whole
 
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.request import of_words
-from envbuild.recipe import Recipe, RecipeEnv
-from envbuild.recipefile import file_of
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.request import of_words
+from envbuild.spec.recipe import Recipe, RecipeEnv
+from envbuild.spec.recipe_loader import file_of
 
 pytestmark = pytest.mark.unit
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from recipekit import ROOT, recipe
 
+from envbuild.build.plan.image_config import image_config
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
-from envbuild.plan.imageconfig import image_config
-from envbuild.project import Project
-from envbuild.spec import load
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
 
 pytestmark = pytest.mark.unit
 # What each recipe that makes a folder of its own brings onto PATH: nothing, where it has no programs.

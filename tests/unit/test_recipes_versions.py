@@ -12,9 +12,9 @@ from packaging.version import Version
 from recipekit import image, recipe, table
 from samplekit import whole
 
-from envbuild import releases
-from envbuild.errors import SpecError
-from envbuild.recipe import Git
+from envbuild.core.errors import SpecError
+from envbuild.spec import released_recipe
+from envbuild.spec.recipe import Git
 
 pytestmark = pytest.mark.unit
 TABLES = ("gdrcopy", "nccl", "nccl-tests", "openmpi", "ucc", "ucx")
@@ -28,7 +28,7 @@ def test_releases_are_whole_hashes_newest_first(name: str) -> None:
     assert all(Version(first) > Version(second) for first, second in itertools.pairwise(found))
 
 
-class Example(releases.Released):
+class Example(released_recipe.Released):
     name = "x"
     repository = "github:o/x"
     releases: ClassVar = {"1.20.1": "a" * 40, "1.20.0": "b" * 40, "1.2.0": "c" * 40}

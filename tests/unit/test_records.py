@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import envbuild
-from envbuild.collect import records
 from envbuild.core.code_digest import code_digest
+from envbuild.core.store.gc import records
 from envbuild.core.store.records import read_record, record_path, write_record
-from envbuild.store import Store
+from envbuild.core.store.store import Store
 
 pytestmark = pytest.mark.unit
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.errors import ConflictError, SpecError, UnknownError
+from envbuild.cli.check import check_image
+from envbuild.core.errors import ConflictError, SpecError, UnknownError
 from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import read_lock, write_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_in
-from envbuild.matrix.ask import check_image
-from envbuild.matrix.compiled import load_matrix
-from envbuild.project import Project
-from envbuild.resolve import Resolution
-from envbuild.settle import checked
-from envbuild.spec import load
-from envbuild.target import load as load_target
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.spec.image_spec import load
+from envbuild.spec.pick_versions import checked
+from envbuild.spec.project import Project
+from envbuild.spec.resolve import Resolution
+from envbuild.spec.target import load as load_target
 
 pytestmark = pytest.mark.unit
 

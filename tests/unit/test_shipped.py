@@ -17,8 +17,8 @@ def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
     from envbuild.lock.lockfile import read_lock
     from envbuild.lock.request import lock_request
     from envbuild.lock.resolve import resolve_in
-    from envbuild.project import Project
-    from envbuild.spec import load
+    from envbuild.spec.image_spec import load
+    from envbuild.spec.project import Project
 
     project = Project.find(ROOT)
     locked = sorted((ROOT / "images").glob("*.lock"))

@@ -8,9 +8,9 @@ import pytest
 from diffkit import BEFORE, SITE, image
 from packmaker import file
 
-from envbuild.diff import diff_images
-from envbuild.showfile import show_file
-from envbuild.within import environment, inside, start_of
+from envbuild.cli.show_file import show_file
+from envbuild.verify.contents.diff import diff_images
+from envbuild.verify.contents.metadata import environment, inside, start_of
 
 pytestmark = pytest.mark.unit
 

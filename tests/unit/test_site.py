@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.engines import ENGINES
-from envbuild.errors import InputError, SpecError
-from envbuild.site import KINDS, Site, load_site, read_site, store_folder
+from envbuild.core.errors import InputError, SpecError
+from envbuild.net.site import KINDS, Site, load_site, read_site, store_folder
 
 pytestmark = pytest.mark.unit
 
@@ -101,12 +101,12 @@ def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_engines_are_those_that_there_are() -> None:
-    from envbuild.engines.choose import load_engine
+    from envbuild.build.engines.select import load_engine
 
     assert [load_engine(name).name for name in ENGINES] == list(ENGINES)
     program = (
-        "import sys; from envbuild.site import load_site; load_site(None); "
-        "print(any(name.startswith('envbuild.engines') for name in sys.modules))"
+        "import sys; from envbuild.net.site import load_site; load_site(None); "
+        "print(any(name.startswith('envbuild.build.engines') for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

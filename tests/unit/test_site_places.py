@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.lock import host
-from envbuild.site import Site
+from envbuild.net import host_config
+from envbuild.net.site import Site
 
 pytestmark = pytest.mark.unit
 
@@ -69,7 +69,7 @@ def test_keys_by_prefix() -> None:
 
 def test_own_debian_mirror_is_not_mixed_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"debian:": ("http://a/debian",), "debian-security:": ("http://a/debian-security",)}
-    monkeypatch.setattr(host, "debian_archives", lambda: known)
+    monkeypatch.setattr(host_config, "debian_archives", lambda: known)
     assert Site(Path("/s")).places("debian-security:trixie-security/main")[1] == ("http://a/debian-security",)
     own = Site(Path("/s"), mirrors={"debian:": ("/mirror",)})
     assert own.places("debian:trixie/main") == ("trixie/main", ("/mirror",))

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
+from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.core.text import duration, passed
-from envbuild.errors import ConflictError, InputError, SpecError
-from envbuild.export_options import ExportOptions
+from envbuild.export.options import ExportOptions
 from envbuild.oci import manifest as m
-from envbuild.oci.sources import Place, documents, place_of, split_path
+from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive import scan
+from envbuild.oci.sources.archive_stream import may_be_layer
+from envbuild.oci.sources.open import Place, place_of, split_path
 from envbuild.oci.sources.platform import Platform, pick
 from envbuild.oci.sources.registry import reference_of, shown
-from envbuild.oci.sources.stream import may_be_layer
 
 pytestmark = pytest.mark.unit
 DIGEST = "0123456789abcdef" * 4
@@ -109,8 +110,8 @@ def configuration(**changes: Any) -> dict[str, Any]:
     return {**value, **changes}
 
 
-def read(value: Any, platform: str = "linux/amd64") -> documents.Configuration:
-    return documents.read_configuration(json.dumps(value).encode(), "x", Platform.of(platform))
+def read(value: Any, platform: str = "linux/amd64") -> image_documents.Configuration:
+    return image_documents.read_configuration(json.dumps(value).encode(), "x", Platform.of(platform))
 
 
 def test_a_configuration() -> None:

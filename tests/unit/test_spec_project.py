@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from envbuild import project
-from envbuild.errors import SpecError
-from envbuild.project import Project
+from envbuild.core.errors import SpecError
+from envbuild.spec import project
+from envbuild.spec.project import Project
 
 pytestmark = pytest.mark.unit
 

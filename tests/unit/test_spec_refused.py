@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.errors import EnvbuildError
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.yaml_nodes import shown
 from envbuild.lock.resolve import resolve_in
-from envbuild.project import Project
-from envbuild.spec import load
-from envbuild.yamlfile import shown
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
 
 pytestmark = pytest.mark.unit
 

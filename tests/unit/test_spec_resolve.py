@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild import spec
-from envbuild.errors import ConflictError, SpecError
+from envbuild.core.errors import ConflictError, SpecError
+from envbuild.core.toposort import ordered
 from envbuild.lock.request import UnitRequest, lock_request
 from envbuild.lock.resolve import resolve_in
-from envbuild.ordering import ordered
-from envbuild.project import Project
-from envbuild.recipe import Archive
-from envbuild.resolve import Resolution, resolve
-from envbuild.target import load as load_target
+from envbuild.spec import image_spec
+from envbuild.spec.project import Project
+from envbuild.spec.recipe import Archive
+from envbuild.spec.resolve import Resolution, resolve
+from envbuild.spec.target import load as load_target
 
 pytestmark = pytest.mark.unit
 
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.unit
 def resolved(folder: Path, project: Project, layers: str, target: str = "node", more: str = "") -> Resolution:
     path = folder / "x.yaml"
     path.write_text(f"schema: 1\ntarget: {target}\nbase: debian:13\nlayers: {layers}\n{more}")
-    return resolve_in(spec.load(str(path), project), project)
+    return resolve_in(image_spec.load(str(path), project), project)
 
 
 def test_good(small: Project) -> None:
-    resolution = resolve_in(spec.load("good", small), small)
+    resolution = resolve_in(image_spec.load("good", small), small)
     assert resolution.order == ("gadget", "python-things", "toolkit", "widget")
     assert resolution.compiled == ("gadget", "widget")
     assert resolution.env.has("widget")
@@ -119,8 +119,11 @@ def test_a_recipe_that_fails_is_told_with_its_line(small: Project, tmp_path: Pat
 
 
 def test_a_cycle_in_memory_is_refused(small: Project) -> None:
-    good = spec.load("good", small)
-    loops = spec.load_recipe(small.find_recipe("loop-one"))(), spec.load_recipe(small.find_recipe("loop-two"))()
+    good = image_spec.load("good", small)
+    loops = (
+        image_spec.load_recipe(small.find_recipe("loop-one"))(),
+        image_spec.load_recipe(small.find_recipe("loop-two"))(),
+    )
     with pytest.raises(SpecError, match="wait for each other"):
         resolve(
             dataclasses.replace(good, recipes={"loop-one": loops[0], "loop-two": loops[1]}), load_target("node", small)
@@ -146,7 +149,7 @@ def test_order(after: dict[str, set[str]]) -> None:
 
 
 def test_the_request_is_computed_once(small: Project) -> None:
-    resolution = resolve_in(spec.load("good", small), small)
+    resolution = resolve_in(image_spec.load("good", small), small)
     assert lock_request(resolution) is lock_request(resolution)
     again = lock_request(dataclasses.replace(resolution))
     assert again is not lock_request(resolution) and again.digest() == lock_request(resolution).digest()
@@ -156,10 +159,10 @@ def test_light() -> None:
     """Load, resolve and the lock's digest import nothing heavy: they run in every `make` that has nothing to do."""
     program = f"""
 import pathlib, sys
-from envbuild import spec, project
+from envbuild.spec import image_spec, project
 from envbuild.lock import request, resolve
 here = project.Project(pathlib.Path({str(Path(__file__).parent / "project")!r}))
-request.lock_request(resolve.resolve_in(spec.load("good", here), here)).digest()
+request.lock_request(resolve.resolve_in(image_spec.load("good", here), here)).digest()
 print(*sorted({{"hpccm", "requests", "docker", "zstandard", "rich", "packaging", "typer"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from envbuild import target
-from envbuild.errors import SpecError
-from envbuild.project import PACKAGE, Project
-from envbuild.target import Reasoned, Threshold
+from envbuild.core.errors import SpecError
+from envbuild.spec import target
+from envbuild.spec.project import PACKAGE, Project
+from envbuild.spec.target import Reasoned, Threshold
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.errors import Finding, SpecError
-from envbuild.yamlfile import MAX_BYTES, Node, Scalar, Sequence, Table, parse
+from envbuild.core.errors import Finding, SpecError
+from envbuild.core.yaml_nodes import MAX_BYTES, Node, Scalar, Sequence, Table, parse
 
 pytestmark = pytest.mark.unit
 

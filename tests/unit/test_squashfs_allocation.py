@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.squashfs import allocation
-from envbuild.squashfs.pack import PackWriter
+from envbuild.squashfs.pack import workers
+from envbuild.squashfs.pack.writer import PackWriter
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ ROUNDS, PIECES = 8, 8
 # Takes and frees pieces of 1 MiB again and again, and tells how many pages the kernel gave for it.
 PROGRAM = f"""
 import ctypes, resource, sys
-from envbuild.squashfs.allocation import keep_freed
+from envbuild.squashfs.pack.workers import keep_freed
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -58,10 +58,10 @@ def test_buffers_are_used_again() -> None:
 
 
 def test_packing_asks_for_it(tmp_path: Path) -> None:
-    allocation.keep_freed.cache_clear()
+    workers.keep_freed.cache_clear()
     with PackWriter(tmp_path / "pack", jobs=1):
         pass
-    assert allocation.keep_freed.cache_info().misses == 1
+    assert workers.keep_freed.cache_info().misses == 1
 
 
 # How many heaps malloc has when eight threads took some memory (malloc_info(3)).
@@ -74,7 +74,7 @@ def use():
     barrier.wait()
 
 if sys.argv[1] == "workers":
-    from envbuild.squashfs.workers import Workers
+    from envbuild.squashfs.pack.workers import Workers
 
     Workers(1)
 barrier = threading.Barrier(9)
@@ -103,7 +103,7 @@ def test_threads_share_what_is_kept(tmp_path: Path) -> None:
 
 HELD = """
 import resource
-from envbuild.squashfs.allocation import give_back, keep_freed
+from envbuild.squashfs.pack.workers import give_back, keep_freed
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -124,6 +124,6 @@ def test_in_the_end_all_is_given_back() -> None:
 
 
 def test_another_libc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocation.ctypes, "CDLL", lambda name: object())
-    allocation.keep_freed.__wrapped__()
-    allocation.give_back()
+    monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: object())
+    workers.keep_freed.__wrapped__()
+    workers.give_back()

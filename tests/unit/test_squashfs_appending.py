@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.squashfs import appending, moving
-from envbuild.squashfs.appending import ROOM, Appender, on_disk
-from envbuild.squashfs.moving import Mover
-from envbuild.squashfs.packfile import PAGE
+from envbuild.squashfs.pack import append_file
+from envbuild.squashfs.pack.append_file import ROOM, Appender, on_disk
+from envbuild.squashfs.pack.file import PAGE
+from envbuild.squashfs.write import move_extents
+from envbuild.squashfs.write.move_extents import Mover
 
 pytestmark = pytest.mark.unit
 
@@ -94,7 +95,7 @@ def test_what_the_disk_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Monke
             pytest.skip("the tests' files lie on no disk")
         appender = Appender(file)
 
-        monkeypatch.setattr(appending.os, "pwrite", refused)
+        monkeypatch.setattr(append_file.os, "pwrite", refused)
         appender.write([NOISE], 0)  # of a file system that says that it can
         appender.flush()
         assert os.pread(file, len(NOISE), 0) == NOISE
@@ -102,7 +103,7 @@ def test_what_the_disk_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         def full(*_: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(appending.os, "pwritev", full)
+        monkeypatch.setattr(append_file.os, "pwritev", full)
         with pytest.raises(OSError, match="No space left"):
             appender.write([NOISE], len(NOISE))
         appender.close()
@@ -111,7 +112,11 @@ def test_what_the_disk_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 MOVES = st.tuples(
     st.one_of(st.integers(0, 5), st.sampled_from([PAGE, 2 * PAGE, ROOM]), st.integers(0, ROOM)),  # distance
     st.integers(0, 3 * PAGE),  # where it begins
-    st.one_of(st.integers(0, PAGE), st.integers(moving.LEAST - 9, moving.LEAST + 2 * PAGE), st.integers(0, 6 * ROOM)),
+    st.one_of(
+        st.integers(0, PAGE),
+        st.integers(move_extents.LEAST - 9, move_extents.LEAST + 2 * PAGE),
+        st.integers(0, 6 * ROOM),
+    ),
 )
 
 
@@ -139,6 +144,6 @@ def test_a_move_that_the_disk_refuses_is_made_otherwise(place: str, monkeypatch:
         with opened(place) as file, Mover(file) as mover:
             os.pwritev(file, [NOISE], 0)
             with monkeypatch.context() as patch:
-                patch.setattr(moving.os, name, refused)
+                patch.setattr(move_extents.os, name, refused)
                 assert mover.down(PAGE, 0, len(NOISE) - PAGE)
             assert os.pread(file, len(NOISE) - PAGE, 0) == NOISE[PAGE:]

@@ -5,10 +5,10 @@ import hashlib
 import pytest
 from packmaker import file, folder, gone, hard, pack, symlink
 
-from envbuild.errors import EnvbuildError, SpecError
+from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.squashfs.codec import DEFAULTS, LEVELS, Codec
-from envbuild.squashfs.reader import describe
-from envbuild.squashfs.writer import write_image
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.write.writer import write_image
 
 pytestmark = pytest.mark.unit
 
@@ -46,7 +46,9 @@ def test_golden_image(tmp_path, codec, level):
         pytest.skip(f"the stored digest is that of {library}, here is {Codec(codec, level).library}")
     packs = [pack(tmp_path / f"{number}", layer, codec=codec, level=level) for number, layer in enumerate(LAYERS)]
     image = write_image(packs, tmp_path / "image", epoch=1_700_000_000).path
-    assert hashlib.sha256(image.read_bytes()).hexdigest() == digest, "raise VERSION in squashfs/index.py, or WRITER"
+    assert hashlib.sha256(image.read_bytes()).hexdigest() == digest, (
+        "raise VERSION in squashfs/pack/index.py, or WRITER"
+    )
 
 
 @pytest.mark.parametrize("codec", LEVELS)

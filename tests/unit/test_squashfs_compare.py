@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from packmaker import file
 from treekit import LAYER, NOISE, TEXT, build
 
-from envbuild.squashfs.compare import compare
-from envbuild.squashfs.tree import DIRECTORY, REGULAR, SquashTree
+from envbuild.squashfs.read.compare import compare
+from envbuild.squashfs.read.tree import DIRECTORY, REGULAR, SquashTree
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +22,7 @@ def test_two_images_of_other_codec_and_block_size_are_equal(tmp_path):
 
 
 def test_equal_stored_bytes_are_not_unpacked(tmp_path):
-    from envbuild.squashfs.compare import Comparison, pairs
+    from envbuild.squashfs.read.compare import Comparison, pairs
 
     ones, others = build(tmp_path, name="a"), build(tmp_path, [*LAYER, file(b"a first", NOISE[9:5000])], name="b")
     with SquashTree(ones) as one, SquashTree(others) as other:

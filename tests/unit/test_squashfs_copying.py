@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from packmaker import file, gone, pack
 
-from envbuild.errors import EnvbuildError
-from envbuild.quickly import uncollected
-from envbuild.squashfs import copying
-from envbuild.squashfs.compared import beside
-from envbuild.squashfs.merge import merge
-from envbuild.squashfs.packfile import PAGE
-from envbuild.squashfs.same import Sources
-from envbuild.squashfs.writer import write_image, write_tree
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.gc_pause import uncollected
+from envbuild.squashfs.pack.file import PAGE
+from envbuild.squashfs.write import copy_extents
+from envbuild.squashfs.write.dedup import Sources
+from envbuild.squashfs.write.dedup_cache import beside
+from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.writer import write_image, write_tree
 
 pytestmark = pytest.mark.unit
 
@@ -40,17 +40,17 @@ def plain(tmp_path, monkeypatch):
     """The image by copy_file_range alone."""
     (tmp_path / "plain").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(copying.Pages, "copy", lambda *_: 0)
+        patch.setattr(copy_extents.Pages, "copy", lambda *_: 0)
         return write(tmp_path / "plain")
 
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
     """Without sharing, on a file system that takes writes past the page cache; else skipped."""
-    monkeypatch.setattr(copying, "CLONE", 0)
+    monkeypatch.setattr(copy_extents, "CLONE", 0)
     probe = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
     try:
-        with copying.Pages(probe, direct=True) as pages:
+        with copy_extents.Pages(probe, direct=True) as pages:
             if pages.direct < 0:
                 pytest.skip("temporary files are not on a disk with O_DIRECT")
     finally:
@@ -64,8 +64,8 @@ def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
         written.append(copy(*given))
         return written[-1]
 
-    copy = copying.Pages.copy
-    monkeypatch.setattr(copying.Pages, "copy", count)
+    copy = copy_extents.Pages.copy
+    monkeypatch.setattr(copy_extents.Pages, "copy", count)
     assert write(tmp_path) == plain
     assert sum(written) > 6 << 20
     assert all(size % PAGE == 0 for size in written)
@@ -74,12 +74,12 @@ def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
 def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain):
     asked = []
 
-    class Noted(copying.Pages):
+    class Noted(copy_extents.Pages):
         def __init__(self, out, *, direct):
             asked.append(direct)
             super().__init__(out, direct=direct)
 
-    monkeypatch.setattr(copying, "Pages", Noted)
+    monkeypatch.setattr(copy_extents, "Pages", Noted)
     made = packs(tmp_path)
     for reread in (False, True):
         out = write_tree(made, merge(made), tmp_path / "image", epoch=7, reread=reread).path
@@ -90,7 +90,7 @@ def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSPC, errno.EFAULT, errno.EIO])
 def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk, number):
     direct, failed = [], []
-    whole, pwrite = copying.Pages._write, os.pwrite
+    whole, pwrite = copy_extents.Pages._write, os.pwrite
 
     def note(self, *given):
         direct.append(self.direct)
@@ -102,7 +102,7 @@ def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk,
             raise OSError(number, "no")
         return pwrite(file, data, at)
 
-    monkeypatch.setattr(copying.Pages, "_write", note)
+    monkeypatch.setattr(copy_extents.Pages, "_write", note)
     monkeypatch.setattr(os, "pwrite", fail)
     assert write(tmp_path) == plain
     assert failed
@@ -126,24 +126,24 @@ def test_a_short_write_goes_on(tmp_path, monkeypatch, plain, disk):
 @pytest.mark.parametrize("share", [True, False])
 def test_whole_files(tmp_path, monkeypatch, size, share):
     if not share:
-        monkeypatch.setattr(copying, "CLONE", 0)
+        monkeypatch.setattr(copy_extents, "CLONE", 0)
     (tmp_path / "from").write_bytes(NOISE[:size])
     with (tmp_path / "to").open("wb") as out:
-        copying.copy_file(tmp_path / "from", out.fileno())
+        copy_extents.copy_file(tmp_path / "from", out.fileno())
     assert (tmp_path / "to").read_bytes() == NOISE[:size]
 
 
 def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
-    source, copy_range = tmp_path / "from", copying.copy_range
+    source, copy_range = tmp_path / "from", copy_extents.copy_range
     source.write_bytes(NOISE[: 1 << 20])
 
     def shorter(*given):
         os.truncate(source, 5000)
         return copy_range(*given)
 
-    monkeypatch.setattr(copying, "copy_range", shorter)
+    monkeypatch.setattr(copy_extents, "copy_range", shorter)
     with (tmp_path / "to").open("wb") as out, pytest.raises(EnvbuildError, match="shorter"):
-        copying.copy_file(source, out.fileno())
+        copy_extents.copy_file(source, out.fileno())
 
 
 def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):

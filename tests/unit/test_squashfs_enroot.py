@@ -6,11 +6,11 @@ import subprocess
 import pytest
 from packmaker import file, folder, packs, symlink, tree
 
-from envbuild.enroot_rules import PATH_FILE, quote
-from envbuild.errors import SpecError, VerifyError
+from envbuild.core.errors import SpecError, VerifyError
+from envbuild.export.enroot import configure, start_script
 from envbuild.oci.config import ImageConfig
-from envbuild.squashfs.enroot import configure, start_script
-from envbuild.squashfs.merge import merge
+from envbuild.spec.enroot_rules import PATH_FILE, quote
+from envbuild.squashfs.write.merge import merge
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envbuild.squashfs.codec import IDS
-from envbuild.squashfs.inflate import Damaged, inflater
+from envbuild.squashfs.read.decompress import Damaged, inflater
 
 pytestmark = pytest.mark.unit
 

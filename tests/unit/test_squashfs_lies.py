@@ -13,9 +13,9 @@ from packmaker import file, folder
 from treekit import LAYER, build, hard_links
 from treekit import image as image  # a fixture
 
-from envbuild.errors import VerifyError
-from envbuild.squashfs.tree import REGULAR, SquashTree
-from envbuild.within import look_within
+from envbuild.core.errors import VerifyError
+from envbuild.squashfs.read.tree import REGULAR, SquashTree
+from envbuild.verify.contents.metadata import look_within
 
 pytestmark = pytest.mark.unit
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from packmaker import file, folder, hard, pack, paths, symlink
 
-from envbuild.errors import InputError, PublishError
-from envbuild.export_options import ExportOptions
+from envbuild.core.errors import InputError, PublishError
+from envbuild.export.options import ExportOptions
+from envbuild.export.output_path import Output
+from envbuild.export.squashfs_image import EVIDENCE, export_squashfs, writing
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.member import Kind, Member
-from envbuild.outfile import Output
-from envbuild.squashfs.export import EVIDENCE, export_squashfs, writing
-from envbuild.squashfs.limits import unheld
-from envbuild.squashfs.merge import merge
-from envbuild.squashfs.tree import SquashTree
-from envbuild.squashfs.writer import STALE, image_file
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.read.tree import SquashTree
+from envbuild.squashfs.write.limits import unheld
+from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.writer import STALE, image_file
 
 pytestmark = pytest.mark.unit
 

@@ -8,12 +8,12 @@ import subprocess
 import pytest
 from packmaker import file, folder, packs, symlink, tree
 
-from envbuild.enroot_rules import PATH_FILE
-from envbuild.errors import InputError, VerifyError
+from envbuild.core.errors import InputError, VerifyError
+from envbuild.export.enroot import configure
+from envbuild.export.enroot_repair import ENV_FILE, mend
 from envbuild.oci.config import ImageConfig
-from envbuild.squashfs.enroot import configure
-from envbuild.squashfs.mend import ENV_FILE, mend
-from envbuild.squashfs.merge import merge
+from envbuild.spec.enroot_rules import PATH_FILE
+from envbuild.squashfs.write.merge import merge
 
 pytestmark = pytest.mark.unit
 

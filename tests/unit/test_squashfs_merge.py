@@ -5,11 +5,11 @@ import time
 import pytest
 from packmaker import file, folder, gone, hard, opaque, packs, paths, symlink
 
-from envbuild.errors import EnvbuildError
-from envbuild.oci.member import Kind, Member
-from envbuild.squashfs import merge as merging
-from envbuild.squashfs.index import FILE
-from envbuild.squashfs.merge import merge
+from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.pack.index import FILE
+from envbuild.squashfs.write import merge as merging
+from envbuild.squashfs.write.merge import merge
 
 pytestmark = pytest.mark.unit
 

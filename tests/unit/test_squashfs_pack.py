@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packmaker import file, folder, hard, pack, symlink
 
-from envbuild.errors import EnvbuildError, SpecError, VerifyError
-from envbuild.oci.member import Kind, Member
+from envbuild.core.errors import EnvbuildError, SpecError, VerifyError
+from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, Stream, device
-from envbuild.squashfs.pack import PackWriter, pack_name
-from envbuild.squashfs.packfile import TAIL, check_pack, read_pack
-from envbuild.squashfs.reader import check_image, describe
-from envbuild.squashfs.writer import write_image
+from envbuild.squashfs.pack.file import TAIL, check_pack, read_pack
+from envbuild.squashfs.pack.writer import PackWriter, pack_name
+from envbuild.squashfs.read.superblock import check_image, describe
+from envbuild.squashfs.write.writer import write_image
 
 pytestmark = pytest.mark.unit
 
@@ -62,7 +62,7 @@ def test_a_pack_cut_short_is_refused(tmp_path, keep):
 
 def test_an_index_that_points_outside_is_refused(tmp_path):
     """Even when its digest is right."""
-    from envbuild.squashfs.index import check_bounds
+    from envbuild.squashfs.pack.index import check_bounds
 
     wrong = {"starts": 1 << 40, "xattrs": 9, "first": 99, "fragments": 7, "offsets": 5000, "sizes": 1 << 40}
     for column, value in {**wrong, "fragment_starts": 1 << 50, "fragment_sizes": 1 << 20}.items():

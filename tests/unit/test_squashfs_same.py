@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packmaker import file, folder, gone, hard, pack
 
-from envbuild.oci.member import Kind, Member
-from envbuild.squashfs.direct import DirectImage
-from envbuild.squashfs.extents import SHARED, plan
-from envbuild.squashfs.living import living
-from envbuild.squashfs.merge import merge
-from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.packfile import DATA, PAGE, check_pack, read_pack
-from envbuild.squashfs.same import sources
-from envbuild.squashfs.writer import give, write_image
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.pack.file import DATA, PAGE, check_pack, read_pack
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.write.dedup import sources
+from envbuild.squashfs.write.direct_image import DirectImage
+from envbuild.squashfs.write.extents import SHARED, plan
+from envbuild.squashfs.write.live_extents import living
+from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.writer import give, write_image
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +47,7 @@ def contents(image, packs):
     """Every byte that a reader could come by: the file, and its fragment blocks unpacked (through the packs' plan)."""
     found = image.read_bytes()
     tree = merge(packs)
-    from envbuild.squashfs.walk import walk
+    from envbuild.squashfs.write.inode_order import walk
 
     live = walk(tree, packs).live
     planned = plan(packs, live, 104)
@@ -152,10 +152,10 @@ def test_the_last_file_of_a_layer_twice(tmp_path):
 
 def test_equal_checksums_of_different_tails(tmp_path, monkeypatch):
     """Bytes decide, not checksums."""
-    from envbuild.squashfs import blocks, tails
+    from envbuild.squashfs.pack import blocks, fragments
 
     monkeypatch.setattr(blocks, "crc32", lambda *_: 5)
-    monkeypatch.setattr(tails, "crc32", lambda *_: 5)
+    monkeypatch.setattr(fragments, "crc32", lambda *_: 5)
     layer = [file(b"%d" % number, NOISE[number * 5000 :][:5000]) for number in range(9)]
     one, two = (
         pack(tmp_path / "1", layer, block=4096),

@@ -11,10 +11,10 @@ from packmaker import file, folder, symlink
 from treekit import LAYER, build, hard_links
 from treekit import image as image  # a fixture
 
-from envbuild.errors import VerifyError
-from envbuild.oci.member import Kind, Member
+from envbuild.core.errors import VerifyError
+from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.tree import KINDS, REGULAR, SquashTree
+from envbuild.squashfs.read.tree import KINDS, REGULAR, SquashTree
 
 pytestmark = pytest.mark.unit
 

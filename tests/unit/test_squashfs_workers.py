@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packmaker import file
 
-from envbuild.oci.member import Kind, Member
-from envbuild.squashfs.blocks import BATCH, SLOW_BATCH
-from envbuild.squashfs.pack import PackWriter
-from envbuild.squashfs.packfile import check_pack
-from envbuild.squashfs.workers import MOST_AHEAD, Workers
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.pack.blocks import BATCH, SLOW_BATCH
+from envbuild.squashfs.pack.file import check_pack
+from envbuild.squashfs.pack.workers import MOST_AHEAD, Workers
+from envbuild.squashfs.pack.writer import PackWriter
 
 pytestmark = pytest.mark.unit
 

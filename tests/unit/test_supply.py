@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from envbuild import listing
-from envbuild.console import Quiet
+from envbuild.cli import list as listing
+from envbuild.core.console import Quiet
+from envbuild.core.store.store import Store
+from envbuild.lock.inputs import requested, supplier
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.project import Project
-from envbuild.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.site import Site
-from envbuild.store import Store
-from envbuild.supply import requested, supplier
-from envbuild.workspace import Workspace
+from envbuild.net.site import Site
+from envbuild.spec.project import Project
+from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
+from envbuild.spec.workspace import Workspace
 
 pytestmark = pytest.mark.unit
 REQUEST = LockRequest(
@@ -69,7 +69,7 @@ def test_who_supplies() -> None:
 RECIPE = """
 from dataclasses import dataclass
 from typing import ClassVar
-from envbuild.recipe import Archive, AptRepository, PythonIndex, Recipe, Sources
+from envbuild.spec.recipe import Archive, AptRepository, PythonIndex, Recipe, Sources
 
 @dataclass(frozen=True, kw_only=True)
 class Far(Recipe):

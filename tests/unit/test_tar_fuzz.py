@@ -29,12 +29,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import tarkit as kit
 
-from envbuild.errors import EnvbuildError, InputError
-from envbuild.lock.basetree import Tree
-from envbuild.oci.apply import apply_layers
-from envbuild.oci.intake import take_layer
-from envbuild.oci.member import Kind
-from envbuild.oci.tarread import LayerError, read_tar
+from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.lock.base_image.file_tree import Tree
+from envbuild.oci.layers.apply import apply_layers
+from envbuild.oci.sources.read_layer import take_layer
+from envbuild.oci.tar.member import Kind
+from envbuild.oci.tar.reader import LayerError, read_tar
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tarkit import END, MEGA, STEPS, file, header, octal, only, pax, read
 
-from envbuild.errors import InputError
-from envbuild.oci.member import Kind
-from envbuild.oci.tarread import LayerError
+from envbuild.core.errors import InputError
+from envbuild.oci.tar.member import Kind
+from envbuild.oci.tar.reader import LayerError
 
 pytestmark = pytest.mark.unit
 

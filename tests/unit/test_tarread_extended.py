@@ -7,8 +7,8 @@ import base64
 import pytest
 from tarkit import END, file, header, octal, only, padded, pax, read
 
-from envbuild.oci.member import Kind, Member
-from envbuild.oci.tarread import LayerError
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.reader import LayerError
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tarkit import MEGA, STEPS, gnu, read
 
-from envbuild.oci.member import Kind
-from envbuild.oci.tarread import LayerError
+from envbuild.oci.tar.member import Kind
+from envbuild.oci.tar.reader import LayerError
 
 pytestmark = pytest.mark.unit
 

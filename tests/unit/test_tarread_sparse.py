@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tarkit import END, file, header, octal, old_sparse, padded, pax, read
 
-from envbuild.oci.tarread import LayerError
+from envbuild.oci.tar.reader import LayerError
 
 pytestmark = pytest.mark.unit
 

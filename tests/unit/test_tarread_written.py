@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tarkit import STEPS, TYPES, gnu, read
 
-from envbuild.oci.member import Kind, Member
-from envbuild.oci.tarsink import TarSink
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.oci.tar.writer import TarSink
 
 pytestmark = pytest.mark.unit
 TEXT = st.binary(min_size=1, max_size=120).filter(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.engines.embedded.untar import extract
+from envbuild.build.engines.safe_extract import extract
 
 pytestmark = pytest.mark.unit
 DIR, FILE, HARD, LINK, FIFO = tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE

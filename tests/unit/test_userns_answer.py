@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
+from envbuild.core.errors import BuildError, EngineError, EnvbuildError, Finding, InputError
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.entry import function_of
 from envbuild.core.userns.namespaces import SetupError
-from envbuild.errors import BuildError, EngineError, EnvbuildError, Finding, InputError
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import envbuild
+from envbuild.core.errors import EngineError
 from envbuild.core.paths import PACKAGE, import_path
 from envbuild.core.userns import call as calling
 from envbuild.core.userns import process, removal
 from envbuild.core.userns.namespaces import SetupError
-from envbuild.errors import EngineError
 
 pytestmark = pytest.mark.unit
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="others need subordinate ids")

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifybytes import make_elf, make_property
 
+from envbuild.inspector import elf, gnu_notes, x86_isa
 from envbuild.verify.cpu import cpu_results
-from envbuild.verify.inside import elf, notes, x86
 from envbuild.verify.results import Status
 
 pytestmark = pytest.mark.unit
@@ -36,15 +36,15 @@ SHIFT = "unsigned long f(unsigned long a, int b) { return a << b ^ a >> (b + 1);
 def test_the_note_is_read(bits: int, level: str, size: int) -> None:
     note = make_property(0xC0000002, 3, size) + make_property(NEEDED, bits, size)  # CET's property stands before it
     data = make_elf(bits=size, machine=62 if size == 64 else 3, note=note)
-    assert notes.level(data, elf.parse(data)) == level
+    assert gnu_notes.level(data, elf.parse(data)) == level
 
 
 def test_other_notes_say_nothing() -> None:
     for note in (make_property(0xC0010002, 8), struct.pack("<III", 4, 4, 1) + b"GNU\0" + b"abcd", b"\0" * 7, b""):
         data = make_elf(note=note)
-        assert notes.level(data, elf.parse(data)) == ""
+        assert gnu_notes.level(data, elf.parse(data)) == ""
     data = make_elf(machine=183, note=make_property(NEEDED, 8))  # the number means something else on arm64
-    assert notes.level(data, elf.parse(data)) == ""
+    assert gnu_notes.level(data, elf.parse(data)) == ""
 
 
 @given(st.binary(max_size=64), st.integers(0, 40))
@@ -53,14 +53,14 @@ def test_a_damaged_note_is_told_or_says_nothing(noise: bytes, at: int) -> None:
     note[at : at + len(noise)] = noise
     data = make_elf(note=bytes(note))
     with contextlib.suppress(ValueError):
-        assert notes.level(data, elf.parse(data)) in (*notes.LEVELS, "")
+        assert gnu_notes.level(data, elf.parse(data)) in (*gnu_notes.LEVELS, "")
 
 
 def scanned(text: bytes, unwind: tuple[int, ...] = (0,)) -> dict[str, int]:
     data = make_elf(sections={".text": text}, unwind=unwind)
-    found = elf.parse(data, x86.SECTIONS)
+    found = elf.parse(data, x86_isa.SECTIONS)
     start = found.sections[".text"][0] + 0x10000
-    return {name: at - start for name, at in x86.scan(data, found).items()}
+    return {name: at - start for name, at in x86_isa.scan(data, found).items()}
 
 
 RET = b"\xc3"
@@ -98,9 +98,9 @@ def test_functions_start_where_the_unwind_table_says() -> None:
 
 def test_what_is_no_x86_code_is_not_looked_at() -> None:
     data = make_elf(machine=183, sections={".text": VMOVUPS})
-    assert x86.scan(data, elf.parse(data, x86.SECTIONS)) == {}
+    assert x86_isa.scan(data, elf.parse(data, x86_isa.SECTIONS)) == {}
     data = make_elf()
-    assert x86.scan(data, elf.parse(data, x86.SECTIONS)) == {}
+    assert x86_isa.scan(data, elf.parse(data, x86_isa.SECTIONS)) == {}
 
 
 @given(st.binary(max_size=300))
@@ -112,7 +112,7 @@ def test_noise_ends(noise: bytes) -> None:
 @given(st.binary(min_size=16, max_size=16))
 def test_no_instruction_is_longer_than_the_format_allows(code: bytes) -> None:
     with contextlib.suppress(IndexError):
-        assert x86.length(code + bytes(64), 0) <= 16 + 15  # prefixes may repeat here; a CPU stops at 15
+        assert x86_isa.length(code + bytes(64), 0) <= 16 + 15  # prefixes may repeat here; a CPU stops at 15
 
 
 def tool(name: str) -> str:
@@ -136,7 +136,7 @@ def library(folder: Path, code: str, *options: str) -> bytes:
 
 
 def scan(data: bytes) -> dict[str, int]:
-    return x86.scan(data, elf.parse(data, x86.SECTIONS))
+    return x86_isa.scan(data, elf.parse(data, x86_isa.SECTIONS))
 
 
 @pytest.mark.parametrize("code", [LOOP, SHIFT])
@@ -156,7 +156,7 @@ def test_dispatch_asks(tmp_path: Path) -> None:
 
 def test_the_note_that_gcc_writes(tmp_path: Path) -> None:
     data = library(tmp_path, LOOP, "-march=x86-64-v3", "-mneeded")
-    assert notes.level(data, elf.parse(data)) == "x86-64-v3"
+    assert gnu_notes.level(data, elf.parse(data)) == "x86-64-v3"
 
 
 def test_lengths_and_findings_are_those_of_objdump() -> None:
@@ -169,7 +169,7 @@ def test_lengths_and_findings_are_those_of_objdump() -> None:
     for path in sorted({os.path.realpath("/bin/sh"), *libraries}):
         with Path(path).open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        found = elf.parse(data, x86.SECTIONS)
+        found = elf.parse(data, x86_isa.SECTIONS)
         offset = found.sections[".text"][0]
         shift = next(at - start for _, start, at, size in found.segments if start <= offset < start + size)
         run = [program, "-d", "-j", ".text", "--insn-width=16", "-w", path]
@@ -179,10 +179,10 @@ def test_lengths_and_findings_are_those_of_objdump() -> None:
             if "(bad)" in text or code.startswith("9b "):  # objdump writes fwait and what follows as one
                 continue
             total += 1
-            wrong += x86.length(data, int(at, 16) - shift) != len(code.split())
+            wrong += x86_isa.length(data, int(at, 16) - shift) != len(code.split())
             vex = vex or code.startswith(("c5 ", "c4 "))
             evex = evex or code.startswith("62 ")
-        seen = x86.scan(data, found)
+        seen = x86_isa.scan(data, found)
         assert ("x86-64-v3" in seen, "x86-64-v4" in seen) == (vex, evex), path
     assert total > 100_000
     assert wrong <= total // 10_000  # objdump reads data between hand-written functions as code
@@ -232,9 +232,9 @@ def test_what_cannot_be_said_is_not_said() -> None:
     ["__cpu_model", "getauxval", "ucs_arch_get_cpu_flag", "cpuinfo_initialize", "_ZN2at3cpu19is_avx512_supportedEv"],
 )
 def test_functions_that_tell_what_the_cpu_can_do(name: str) -> None:
-    assert x86.ASKS.fullmatch(name.encode())
+    assert x86_isa.ASKS.fullmatch(name.encode())
 
 
 @pytest.mark.parametrize("name", ["_ZN2at3cpu4copyEv", "ncclCpuAffinity", "omp_get_num_procs", "cudaGetDevice"])
 def test_functions_that_tell_nothing(name: str) -> None:
-    assert not x86.ASKS.fullmatch(name.encode())
+    assert not x86_isa.ASKS.fullmatch(name.encode())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifybytes import make_elf, make_fatbin
 
-from envbuild.verify.inside import elf, fatbin
+from envbuild.inspector import elf, fatbin
 
 pytestmark = pytest.mark.unit
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.errors import VerifyError
-from envbuild.recipe import Check
-from envbuild.verify import evidence, inside, look
+from envbuild import inspector
+from envbuild.core.errors import VerifyError
+from envbuild.spec.recipe import Check
+from envbuild.verify import evidence, run_inspector
 from envbuild.verify.evidence import Evidence
+from envbuild.verify.recipe_checks import run_check, run_checks
 from envbuild.verify.results import AuditResult, Status
-from envbuild.verify.run import run_check, run_checks
 
 pytestmark = pytest.mark.unit
 
@@ -120,9 +121,12 @@ def test_failures_are_one_error_and_what_did_not_run_is_none() -> None:
 
 
 def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -> None:
-    assert len(look.program({"singles": ["libnccl"]}).encode()) < 128 * 1024
-    folder = Path(inside.__path__[0])
-    assert {path.stem for path in folder.glob("*.py")} == {*map(look.name_of, look.MODULES), "__init__"}
+    assert len(run_inspector.program({"singles": ["libnccl"]}).encode()) < 128 * 1024
+    folder = Path(inspector.__path__[0])
+    assert {path.stem for path in folder.glob("*.py")} == {
+        *map(run_inspector.name_of, run_inspector.MODULES),
+        "__init__",
+    }
     for path in folder.glob("*.py"):
         tree = ast.parse(path.read_text(), feature_version=(3, 11))
         for node in ast.walk(tree):
@@ -136,7 +140,7 @@ def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -
 
 def test_an_image_without_python_is_told() -> None:
     with pytest.raises(VerifyError, match="exit code 127") as caught:
-        look.look(lambda argv: (127, "exec: no such file"))
+        run_inspector.look(lambda argv: (127, "exec: no such file"))
     assert "python3" in caught.value.hint
     with pytest.raises(VerifyError):
-        look.look(lambda argv: (0, "no document"))
+        run_inspector.look(lambda argv: (0, "no document"))

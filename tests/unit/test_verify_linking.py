@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from verifybytes import make_elf
 
-from envbuild.verify.inside import elf
-from envbuild.verify.inside.linking import Linker
-from envbuild.verify.inside.loader import Loader
-from envbuild.verify.inside.symbols import SECTIONS
-from envbuild.verify.linking import link_results
+from envbuild.inspector import elf
+from envbuild.inspector.dynamic_loader import Loader
+from envbuild.inspector.elf_symbols import SECTIONS
+from envbuild.inspector.link_check import Linker
 from envbuild.verify.results import Status
+from envbuild.verify.symbols import link_results
 from tests.support.compiled import compiled
 
 pytestmark = pytest.mark.unit

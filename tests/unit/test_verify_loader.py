@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifybytes import make_cache, make_elf
 
-from envbuild.verify.inside import elf
-from envbuild.verify.inside.loader import Loader, read_cache
+from envbuild.inspector import elf
+from envbuild.inspector.dynamic_loader import Loader, read_cache
 
 pytestmark = pytest.mark.unit
 

@@ -10,20 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.bases import DISTRIBUTIONS
-from envbuild.errors import VerifyError
-from envbuild.verify import inside, look
-from envbuild.verify.inside.seen import MARK
+from envbuild import inspector
+from envbuild.core.distributions import DISTRIBUTIONS
+from envbuild.core.errors import VerifyError
+from envbuild.inspector.report import MARK
+from envbuild.verify import run_inspector
 
 pytestmark = pytest.mark.unit
 
-FOLDER = Path(inside.__path__[0])
+FOLDER = Path(inspector.__path__[0])
 NEWER = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "pairwise", "bit_count", "batched"}
 
 
 def test_every_module_travels_and_fits_into_one_argument() -> None:
-    assert set(map(look.name_of, look.MODULES)) == {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
-    assert len(look.program({"singles": []}).encode()) < 128 << 10
+    assert set(map(run_inspector.name_of, run_inspector.MODULES)) == {path.stem for path in FOLDER.glob("*.py")} - {
+        "__init__"
+    }
+    assert len(run_inspector.program({"singles": []}).encode()) < 128 << 10
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
@@ -38,7 +41,7 @@ def test_the_oldest_python_can_read_it(path: Path) -> None:
 
 
 def test_what_travels_is_the_text_of_the_files() -> None:
-    program = look.program({})
+    program = run_inspector.program({})
     for path in FOLDER.glob("*.py"):
         if path.stem != "__init__":
             assert repr((path.stem, path.read_text())) in program
@@ -51,15 +54,15 @@ def test_what_is_asked_reaches_the_program() -> None:
         sent.extend(argv)
         return 0, f'noise\n{MARK}{{"schema": 1}}\n'
 
-    own = look.Own(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("apex",))
-    assert look.look(runner, own, singles=["libnccl"], cuobjdump=False) == {"schema": 1}
+    own = run_inspector.Own(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("apex",))
+    assert run_inspector.look(runner, own, singles=["libnccl"], cuobjdump=False) == {"schema": 1}
     options = {
         "singles": ["libnccl"],
         "cuobjdump": False,
         "prefixes": ["/opt/ucx"],
         "compiled": {"folders": ["/opt/ucx"], "dists": ["apex"]},
     }
-    assert sent[:4] == [look.PYTHON, "-I", "-B", "-c"]
+    assert sent[:4] == [run_inspector.PYTHON, "-I", "-B", "-c"]
     assert sent[4].endswith(f".main({options!r})\n")
 
 
@@ -69,5 +72,5 @@ def test_a_program_that_fails_is_told() -> None:
         return done.returncode, done.stderr
 
     with pytest.raises(VerifyError, match="no /usr") as told:
-        look.look(runner)
+        run_inspector.look(runner)
     assert "python3" in told.value.findings[0].hint

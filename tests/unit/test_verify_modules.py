@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.plan.checks import PYTHON
-from envbuild.verify.modules import import_results
+from envbuild.build.blocks.checks import PYTHON
+from envbuild.verify.extension_modules import import_results
 from envbuild.verify.results import AuditResult, Status
 
 pytestmark = pytest.mark.unit

@@ -9,12 +9,12 @@ import pytest
 
 from envbuild.lock.lockfile import BaseImage, Lock, SourceFile, UnitLock, read_lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.project import Project
-from envbuild.recipe import Sources
-from envbuild.resolve import Resolution
-from envbuild.spec import load
-from envbuild.verify.look import Own
-from envbuild.verify.promised import expectations, locked_expectations, locked_own, own
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
+from envbuild.spec.recipe import Sources
+from envbuild.spec.resolve import Resolution
+from envbuild.verify.expectations import expectations, locked_expectations, locked_own, own
+from envbuild.verify.run_inspector import Own
 
 pytestmark = pytest.mark.unit
 

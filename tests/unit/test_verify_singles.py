@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envbuild.verify.results import AuditResult, Status
-from envbuild.verify.singles import single_results
+from envbuild.verify.single_copy import single_results
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifybytes import make_elf
 
-from envbuild.verify.inside import elf
-from envbuild.verify.inside.symbols import SECTIONS, Symbols, gnu_hash
-from envbuild.verify.names import readable
+from envbuild.inspector import elf
+from envbuild.inspector.elf_symbols import SECTIONS, Symbols, gnu_hash
+from envbuild.verify.symbols import readable
 from tests.support.compiled import compiled
 
 pytestmark = pytest.mark.unit

@@ -14,7 +14,13 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("category", [DeprecationWarning, SyntaxWarning])
 @pytest.mark.parametrize(
     "module",
-    ["envbuild", "envbuild.lock.uv", "envbuild_recipes.torch_0a1b2c3d", "/src/envbuild/fields", "/src/recipes/torch"],
+    [
+        "envbuild",
+        "envbuild.lock.python.uv",
+        "envbuild_recipes.torch_0a1b2c3d",
+        "/src/envbuild/fields",
+        "/src/recipes/torch",
+    ],
 )
 def test_a_warning_about_our_own_code_is_an_error(category: type[Warning], module: str) -> None:
     with pytest.raises(category):

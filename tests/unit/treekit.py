@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from packmaker import file, folder, hard, pack, symlink
 
-from envbuild.oci.member import Kind, Member
+from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import DEFAULTS
-from envbuild.squashfs.tree import DIRECTORY, SquashTree
-from envbuild.squashfs.writer import write_image
+from envbuild.squashfs.read.tree import DIRECTORY, SquashTree
+from envbuild.squashfs.write.writer import write_image
 
 EPOCH = 1_700_000_000
 NOISE = b"".join(zlib.crc32(b"%d" % number).to_bytes(4, "little") for number in range(20_000))

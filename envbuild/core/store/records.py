@@ -1,7 +1,7 @@
 """What was made, kept in the store: a second run with nothing changed finds the record of the first, and ends.
 
 A record is images/KEY.json, where KEY is a digest of all that decides the file's bytes. It says what was made, how the
-file looked then, and what the store must hold for it as long as a link points at it (`envbuild.collect`).
+file looked then, and what the store must hold for it as long as a link points at it (`envbuild.core.store.gc`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.code_digest import code_digest
-from envbuild.store import Store, read_json, stamp, write_json
+from envbuild.core.store.store import Store, read_json, stamp, write_json
 
 
 def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:

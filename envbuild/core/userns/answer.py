@@ -8,9 +8,9 @@ import traceback
 from dataclasses import asdict
 from typing import Any
 
-from envbuild import errors
+from envbuild.core import errors
+from envbuild.core.errors import EngineError, EnvbuildError, Finding
 from envbuild.core.userns.namespaces import SetupError
-from envbuild.errors import EngineError, EnvbuildError, Finding
 
 
 def encode(value: Any) -> bytes:

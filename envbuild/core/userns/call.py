@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from envbuild.core.errors import EngineError
 from envbuild.core.userns.diagnose import fix_for
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import spawn
-from envbuild.errors import EngineError
 
 CHUNK = 1 << 20
 

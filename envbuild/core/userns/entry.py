@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from envbuild.core.errors import EnvbuildError
 from envbuild.core.userns.answer import encode, encode_error
 from envbuild.core.userns.namespaces import SetupError, become_root, die_with
-from envbuild.errors import EnvbuildError
 
 
 def main(job_fd: int, answer_fd: int) -> NoReturn:

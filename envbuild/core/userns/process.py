@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
+from envbuild.core.errors import EngineError
 from envbuild.core.interpreter import MODE
 from envbuild.core.paths import import_path
 from envbuild.core.userns import entry
 from envbuild.core.userns.answer import decode
-from envbuild.errors import EngineError
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "

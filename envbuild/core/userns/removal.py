@@ -12,9 +12,9 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from envbuild.core.errors import EnvbuildError
 from envbuild.core.userns.call import call
 from envbuild.core.userns.process import Child, spawn
-from envbuild.errors import EnvbuildError
 
 
 def remove_tree(path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envbuild.matrix.atoms import reserve
-from envbuild.matrix.constraint_masks import labelled
-from envbuild.matrix.masks import HARD, FactTable
-from envbuild.matrix.problem import Problem, Request
-from envbuild.matrix.solver import Search, Undecided
-from envbuild.matrix.value_order import ascending, interchangeable
+from envbuild.matrix.facts.atoms import reserve
+from envbuild.matrix.facts.constraint_masks import labelled
+from envbuild.matrix.facts.fact_table import HARD, FactTable
+from envbuild.matrix.facts.value_order import ascending, interchangeable
+from envbuild.matrix.sat.solver import Search, Undecided
+from envbuild.matrix.solve.encoding import Problem, Request
 
 STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envbuild.core.text import human_list
-from envbuild.lock.index import Index
-from envbuild.matrix import version
-from envbuild.matrix.index_releases import releases
-from envbuild.matrix.masks import FactTable
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.index_releases import releases
+from envbuild.net.python_index import Index
 
 
 def newer_than_facts(index: Index, matrix: FactTable, components: Sequence[str] = ("torch",)) -> list[str]:

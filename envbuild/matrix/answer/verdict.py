@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from envbuild.matrix import version
-from envbuild.matrix.atoms import ABSENT
-from envbuild.matrix.blanks import Unknown, blanks
-from envbuild.matrix.claims import claim_of
-from envbuild.matrix.holding import held_rows
-from envbuild.matrix.masks import FactTable
-from envbuild.matrix.model import Waiver
-from envbuild.matrix.request import Ask
-from envbuild.matrix.words import Reason, listed, reason, said
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.solve.phrasing import Reason, listed, reason, said
+from envbuild.matrix.solve.request import Ask
+from envbuild.matrix.solve.unknowns import Unknown, blanks
 
 if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
-    from envbuild.matrix.conflict import Conflict
+    from envbuild.matrix.answer.conflict import Conflict
 
 VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envbuild.matrix import version
-from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.neuronmanifest import PACKAGES, Release, releases
-from envbuild.matrix.version import newest_first
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, Node
+from envbuild.matrix.collect.neuron_manifest import PACKAGES, Release, releases
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.version import newest_first
 
 # Component → its short name in the ids of facts.
 PARTS = {

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.errors import InputError
-from envbuild.lock.index import IndexFile
-from envbuild.matrix.collect.derived import Context, Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.ranges import Damaged
-from envbuild.matrix.collect.releases import digest
-from envbuild.matrix.index_releases import releases
-from envbuild.matrix.version import newest_first
+from envbuild.core.errors import InputError
+from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, Node
+from envbuild.matrix.collect.release_rows import digest
+from envbuild.matrix.facts.index_releases import releases
+from envbuild.matrix.facts.version import newest_first
+from envbuild.net.python_index import IndexFile
+from envbuild.net.range_file import Damaged
 
 COLLECTOR = "collector nvcc 1"
 COMPILERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")  # they have ptxas

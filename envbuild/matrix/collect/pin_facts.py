@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from envbuild.matrix.collect.derived import Derived, DerivedFact, DerivedRow
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow
 from envbuild.matrix.collect.pin_rows import (
     PACKAGES,
     Known,
@@ -18,7 +18,7 @@ from envbuild.matrix.collect.pin_rows import (
     wheel_rows,
     withdrawn_rows,
 )
-from envbuild.matrix.version import newest_first
+from envbuild.matrix.facts.version import newest_first
 
 COLLECTOR = "collector pins 1"
 LIMITED = ("protobuf",)  # so common that asking for it is no reason to bring it into an answer

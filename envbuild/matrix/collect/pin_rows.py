@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from envbuild.bases import MACHINES
-from envbuild.matrix.collect.derived import DerivedRow, Node
-from envbuild.matrix.collect.releases import (
+from envbuild.core.distributions import MACHINES
+from envbuild.matrix.collect.fact_writer import DerivedRow, Node
+from envbuild.matrix.collect.release_rows import (
     NEWEST_PYTHON,
     OLDEST_PYTHON,
     cells,
@@ -18,9 +18,9 @@ from envbuild.matrix.collect.releases import (
     rows,
     specifiers,
 )
-from envbuild.matrix.collect.wheels import Metadata
-from envbuild.matrix.index_releases import Build, Cell, Release
-from envbuild.matrix.version import oldest_first
+from envbuild.matrix.collect.remote_wheel import Metadata
+from envbuild.matrix.facts.index_releases import Build, Cell, Release
+from envbuild.matrix.facts.version import oldest_first
 
 PACKAGES = {  # of which component a requirement is
     "torch": "torch",

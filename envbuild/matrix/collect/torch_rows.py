@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from envbuild.matrix.collect.derived import DerivedRow, Node
-from envbuild.matrix.collect.releases import constraint, digest, needs, rows
-from envbuild.matrix.collect.wheels import Metadata
-from envbuild.matrix.index_releases import Cell, Release
-from envbuild.matrix.version import oldest_first
+from envbuild.matrix.collect.fact_writer import DerivedRow, Node
+from envbuild.matrix.collect.release_rows import constraint, digest, needs, rows
+from envbuild.matrix.collect.remote_wheel import Metadata
+from envbuild.matrix.facts.index_releases import Cell, Release
+from envbuild.matrix.facts.version import oldest_first
 
 LIBRARY = "torch/lib/libtorch_python.so"
 PINNED = {  # component → the packages that bring it

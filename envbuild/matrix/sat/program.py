@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.solver import NOTHING, Clause, Index
+from envbuild.matrix.sat.solver import NOTHING, Clause, Index
 
 
 @dataclass(frozen=True, slots=True)

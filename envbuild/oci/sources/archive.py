@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from envbuild.errors import InputError
+from envbuild.core.errors import InputError
 from envbuild.oci import manifest as m
-from envbuild.oci.source import SourceImage, SourceLayer
-from envbuild.oci.sources import documents
+from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_index import NONE, Archive, broken
-from envbuild.oci.sources.layout import layout_image, several
+from envbuild.oci.sources.archive_stream import compressed, in_turn, scan_compressed
+from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.sources.oci_layout import layout_image, several
 from envbuild.oci.sources.platform import Platform
-from envbuild.oci.sources.stream import compressed, in_turn, scan_compressed
 
 
 @contextlib.contextmanager
@@ -57,18 +57,18 @@ def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage
         return layout_image(archive, tag, reference, stem, platform)
     item = entry_of(archive.read("manifest.json"), tag, reference)
     try:
-        names = [documents.text(name) for name in item["Layers"] or []]
-        content = archive.read(documents.text(item["Config"]))
+        names = [image_documents.text(name) for name in item["Layers"] or []]
+        content = archive.read(image_documents.text(item["Config"]))
     except (m.Damaged, KeyError, TypeError) as error:
         raise m.damaged(reference, error) from None
-    found = documents.read_configuration(content, reference, platform)
-    documents.fitting(found, names, reference)
+    found = image_documents.read_configuration(content, reference, platform)
+    image_documents.fitting(found, names, reference)
     layers = [
         SourceLayer(
             diff_id,
             "",
             archive.size(name),
-            documents.layer_name(number, len(names)),
+            image_documents.layer_name(number, len(names)),
             partial(archive.open, name),
             image=reference,
         )
@@ -82,7 +82,7 @@ def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage
         created=found.created,
         layers=tuple(layers),
         identity=found.identity,
-        name=documents.file_name([stem, tag.rpartition(":")[2]]),
+        name=image_documents.file_name([stem, tag.rpartition(":")[2]]),
         notes=found.notes,
     )
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from envbuild.errors import InputError
-from envbuild.oci.sources import documents
+from envbuild.core.errors import InputError
+from envbuild.oci.sources import image_documents
 
 HOPS = 8  # links from one name of an archive to the next
 NONE = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
@@ -77,7 +77,7 @@ class Archive:
         if self.contents:
             return self.contents.get(real, b"")
         with self.open(name) as file:
-            return file.read(documents.LARGEST + 1)
+            return file.read(image_documents.LARGEST + 1)
 
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
         return cast("contextlib.AbstractContextManager[IO[bytes]]", Section(self.path, *self.places[self.real(name)]))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envbuild.errors import ConflictError, SpecError
+from envbuild.core.errors import ConflictError, SpecError
 from envbuild.oci import manifest as m
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}

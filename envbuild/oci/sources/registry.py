@@ -1,8 +1,8 @@
 """An image of a registry: its tag is resolved once, everything else is asked for by digest.
 
-Where it is asked for, with which certificates and with whose login is as for base images (`envbuild.oci.registry`).
-Manifests and configurations are kept as blobs of the store; layers come straight from the socket (`Blob`), and are kept
-when that is wished (`KeptBlob`). One that the store has is read there.
+Where it is asked for, with which certificates and with whose login is as for base images
+(`envbuild.net.registry.client`). Manifests and configurations are kept as blobs of the store; layers come straight from
+the socket (`Blob`), and are kept when that is wished (`KeptBlob`). One that the store has is read there.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-from envbuild.errors import SpecError
-from envbuild.lock.transport import Transport
+from envbuild.core.errors import SpecError
+from envbuild.core.store.store import Store
+from envbuild.net.registry.client import Repository
+from envbuild.net.registry.reference import DOCKER, Reference, parse
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
-from envbuild.oci.reference import DOCKER, Reference, parse
-from envbuild.oci.registry import Repository
-from envbuild.oci.source import SourceImage
-from envbuild.oci.sources import documents
-from envbuild.oci.sources.blob import Blob
-from envbuild.oci.sources.keeping import KeptBlob, here, kept
-from envbuild.oci.sources.layout import INDEXES
+from envbuild.oci.sources import image_documents
+from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.blob_stream import Blob
+from envbuild.oci.sources.cached_blob import KeptBlob, here, kept
+from envbuild.oci.sources.oci_layout import INDEXES
 from envbuild.oci.sources.platform import Platform, pick
-from envbuild.site import Site
-from envbuild.store import Store
 
 
 @contextlib.contextmanager
@@ -43,15 +43,17 @@ def open_registry(
             break
         digest, value = place.document(f"sha256:{pick(value['manifests'], name, platform).digest}", name)
     image = m.image(value, name)
-    found = documents.read_configuration(place.blob(image.config, name), name, platform)
-    yield documents.of_manifest(
+    found = image_documents.read_configuration(place.blob(image.config, name), name, platform)
+    yield image_documents.of_manifest(
         image,
         found,
         lambda part: _Opener(place, part),
         reference=f"docker://{name}",
         origin=f"{reference.origin}@{digest}",
         manifest=digest,
-        name=documents.file_name([reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]),
+        name=image_documents.file_name(
+            [reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]
+        ),
         places=len(place.repository.places) + any(here(place.store, part.digest) for part in image.layers),
     )
 
@@ -99,9 +101,9 @@ class _Place:
             return content
         with Blob(self.repository, part) as stream:
             content = b""
-            while len(content) <= documents.LARGEST and (chunk := stream.read(1 << 20)):
+            while len(content) <= image_documents.LARGEST and (chunk := stream.read(1 << 20)):
                 content += chunk
-        return self.keep(documents.checked(content, digest, name))
+        return self.keep(image_documents.checked(content, digest, name))
 
     def kept(self, wanted: str) -> bytes | None:
         """What the store has under that digest."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envbuild.oci.member import Kind
-from envbuild.oci.tarfields import ID_MOST, SIZE_MOST, TARGET_MOST, TIME_MOST, LayerError, number, show, target
+from envbuild.oci.tar.fields import ID_MOST, SIZE_MOST, TARGET_MOST, TIME_MOST, LayerError, number, show, target
+from envbuild.oci.tar.member import Kind
 
 POSIX, STAR = b"ustar\x0000", b"tar\0"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from envbuild.errors import SpecError
+from envbuild.core.errors import SpecError
 
 
 def squashfs_file(name: str) -> Path | None:
@@ -33,6 +33,6 @@ def squashfs_file(name: str) -> Path | None:
 
 def is_elsewhere(name: str) -> bool:
     """Return whether NAME is an image of a registry, an archive or another place."""
-    from envbuild.oci.sources import PREFIXES
+    from envbuild.oci.sources.open import PREFIXES
 
     return name.startswith(tuple(PREFIXES))

@@ -1,0 +1,1 @@
+"""Building blocks of recipes, and the one module that imports HPCCM."""

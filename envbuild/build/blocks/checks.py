@@ -1,0 +1,69 @@
+"""Verify lines and build commands that several recipes share.
+
+Nothing here imports hpccm: recipes use it at the top of their file, and `envbuild list` must not pay for that."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from envbuild.spec.recipe import VENV, Check, RecipeEnv
+
+PYTHON = f"{VENV}/bin/python"
+CUOBJDUMP = "/opt/cuda/bin/cuobjdump"
+# Links libcuda.so.1 and libnvidia-ml.so.1 to the toolkit's stubs: with it on LD_LIBRARY_PATH modules that need the
+# driver load on a machine without one.
+STUB_DRIVER = "/opt/cuda/lib64/stubs/driver"
+
+
+def imports(name: str, modules: Sequence[str], *, show: str = "", expect: str = "") -> Check:
+    """Whether `modules` import beside torch, which has to be loaded first: they find libtorch through it. `show` is a
+    Python expression whose value must match `expect`."""
+    program = f"import torch, {', '.join(modules)}; print({show or repr('imported')})"
+    title = f"{name}: imports beside torch" if len(modules) < 3 else f"{name}: {len(modules)} modules import"
+    return Check(title, f"{PYTHON} -c {shlex.quote(program)}", expect or "imported")
+
+
+def cubins(name: str, modules: Sequence[str], env: RecipeEnv, sm: str = "") -> Check:
+    """Whether every one of the extension `modules` (dotted names) holds machine code for the target's GPU and for no
+    other. `sm` ("80") where that is another number than the target's: sm_86 runs code for sm_80."""
+    arch = sm or env.target.sm_arch
+    files = " ".join(f"{env.site_packages}/{module.replace('.', '/')}.*so" for module in modules)
+    return Check(
+        f"{name}: code for sm_{arch} and nothing else",
+        # a pattern that matches nothing stays as it is, and cuobjdump fails
+        f'for file in {files}; do echo "$file"; {CUOBJDUMP} --list-elf "$file" || exit 1; done',
+        cubins_alone(arch),
+    )
+
+
+def only_this_gpu(name: str, files: Sequence[str], env: RecipeEnv) -> Check:
+    """That each of `files` (paths; patterns of the shell) holds machine code for the target's GPU, and none of them
+    such code for another one or PTX. `name` is whose they are."""
+    each = f'echo "$file"; {CUOBJDUMP} --list-elf "$file" || exit 1; {CUOBJDUMP} --list-ptx "$file" 2>/dev/null'
+    return Check(
+        f"{name}: code for sm_{env.target.sm_arch} and nothing else",
+        # a pattern that matches nothing stays as it is, and cuobjdump fails
+        f"for file in {' '.join(files)}; do {each}; done; true",
+        cubins_alone(env.target.sm_arch),
+    )
+
+
+def cubins_alone(sm: str) -> str:
+    """The pattern for the name of each file with what `cuobjdump` lists of it: machine code for this GPU, no other, and
+    no PTX."""
+    return rf"\A(?:/\S+\n(?:ELF file +\d+: \S*\.sm_{re.escape(sm)}[af]?\.cubin(?:\n|\Z))+)+\Z"
+
+
+def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:
+    """The command that runs a Python program (a path) as two ranks on this machine, by torchrun."""
+    prefix = f"{environment} " if environment else ""
+    return f"{prefix}{VENV}/bin/torchrun --standalone --nproc-per-node 2 {program}{f' {options}' if options else ''}"
+
+
+def written(path: str, text: str) -> str:
+    """The command that writes a small text, one word of printf a line: it stays readable in a Containerfile, where a
+    here-document would end the instruction."""
+    words = " \\\n        ".join(shlex.quote(line) for line in text.splitlines())
+    return f"printf '%s\\n' \\\n        {words} > {shlex.quote(path)}"

@@ -1,0 +1,27 @@
+"""Which rdma-core, and which libfabric, an image has: its distribution's, or one that a layer brings in a prefix.
+
+There is one of each in an image (`envbuild.spec.library_conflicts`), so recipes that link them ask here what they may
+put beside it."""
+
+from __future__ import annotations
+
+from envbuild.spec.recipe import RecipeEnv
+
+
+def prefix(env: RecipeEnv) -> str:
+    """The folder with lib/libibverbs.so.1 of the image's own rdma-core; "" where it is the distribution's."""
+    if env.has("efa"):
+        return "/opt/amazon/efa"
+    return env.prefix_of("rdma-core")
+
+
+def libfabric(env: RecipeEnv) -> str:
+    """The same of its own libfabric."""
+    return "/opt/amazon/efa" if env.has("efa") else env.prefix_of("libfabric")
+
+
+def packages(env: RecipeEnv) -> tuple[str, ...]:
+    """Debian packages that a program linked with libibverbs and librdmacm runs with: none beside an own rdma-core."""
+    if prefix(env):
+        return ()
+    return ("ibverbs-providers", "libibverbs1", env.distribution.package("librdmacm1"))

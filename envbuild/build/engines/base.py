@@ -1,0 +1,57 @@
+"""What an engine is: it says whether it can run here, and turns a plan into layers of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import Talk
+from envbuild.core.store.store import LayerRecord, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The result of trying an engine: `ok`, or the first thing that failed (`step`), why, and the fix to type."""
+
+    engine: str
+    ok: bool
+    step: str = ""
+    reason: str = ""
+    fix: str = ""
+    detail: str = ""  # e.g. "root", "subordinate ids 100000:65536", "inside buildah unshare"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """`workers`: units at once; `jobs`: compile jobs for all of them together (0: from cores and memory)."""
+
+    workers: int = 0
+    jobs: int = 0
+    shell_on_fail: bool = False
+    rebuild: bool = False  # do not take units from the store (make --check)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The layers of the image, bottom first, and what was done for it: unit names built now, and taken from the
+    store."""
+
+    engine: str
+    layers: tuple[LayerRecord, ...]
+    built: tuple[str, ...]
+    reused: tuple[str, ...]
+
+
+class Engine(Protocol):
+    """Runs plans."""
+
+    name: str
+
+    def probe(self, store: Store) -> Probe:
+        """Try everything that a build needs, in the store's own folder."""
+        ...
+
+    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+        """Build what the store does not have. Raises BuildError, EngineError."""
+        ...

@@ -1,0 +1,141 @@
+"""The build context of a Containerfile: a folder with everything that it mounts, so that a build needs no network.
+
+Containerfile
+<unit>/<input>/         as the unit sees it below /run/envbuild (`envbuild.build.engines.prepare_inputs`)
+<unit>/apt.conf         and sources.list, of units with Debian packages
+<unit>/seed.tar         what the base begins with: the files of its essential packages, or of an image's layers
+<unit>/step-<n>.sh      a command that does not fit into a RUN
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from envbuild.build.engines import prepare_inputs
+from envbuild.build.plan.containerfile import PRINTED, containerfile, has_debs, script_of
+from envbuild.build.plan.units import Plan, Unit
+from envbuild.core.errors import PublishError
+from envbuild.core.store.store import Store
+from envbuild.core.userns.call import call
+
+# The embedded engine keeps services from starting by the same file; here nobody else could remove it again.
+POLICY = """\
+DPkg::Pre-Invoke { "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d"; };
+DPkg::Post-Invoke { "rm -f /usr/sbin/policy-rc.d"; };
+"""
+SYSTEM = {"proc": 0o555, "sys": 0o555, "dev": 0o755, "run": 0o755, "tmp": 0o1777}  # made where a root lacks them
+MARK = "Containerfile"
+
+
+def write_context(plan: Plan, store: Store, folder: Path) -> Path:
+    """Write the context of `plan` into `folder`; returns the path of the Containerfile.
+
+    Files of the store are hard-linked where that is possible. An older context there is replaced. Raises PublishError
+    when the folder holds something else or cannot be written, InputError for missing or damaged content.
+    """
+    text = containerfile(plan)
+    before = os.umask(0o022)  # modes get into layers, as in the embedded engine
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not ours(folder):
+                raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        checked: list[str] = []
+        for unit in plan.units:
+            checked += _unit(unit, plan, store, folder / unit.name, checked)
+        path = folder / MARK  # last: it says that the context is whole
+        path.write_text(text)
+    except OSError as error:
+        raise PublishError(
+            f"the build context {folder} cannot be written: {error.strerror or error}",
+            hint="choose a folder on a disk with room that you may write: --context FOLDER",
+        ) from error
+    finally:
+        os.umask(before)
+    return path
+
+
+def ours(folder: Path) -> bool:
+    """Whether an earlier call wrote the folder."""
+    try:
+        with (folder / MARK).open() as file:
+            return PRINTED in file.readline()
+    except OSError:
+        return False
+
+
+def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
+    """The folder of one unit; returns the digests that were compared."""
+    wanted = [
+        {
+            "name": item.name,
+            "kind": item.kind,
+            "blobs": [(blob.name, blob.sha256) for blob in item.blobs],
+            "texts": list(item.texts),
+        }
+        for item in unit.inputs
+        if item.blobs or not item.units  # wheels come from the stages that make them
+    ]
+    scripts = [script for number in range(len(unit.steps)) if (script := script_of(unit, number))]
+    if not wanted and not scripts:
+        return []
+    folder.mkdir()
+    verified = prepare_inputs.prepare(store, wanted, folder, checked)
+    if has_debs(unit):
+        prepare_inputs.apt_files(folder)
+        shutil.rmtree(folder / "apt")  # a tmpfs in the build
+        with (folder / "apt.conf").open("a") as file:
+            file.write(POLICY)
+    for number, step in enumerate(unit.steps):
+        if script := script_of(unit, number):
+            (folder.parent / script).write_text(step.command.strip() + "\n")
+    if unit.seed or unit.layers:
+        call(
+            write_seed,
+            debs=paths_of(unit, prepare_inputs.DEBS, unit.seed, store),
+            layers=paths_of(unit, prepare_inputs.LAYERS, unit.layers, store),
+            work=str(folder.resolve()),
+            epoch=unit.epoch,
+        )
+    if unit.layers:  # they are in the seed; a builder gets the whole context sent, and layers are large
+        layers = folder / prepare_inputs.LAYERS
+        shutil.rmtree(layers)
+        layers.mkdir()
+    return verified
+
+
+def paths_of(unit: Unit, name: str, files: Sequence[str], store: Store) -> list[tuple[str, str]]:
+    """(file name, path in the store) of `files` of the input `name`."""
+    blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == name for blob in item.blobs}
+    return [(file, str(store.blob(blobs[file]).resolve())) for file in files if file in blobs]
+
+
+def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], work: str, epoch: int) -> None:
+    """``work/seed.tar`` from packages and layers given as (name, path): what the embedded engine unpacks, as one
+    canonical tar.
+
+    Must run as root, or as root of a user namespace."""
+    from envbuild.build.engines import deb
+    from envbuild.oci.layers.apply import apply_layers
+    from envbuild.oci.layers.layer import members, write_members
+    from envbuild.oci.tar.writer import TarSink
+
+    tree, names = Path(work) / ".seed", Path(work) / ".debs"
+    tree.mkdir()
+    names.mkdir()
+    for name, path in debs:  # the order of unpacking follows from the names
+        (names / name).symlink_to(path)
+    deb.unpack((names / name for name, _ in debs), tree)
+    apply_layers([Path(path) for _, path in layers], tree)
+    for name, mode in SYSTEM.items():
+        if not (tree / name).exists():
+            (tree / name).mkdir()
+            (tree / name).chmod(mode)
+    with (Path(work) / "seed.tar").open("wb") as file:
+        write_members(members(tree, [], epoch=epoch), [TarSink(file)])
+    shutil.rmtree(tree)
+    shutil.rmtree(names)

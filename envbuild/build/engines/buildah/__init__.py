@@ -1,0 +1,1 @@
+"""The buildah engine: the same units through buildah."""

@@ -1,0 +1,171 @@
+"""How buildah is called: storage of its own in the store, in namespaces of its own.
+
+A new network namespace takes the network away (buildah 1.28 refuses ``--network none`` with chroot isolation). A new
+pid namespace ends with buildah, with all that a step left running; a new mount namespace takes buildah's mounts with
+it, which stay behind otherwise when a step fails. A user without privileges gets that inside ``buildah unshare``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.build.engines import resources
+from envbuild.build.engines.base import BuildOptions, Probe
+from envbuild.build.engines.buildah import error_report
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import Talk
+from envbuild.core.errors import EngineError
+from envbuild.core.store.store import Store
+
+OLDEST = (1, 28)
+DRIVERS = ("overlay", "vfs")
+ISOLATION = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin")  # what /usr/bin/true of the host needs
+POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'  # nothing is ever pulled
+INSTALL = "apt-get install buildah"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """buildah with the storage `root` (of the kind `driver`); `work` is a folder that goes away with this process."""
+
+    root: Path
+    work: Path
+    driver: str
+
+    @classmethod
+    def open(cls, store: Store, work: Path) -> Runner:
+        """A runner with the first storage driver that works in the store. Raises EngineError with what was tried."""
+        (work / "tmp").mkdir(exist_ok=True)
+        (work / "policy.json").write_text(POLICY)
+        reasons: list[str] = []
+        for driver in DRIVERS:
+            runner = cls(store.root.resolve() / "buildah" / driver, work.resolve(), driver)
+            if runner.root.is_dir() and (runner.root / "works").exists():
+                return runner
+            reason = runner.attempt()
+            if not reason:
+                (runner.root / "works").touch()
+                return runner
+            reasons.append(f"{driver}: {reason}")
+        raise EngineError(f"buildah cannot build in the store: {'; '.join(reasons)}", hint="use --engine embedded")
+
+    def command(self, *arguments: str) -> list[str]:
+        """The whole command line of ``buildah arguments``."""
+        words = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        storage = ["--root", str(self.root), "--runroot", str(self.work / "run"), "--storage-driver", self.driver]
+        if os.geteuid() != 0:
+            words += ["buildah", *storage, "unshare", "--"]
+        return [*words, *ISOLATION, "buildah", *storage, *arguments]
+
+    def environment(self) -> dict[str, str]:
+        """Little: a proxy, say, must not get into a build."""
+        kept = {name: os.environ[name] for name in ("HOME", "XDG_RUNTIME_DIR", "USER") if name in os.environ}
+        return {
+            **kept,
+            "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",
+            "TMPDIR": str(self.work / "tmp"),
+        }
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run buildah to its end, output as text."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            umask=0o022,
+        )
+
+    def attempt(self) -> str:
+        """Make an empty container and run a program of the host in it; what is wrong, or ""."""
+        done = self.call("from", "scratch")
+        if done.returncode:
+            return last(done)
+        container = done.stdout.split()[-1]
+        binds = [word for path in SYSTEM if Path(path).is_dir() for word in ("-v", f"{path}:{path}:ro")]
+        done = self.call("run", "--isolation", "chroot", *binds, container, "/usr/bin/true")
+        self.call("rm", container)
+        return last(done) if done.returncode else ""
+
+    def forget_killed(self) -> None:
+        """Remove containers of builds that were killed. Only for the holder of the store's buildah lock."""
+        self.call("rm", "--all")
+
+    def build(self, plan: Plan, context: Path, log: Path, talk: Talk, options: BuildOptions) -> str:
+        """Build a context; returns the image's id. Output goes to `log`. Raises BuildError."""
+        cores = options.jobs or resources.cores()
+        jobs = resources.compile_jobs(cores, 0.9 * resources.memory(), max(unit.memory_gb for unit in plan.units))
+        iid = self.work / "iid"
+        arguments = ["build", "--isolation", "chroot", "--layers", "--http-proxy=false", "--no-hosts"]
+        arguments += ["--signature-policy", str(self.work / "policy.json"), "--iidfile", str(iid)]
+        arguments += ["--jobs", str(options.workers or min(cores, 4)), "--build-arg", f"ENVBUILD_JOBS={jobs}"]
+        arguments += ["--no-cache"] if options.rebuild else []
+        arguments += ["-f", str(context / "Containerfile"), str(context)]
+        with log.open("wb", buffering=0) as file:
+            process = subprocess.Popen(
+                self.command(*arguments),
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                umask=0o022,
+                start_new_session=True,
+            )
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    file.write(line)
+                    talk.note("buildah", line.decode(errors="replace").strip())
+                code = process.wait()
+            finally:
+                if process.poll() is None:
+                    process.kill()  # --kill-child: everything in the namespaces goes with it
+                    process.wait()
+                process.stdout.close()
+        if code:
+            raise error_report.error(plan, code, log, self.root)
+        return iid.read_text().strip()
+
+    def save(self, image: str, archive: Path) -> Path:
+        """Write an image as a Docker archive, layers uncompressed. Raises EngineError."""
+        policy = str(self.work / "policy.json")
+        done = self.call("push", "--quiet", "--signature-policy", policy, image, f"docker-archive:{archive}")
+        if done.returncode:
+            raise EngineError(f"buildah cannot give its image: {last(done)}")
+        return archive
+
+
+def probe(store: Store) -> Probe:
+    """Whether buildah is here, new enough, and works in the store."""
+    for program, package in (("buildah", INSTALL), ("unshare", "apt-get install util-linux")):
+        if shutil.which(program) is None:
+            return Probe("buildah", False, "find the program", f"{program} is not on PATH", package)
+    said = subprocess.run(["buildah", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    found = re.search(r"(\d+)\.(\d+)[.\d]*", said)
+    version = found[0] if found else said or "an unknown version"
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return Probe("buildah", False, "version", f"buildah is {version}; {oldest} or later is needed", INSTALL)
+    try:
+        with store.workdir() as work, store.lock("buildah"):
+            runner = Runner.open(store, work)
+    except EngineError as error:
+        return Probe("buildah", False, "build and run", error.message, error.hint)
+    who = "root" if os.geteuid() == 0 else "inside buildah unshare"
+    return Probe("buildah", True, detail=f"{version}, storage driver {runner.driver}, {who}")
+
+
+def last(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line of what a command said."""
+    lines: Sequence[str] = (done.stderr or done.stdout).strip().splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"

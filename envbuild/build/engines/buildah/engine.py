@@ -1,0 +1,113 @@
+"""The buildah engine: the printed Containerfile, built by buildah 1.28 or later, its layers made canonical.
+
+    command     how buildah is called: own storage in the store, no network, nothing left behind
+    images      the layers of a finished image, through envbuild's clean list and packer
+    failure     from what buildah says to the unit and the step that failed
+
+Its layers hold the same files as the embedded engine's, but not always with the same times, and the parts of the venv
+are one layer: another class of digests, so units are recorded under keys of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from envbuild.build.engines.base import BuildOptions, Built, Probe
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import Talk
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+
+if TYPE_CHECKING:
+    from envbuild.squashfs.pack.format import PackFormat
+
+
+class Buildah:
+    """An `Engine` (envbuild.build.engines.base). `packs`: squashfs packs to make of every layer that comes into the
+    store."""
+
+    name = "buildah"
+
+    def __init__(self, packs: Sequence[PackFormat] = ()) -> None:
+        self.packs = packs
+
+    def probe(self, store: Store) -> Probe:
+        """Build and run something tiny in the store's own folder."""
+        from envbuild.build.engines.buildah.command import probe
+
+        return probe(store)
+
+    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+        """Build what the store does not have. Raises BuildError, InputError, EngineError.
+
+        Units run in parallel where stages can, and a step that was built before comes from buildah's cache.
+        """
+        from envbuild.build.plan.containerfile import image_layers
+
+        keys = {name: own_key(key) for name, key in plan.keys().items()}
+        layers = image_layers(plan)
+        names = tuple(dict.fromkeys(layers))
+
+        def known() -> dict[str, LayerRecord]:
+            found = {name: store.unit(keys[name]) for name in names}
+            return {name: record.layer for name, record in found.items() if record and record.layer}
+
+        have = {} if options.rebuild else known()
+        if len(have) < len(names):
+            with store.lock("buildah", lambda: talk.say("another envbuild uses buildah in this store; waiting")):
+                have = {} if options.rebuild else known()
+                new = self._build(plan, store, talk, options, layers, have)
+            for layer in new:
+                store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
+            have |= {layer.unit: layer for layer in new}
+            built = tuple(layer.unit for layer in new)
+        else:
+            built = ()
+        reused = tuple(name for name in names if name not in built)
+        return Built(self.name, tuple(have[name] for name in names), built, reused)
+
+    def _build(
+        self,
+        plan: Plan,
+        store: Store,
+        talk: Talk,
+        options: BuildOptions,
+        layers: Sequence[str],
+        have: dict[str, LayerRecord],
+    ) -> list[LayerRecord]:
+        """Run buildah, bring the layers that the store lacks into it."""
+        from envbuild.build.engines.build_context import write_context
+        from envbuild.build.engines.buildah.command import Runner
+        from envbuild.build.engines.buildah.import_layers import bring_in
+        from envbuild.core.userns.call import call
+
+        with store.workdir() as work:
+            runner = Runner.open(store, work)
+            runner.forget_killed()
+            write_context(plan, store, work / "context")
+            log = store.log("buildah", plan.keys()[plan.units[-1].name])
+            talk.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")
+            try:
+                image = runner.build(plan, work / "context", log, talk, options)
+                talk.note("buildah", "reading the layers")
+                archive = runner.save(image, work / "image.tar")
+            finally:
+                talk.finish("buildah")
+            made = call(
+                bring_in,
+                store=str(store.root.resolve()),
+                work=str(work.resolve()),
+                archive=str(archive.resolve()),
+                units=list(layers),
+                have={name: layer.diff_id for name, layer in have.items()},
+                epoch=plan.epoch,
+                packs=[asdict(form) for form in self.packs],
+            )
+            return [LayerRecord(**value) for value in made]
+
+
+def own_key(key: str) -> str:
+    """The key under which this engine records the unit of `key`."""
+    return hashlib.sha256(f"buildah {key}".encode()).hexdigest()

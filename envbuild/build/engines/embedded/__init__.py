@@ -1,0 +1,1 @@
+"""The embedded engine: units in Linux namespaces over overlayfs."""

@@ -1,0 +1,79 @@
+"""Build a plan: find what the store lacks, have it built, and tell the layers of the image."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from envbuild.build.engines.base import BuildOptions, Built
+from envbuild.build.engines.embedded.scheduler import Schedule
+from envbuild.build.plan.units import Plan, Unit
+from envbuild.core.console import Talk
+from envbuild.core.store.store import Store, UnitRecord
+from envbuild.core.userns.removal import remove_trees, start_removal
+
+if TYPE_CHECKING:
+    from envbuild.squashfs.pack.format import PackFormat
+
+CLEANING = 30  # seconds that the end of a build waits for the removal of old folders
+
+
+def needed(plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]) -> list[Unit]:
+    """Units to build for the image, in the plan's order; those that the store has and the image or a unit to build uses
+    go to `records`."""
+    todo: set[str] = set()
+    seen: set[str] = set()
+    look = [unit.name for unit in plan.units if unit.in_image]
+    while look:
+        name = look.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        record = None if rebuild else store.unit(keys[name])
+        if record:
+            records[name] = record
+        else:
+            todo.add(name)
+            look += plan.needs(plan.unit(name))
+    return [unit for unit in plan.units if unit.name in todo]
+
+
+@contextlib.contextmanager
+def cleaning(store: Store) -> Iterator[None]:
+    """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
+    paths = list(store.abandoned())
+    if not paths:
+        yield
+        return
+    child = start_removal(paths)
+    try:
+        yield
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(CLEANING)
+    finally:
+        child.kill()
+
+
+def build(plan: Plan, store: Store, talk: Talk, options: BuildOptions, packs: Sequence[PackFormat]) -> Built:
+    """Build a plan; see `envbuild.build.engines.base.Engine.build`."""
+    keys = plan.keys()
+    records: dict[str, UnitRecord] = {}
+    built: list[str] = []
+    if todo := needed(plan, keys, store, options.rebuild, records):
+        with store.filled(), store.workdir() as work, cleaning(store):
+            schedule = Schedule(plan, store, talk, options, packs, work, keys, records)
+            try:
+                schedule.run(todo)
+            finally:
+                remove_trees(path for path in work.iterdir() if path.is_dir())
+            built = schedule.built
+    layers = []
+    for unit in plan.units:
+        if unit.in_image:
+            layer = records[unit.name].layer
+            assert layer is not None, unit.name
+            layers.append(layer)
+    reused = tuple(unit.name for unit in plan.units if unit.name in records and unit.name not in built)
+    return Built("embedded", tuple(layers), tuple(built), reused)

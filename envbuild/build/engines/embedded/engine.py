@@ -1,0 +1,45 @@
+"""The embedded engine: units in namespaces, without a daemon, without installation, without network.
+
+unitrun     the process of one unit: runs its steps in a box (sandbox), makes the layer (envbuild.oci.layers.layer)
+build_plan  what the store lacks, and the layers of the image when it is there
+schedule    which units run when, and what is recorded
+probe       whether it works here, found out by doing
+shell       a command in an image or a failed unit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from envbuild.build.engines.base import BuildOptions, Built, Probe
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import Talk
+from envbuild.core.store.store import Store
+
+if TYPE_CHECKING:
+    from envbuild.squashfs.pack.format import PackFormat
+
+
+class Embedded:
+    """An `Engine` (envbuild.build.engines.base). `packs`: squashfs packs to make of every image layer while it is read
+    for its digest."""
+
+    name = "embedded"
+
+    def __init__(self, packs: Sequence[PackFormat] | None = None) -> None:
+        self.packs = packs
+
+    def probe(self, store: Store) -> Probe:
+        """Try everything that a build needs, in the store's own folder."""
+        from envbuild.build.engines.embedded.probe import probe
+
+        return probe(store)
+
+    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+        """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,
+        EngineError."""
+        from envbuild.build.engines.embedded.build_plan import build
+        from envbuild.squashfs.pack.format import PackFormat
+
+        return build(plan, store, talk, options, (PackFormat(),) if self.packs is None else self.packs)

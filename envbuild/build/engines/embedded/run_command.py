@@ -1,0 +1,129 @@
+"""Commands inside an image or a failed unit, on a throw-away upper directory: `envbuild run`, verify's checks,
+--shell-on-fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envbuild.build.engines.embedded import unit_process
+from envbuild.build.engines.error_report import setup_failed
+from envbuild.build.plan.units import SYSTEM_PATH
+from envbuild.core.console import Talk
+from envbuild.core.store.store import Store
+from envbuild.core.userns.namespaces import SetupError
+from envbuild.core.userns.process import Child, spawn
+from envbuild.core.userns.removal import remove_trees
+from envbuild.squashfs.read.superblock import check_image
+
+TIMED_OUT = 124  # as timeout(1)
+SHELL = "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi"
+
+
+def run_in(
+    root: Sequence[Path] | Path,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None,
+    store: Store,
+    network: bool = False,
+    interactive: bool = True,
+    binds: Sequence[tuple[str, str] | tuple[str, str, bool]] = (),
+    capture: bool = False,
+    timeout: float | None = None,
+    talk: Talk | None = None,
+) -> tuple[int, bytes]:
+    """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is thrown away.
+
+    `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
+    or (source, target, read-only). `capture`: return stdout and stderr together instead of passing them on. `timeout`
+    in seconds; the exit code is then 124. Returns (exit code, output); 128 + signal for a killed command. Raises
+    EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
+    whole = {
+        "PATH": SYSTEM_PATH,
+        "HOME": "/root",
+        "TERM": os.environ.get("TERM", "dumb") if interactive else "dumb",
+        **(env or {}),
+    }
+    image = root if isinstance(root, Path) else None
+    if image:
+        check_image(image, padded=False)  # before a mount program says something else about a damaged file
+    trees = [] if isinstance(root, Path) else [str(path.resolve()) for path in root]
+    with store.workdir() as work:
+        job = job_of(work / "run", trees, argv, whole, interactive=interactive and not capture)
+        job |= {
+            "network": network,
+            "image": str(image.resolve()) if image else "",
+            "binds": [[*item, False][:3] for item in binds],
+        }
+        child = start(job, capture)
+        try:
+            output = child.process.communicate(timeout=timeout)[0] or b""
+        except subprocess.TimeoutExpired as expired:
+            child.kill()
+            late = child.process.stdout.read() if child.process.stdout else b""
+            remove_rest(work)
+            return TIMED_OUT, (expired.output or b"") + late
+        except BaseException:
+            child.kill()
+            remove_rest(work)
+            raise
+        answer = result_of(child)
+    for note in answer["notes"]:
+        if talk:
+            talk.say(note)
+    return answer["code"], output
+
+
+def job_of(
+    work: Path, lowers: Sequence[str], argv: Sequence[str], env: Mapping[str, str], *, interactive: bool
+) -> dict[str, Any]:
+    return {
+        "work": str(work.resolve()),
+        "lowers": list(lowers),
+        "argv": list(argv),
+        "env": dict(env),
+        "interactive": interactive,
+        "input_names": [],
+        "apt": False,
+        "network": False,
+        "image": "",
+        "binds": [],
+    }
+
+
+def start(job: dict[str, Any], capture: bool) -> Child:
+    output = subprocess.PIPE if capture else None
+    return spawn(
+        unit_process.run, {"job": job}, what=unit_process.PROCESS, output=output, interactive=job["interactive"]
+    )
+
+
+def result_of(child: Child) -> dict[str, Any]:
+    """Return what `run` of unitrun answered. Raises EngineError, and SpecError for a bind that cannot be made."""
+    try:
+        answer: dict[str, Any] = child.result()
+    except SetupError as error:
+        raise setup_failed(error) from None
+    return answer
+
+
+def failed_shell(job: dict[str, Any], work: Path) -> None:
+    """An interactive shell in the root of a failed unit (its `job`): its upper directory becomes a lower one, so the
+    evidence stays."""
+    lowers = [*job["lowers"], f"{job['work']}/upper"]
+    env = {**job["env"], "TERM": os.environ.get("TERM", "dumb")}
+    shell = job_of(work, lowers, ["/bin/sh", "-c", SHELL], env, interactive=True)
+    shell |= {
+        "evidence": job["work"],
+        "input_names": [item["name"] for item in job["inputs"]],
+        "apt": any(item["name"] == "debs" and item["kind"] == "debian" for item in job["inputs"]),
+    }
+    result_of(start(shell, capture=False))
+
+
+def remove_rest(work: Path) -> None:
+    remove_trees(path for path in work.iterdir() if path.is_dir())

@@ -1,0 +1,160 @@
+"""Run commands in a unit's root: a pid namespace whose init mounts everything, runs one command after the other, and
+reaps.
+
+The caller (`boxed`) stays outside of the new mount and pid namespaces, as root of the same user namespace, so that it
+can read the upper directory afterwards. When init ends, the kernel kills what is left and drops every mount."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource  # all imports stand here: after pivot_root there is no interpreter to import from
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envbuild.build.engines.embedded.unit_root import Box, mount_root, no_services
+from envbuild.build.steps import INPUTS
+from envbuild.core.userns import libc
+from envbuild.core.userns.answer import decode, encode, encode_error
+from envbuild.core.userns.namespaces import SetupError, fork_init, fork_keeper, isolate, private_mounts
+
+OPEN_FILES = 65536
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`step`: number of the last command, from 0; `code`: its exit status (128 + signal). `notes`: what the box wants
+    to tell."""
+
+    step: int = 0
+    code: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+
+def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *, interactive: bool = False) -> Outcome:
+    """Run `commands` (argument lists) until one fails, with this process's stdout and stderr. Raises SetupError,
+    OSError.
+
+    This process must be root (`namespaces.become_root`) and must not have threads yet.
+    """
+    if box.apt:
+        env = {**env, "APT_CONFIG": f"{INPUTS}/apt.conf"}
+    read, write = os.pipe()
+    keeper = fork_keeper()
+    if keeper == 0:
+        os.close(read)
+        _keep(write, box, commands, env, interactive)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(keeper, 0)
+    if not answer:
+        raise SetupError("init", "the unit's init was killed (out of memory?)")
+    step, code, notes = decode(answer, "the init of a unit")
+    return Outcome(step, code, tuple(notes))
+
+
+def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool) -> None:
+    """Make the namespaces, start init, wait for it; never returns.
+
+    A process of its own: after unshare(CLONE_NEWPID) a process cannot start threads, which compressing the layer needs.
+    """
+    try:
+        isolate(box.network)
+        init = fork_init()
+        if init == 0:
+            _as_init(write, box, commands, env, interactive)
+        os.waitpid(init, 0)
+    except (SetupError, OSError) as error:
+        os.write(write, encode_error(error))
+    finally:
+        os._exit(0)
+
+
+def _as_init(
+    write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
+) -> None:
+    """Everything that pid 1 does; never returns."""
+    answer = encode_error(SetupError("init", "unknown"))
+    notes: list[str] = []
+    try:
+        private_mounts()
+        root = mount_root(box, notes)
+        with no_services(root) if box.build else contextlib.nullcontext():
+            libc.pivot_root(root)
+            for number, command in enumerate(commands):
+                code = _run(command, env, interactive)
+                left = _kill_rest()
+                notes += left if box.build else []  # squashfuse is among them
+                answer = encode((number, code, notes))
+                if code:
+                    break
+    except (SetupError, OSError) as error:
+        answer = encode_error(error)
+    except BaseException:
+        answer = encode_error(SetupError("init", traceback.format_exc()))
+    finally:
+        sys.stdout.flush()
+        os.write(write, answer)
+        os._exit(0)
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:
+    """Run one command to its end, reaping whatever else ends; returns its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _become(interactive)
+            os.execvpe(command[0], list(command), dict(env))
+        except OSError as error:
+            os.write(2, f"envbuild: {command[0]}: {os.strerror(error.errno or 0)}\n".encode())
+            os._exit(127 if error.errno == errno.ENOENT else 126)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(126)
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _become(interactive: bool) -> None:
+    """From init to a step: its own session, no input, default signals, fewer capabilities."""
+    if not interactive:
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    soft = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+    libc.drop_capabilities()
+
+
+def _kill_rest() -> list[str]:
+    """Kill what a step left running; returns a line that names it."""
+    names = []
+    for entry in sorted(path.name for path in Path("/proc").iterdir()):
+        if entry.isdigit() and entry != "1":
+            with contextlib.suppress(OSError):
+                state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
+                if state != "Z":
+                    names.append(Path(f"/proc/{entry}/comm").read_text().strip())
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    return [f"stopped what the step left running: {', '.join(names)}"] if names else []

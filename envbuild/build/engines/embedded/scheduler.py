@@ -1,0 +1,226 @@
+"""Build what the store lacks: one thread that starts unit processes, reads their output and records what they gave.
+
+Units run in parallel as soon as what they need is there. Every unit key has a lock file, so that several engines may
+share a store: who comes second waits and takes the result. Nothing is recorded before it is in place."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from envbuild.build.engines import error_report, resources
+from envbuild.build.engines.base import BuildOptions
+from envbuild.build.engines.embedded import unit_process
+from envbuild.build.engines.embedded.unit_job import blobs_of, unit_job
+from envbuild.build.plan.units import Plan, Unit
+from envbuild.core.console import Talk
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from envbuild.core.userns.namespaces import SetupError
+from envbuild.core.userns.process import Child, spawn
+
+if TYPE_CHECKING:
+    from envbuild.squashfs.pack.format import PackFormat
+
+POLL = 0.3  # seconds between looks at a lock that another process holds
+LIGHT_GB = 0.5  # Unit.memory_gb of a unit that does not compile
+
+
+@dataclass
+class Running:
+    """A unit in flight. `job` is what its process got; `last` the unfinished last line of its output."""
+
+    unit: Unit
+    child: Child
+    job: dict[str, Any]
+    lock: IO[str]
+    log: IO[bytes]
+    reserved: float
+    last: bytes = b""
+
+
+@dataclass
+class Schedule:
+    """One call of `Embedded.build`."""
+
+    plan: Plan
+    store: Store
+    talk: Talk
+    options: BuildOptions
+    packs: Sequence[PackFormat]
+    work: Path
+    keys: dict[str, str]
+    records: dict[str, UnitRecord] = field(default_factory=dict)
+    built: list[str] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+    checked: set[str] = field(default_factory=set)
+    error: EnvbuildError | None = None
+    failed: tuple[Running, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.cores = resources.cores()
+        self.memory = 0.9 * resources.memory()
+        self.workers = self.options.workers or min(self.cores, 8)
+
+    def run(self, todo: list[Unit]) -> None:
+        """Build the units in `todo`. Raises BuildError, InputError, EngineError."""
+        resources.check_memory(todo, self.memory)
+        if said := resources.words(todo, self.options.jobs or self.cores, self.memory):
+            self.talk.say(said)
+        try:
+            while (todo and not self.error) or self.running:
+                self._start(todo)
+                self._wait()
+        finally:
+            for item in self.running:
+                item.child.kill()
+                self._release(item)
+        if self.failed and self.options.shell_on_fail:
+            if sys.stdin.isatty():
+                self._shell(*self.failed)
+            else:
+                self.talk.warn("no terminal: no shell was opened")
+        if self.error:
+            raise self.error
+
+    # starting
+    def _start(self, todo: list[Unit]) -> None:
+        ready = [unit for unit in todo if all(name in self.records for name in self.plan.needs(unit))]
+        for number, unit in enumerate(ready):
+            if self.error or len(self.running) >= self.workers:
+                return
+            free = self.memory - sum(item.reserved for item in self.running)
+            if self.running and free < unit.memory_gb * resources.GB:
+                return
+            lock = self._lock(unit)
+            if lock is None:
+                continue
+            todo.remove(unit)
+            found = None if self.options.rebuild else self.store.unit(self.keys[unit.name])
+            if found:  # another process built it while this one waited
+                lock.close()
+                self.records[unit.name] = found
+                continue
+            waiting = min(len(ready) - number, self.workers - len(self.running))
+            jobs = resources.compile_jobs(self.options.jobs or self.cores, free / waiting, unit.memory_gb)
+            try:
+                self.running.append(self._spawn(unit, jobs, lock))
+            except BaseException:
+                lock.close()
+                raise
+
+    def _lock(self, unit: Unit) -> IO[str] | None:
+        """The lock of a unit, or None while another process builds it."""
+        file = (self.store.root / "locks" / self.keys[unit.name]).open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            if unit.name not in self.waiting:
+                self.waiting.add(unit.name)
+                self.talk.say(f"{unit.name}: another envbuild builds it; waiting")
+            return None
+        return file
+
+    def _spawn(self, unit: Unit, jobs: int, lock: IO[str]) -> Running:
+        key = self.keys[unit.name]
+        job = unit_job(
+            unit,
+            self.records,
+            store=self.store,
+            work=self.work.resolve() / f"{unit.name}-{key[:12]}",
+            jobs=jobs,
+            packs=self.packs,
+            checked=self.checked,
+            keep_failed=self.options.shell_on_fail,
+        )
+        log = self.store.log(unit.name, key).open("wb", buffering=0)
+        self.talk.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
+        child = spawn(unit_process.build, {"job": job}, what=unit_process.PROCESS)
+        assert child.process.stdout is not None
+        os.set_blocking(child.process.stdout.fileno(), False)
+        reserved = (jobs if unit.memory_gb > LIGHT_GB else 1) * unit.memory_gb * resources.GB
+        item = Running(unit, child, job, lock, log, reserved)
+        self.selector.register(child.process.stdout, selectors.EVENT_READ, item)
+        return item
+
+    # running and ending
+    def _wait(self) -> None:
+        for key, _ in self.selector.select(POLL if self.running else (POLL if self.waiting else 0)):
+            item: Running = key.data
+            chunk = os.read(key.fd, 1 << 16)
+            if chunk:
+                item.log.write(chunk)
+                lines = (item.last + chunk).replace(b"\r", b"\n").split(b"\n")
+                item.last = lines[-1][-4096:]
+                shown = next((line for line in reversed(lines) if line.strip()), b"")
+                self.talk.note(item.unit.name, shown.decode(errors="replace").strip())
+                continue
+            self.running.remove(item)
+            try:
+                self._finish(item)
+            finally:
+                self._release(item)
+        if not self.running and self.waiting:
+            time.sleep(POLL)
+
+    def _finish(self, item: Running) -> None:
+        unit, log = item.unit, Path(item.log.name)
+        error: EnvbuildError
+        try:
+            answer = item.child.result()
+        except EnvbuildError as raised:
+            error = raised
+        except SetupError as raised:
+            error = error_report.setup_failed(raised)
+        except OSError as raised:
+            error = error_report.system_failed(unit, raised, log, self.store.root)
+        else:
+            if "failed" not in answer:
+                self._record(unit, answer)
+                self.checked |= blobs_of(item.job)
+                return
+            step, code = answer["failed"]
+            error = error_report.step_failed(unit, self.plan.image, step, code, log, self.store.root, answer["free"])
+            if not self.failed:
+                self.failed = item, step
+        self.talk.finish(unit.name)
+        self.error = self.error or error
+        if self.running:
+            self.talk.warn(
+                f"unit {unit.name} failed; waiting for {', '.join(other.unit.name for other in self.running)}"
+            )
+
+    def _record(self, unit: Unit, answer: dict[str, Any]) -> None:
+        layer = LayerRecord(**answer["layer"]) if "layer" in answer else None
+        wheels = tuple((name, sha256) for name, sha256 in answer.get("wheels", ()))
+        record = UnitRecord(self.keys[unit.name], unit.name, layer, wheels, answer["seconds"])
+        self.store.record_unit(record)
+        self.records[unit.name] = record
+        self.built.append(unit.name)
+        self.talk.finish(unit.name, f"{unit.name} built in {record.seconds:.1f} s")
+
+    def _release(self, item: Running) -> None:
+        assert item.child.process.stdout is not None
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(item.child.process.stdout)
+        item.child.process.stdout.close()
+        item.log.close()
+        item.lock.close()
+
+    def _shell(self, item: Running, step: int) -> None:
+        from envbuild.build.engines.embedded.run_command import failed_shell
+
+        command = item.unit.steps[step].command
+        self.talk.say(f"a shell in unit {item.unit.name} as step {step + 1} left it; the command was:\n{command}")
+        failed_shell(item.job, self.work / "shell")

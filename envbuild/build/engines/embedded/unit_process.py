@@ -1,0 +1,132 @@
+"""The process of one unit (`envbuild.core.userns.process`): runs the steps in a box, makes the layer, answers, ends.
+
+Its stdout and stderr are the unit's log.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envbuild.build.engines import prepare_inputs
+from envbuild.build.engines.embedded.sandbox import Outcome, boxed
+from envbuild.build.engines.embedded.unit_root import Box
+from envbuild.build.engines.error_report import free_bytes
+from envbuild.build.plan.units import Product
+from envbuild.core.store.store import Store
+from envbuild.core.userns import libc
+
+if TYPE_CHECKING:
+    from envbuild.squashfs.pack.store_packs import PackSink
+
+Job = dict[str, Any]
+PROCESS = "the process of a unit"  # in messages
+
+
+def build(job: Job) -> Job:
+    """Build a unit: seed or layers, steps, product."""
+    began = time.monotonic()
+    store, work = Store(Path(job["store"])), Path(job["work"])
+    work.mkdir()
+    try:
+        checked = prepare_inputs.prepare(store, job["inputs"], work / "inputs", job["checked"])
+        (work / "upper").mkdir()
+        if job["seed"]:
+            from envbuild.build.engines import deb
+
+            debs = dict(next(item for item in job["inputs"] if item["name"] == prepare_inputs.DEBS)["blobs"])
+            deb.unpack(
+                (work / "inputs" / prepare_inputs.DEBS / name for name in job["seed"] if name in debs), work / "upper"
+            )
+        if job["layers"]:
+            from envbuild.oci.layers.apply import apply_layers
+
+            blobs = [work / "inputs" / prepare_inputs.LAYERS / name for name in job["layers"]]
+            apply_layers(blobs, work / "upper", lambda text: print(f"envbuild: {text}", flush=True))
+        # A box without a command would only be set up.
+        steps = [["/bin/sh", "-c", step] for step in job["steps"]]
+        outcome = boxed(box_of(job), steps, job["env"]) if steps else Outcome()
+        for note in outcome.notes:
+            print(f"envbuild: {note}", flush=True)
+        if outcome.code:
+            return failed(job, outcome)
+        answer = product(job, store, work)
+        libc.sync(store.root)  # a record must not outlive its layer in a power cut
+    except OSError:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    shutil.rmtree(work, ignore_errors=True)
+    return {"seconds": round(time.monotonic() - began, 3), "checked": checked, **answer}
+
+
+def box_of(job: Job) -> Box:
+    names = tuple(item["name"] for item in job["inputs"])
+    apt = any(item["name"] == prepare_inputs.DEBS and item["kind"] == "debian" for item in job["inputs"])
+    return Box(Path(job["work"]), tuple(job["lowers"]), names, apt=apt)
+
+
+def failed(job: Job, outcome: Outcome) -> Job:
+    free = free_bytes(Path(job["store"]))  # before the unit's files go: whether they filled the disk
+    if not job["keep_failed"]:
+        shutil.rmtree(job["work"], ignore_errors=True)
+    return {"failed": [outcome.step, outcome.code], "free": free}
+
+
+def product(job: Job, store: Store, work: Path) -> Job:
+    """The layer or the wheels that the steps left."""
+    if job["product"] == Product.WHEEL:
+        wheels = sorted((work / "out").glob("*.whl"))
+        return {"wheels": [[path.name, store.add_blob(path)] for path in wheels]}
+    from dataclasses import asdict
+
+    from envbuild.oci.layers.layer import make_layer
+
+    layer = work / "layer"
+    layer.mkdir()
+    (work / "upper").rename(layer / "tree")
+    record = make_layer(
+        layer,
+        [Path(path) for path in job["lowers"]],
+        store,
+        epoch=job["epoch"],
+        keep=job["keep"],
+        unit=job["unit"],
+        sinks=pack_sinks(job["packs"]) if job["packs"] else (),
+    )
+    return {"layer": asdict(record)}
+
+
+def pack_sinks(formats: Sequence[Sequence[Any]]) -> list[PackSink]:
+    """Return what makes packs in `formats`, (codec, level, block) each."""
+    from envbuild.squashfs.pack.format import PackFormat
+    from envbuild.squashfs.pack.store_packs import PackSink  # with compressors, which not every unit needs
+
+    return [PackSink(PackFormat(*item)) for item in formats]
+
+
+def run(job: Job) -> Job:
+    """Run commands in layers with a throw-away upper; also the shell in a failed step, whose folder is not touched."""
+    work = Path(job["work"])
+    work.mkdir()
+    evidence = job.get("evidence")
+    if evidence:
+        (work / "inputs").symlink_to(Path(evidence) / "inputs")
+    box = Box(
+        work,
+        tuple(job["lowers"]),
+        tuple(job["input_names"]),
+        apt=job["apt"],
+        build=bool(evidence),
+        network=job["network"],
+        sys=not evidence,
+        image=job["image"],
+        binds=tuple((source, target, read_only) for source, target, read_only in job["binds"]),
+    )
+    try:
+        outcome = boxed(box, [job["argv"]], job["env"], interactive=job["interactive"])
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return {"code": outcome.code, "notes": list(outcome.notes)}

@@ -1,0 +1,133 @@
+"""Inputs of a unit as folders: blobs under their names, a flat apt repository, an unpacked archive, small texts.
+
+The folders are made in the unit's working folder by the unit's own process, then bound read-only below /run/envbuild.
+Times are fixed, so that a copied input looks the same on every machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envbuild.build.engines import deb
+from envbuild.build.engines.safe_extract import extract
+from envbuild.build.steps import INPUTS
+from envbuild.core.errors import InputError
+from envbuild.core.fixed_time import TIME
+from envbuild.core.store.store import Store
+
+DEBS, LAYERS = "debs", "layers"  # inputs that a base begins with: Unit.seed, Unit.layers
+
+APT_CONF = f"""\
+Dir::Etc::SourceList "{INPUTS}/sources.list";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "{INPUTS}/apt/lists";
+Dir::Cache "{INPUTS}/apt/cache";
+Dir::Log "{INPUTS}/apt/log";
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+Acquire::Languages "none";
+DPkg::Use-Pty "0";
+DPkg::Options {{ "--force-unsafe-io"; "--force-confdef"; "--force-confold"; }};
+"""
+
+
+def prepare(store: Store, inputs: Sequence[Mapping[str, Any]], folder: Path, checked: Sequence[str] = ()) -> list[str]:
+    """Make the folders of `inputs` (as in a job: name, kind, blobs as (name, sha256), texts) in `folder`.
+
+    Returns the digests that were compared; those in `checked` are trusted. Raises InputError for damaged or missing
+    content."""
+    verified: list[str] = []
+    known = set(checked)
+    for item in inputs:
+        target = folder / item["name"]
+        target.mkdir(parents=True)
+        blobs: list[tuple[str, str]] = [(name, sha256) for name, sha256 in item["blobs"]]
+        for _, sha256 in blobs:
+            if sha256 not in known:
+                if not store.has_blob(sha256):
+                    raise InputError(
+                        f"the store lacks sha256 {sha256}",
+                        hint="run envbuild make again to fetch it",
+                        where=item["name"],
+                    )
+                store.check_blob(sha256)
+                known.add(sha256)
+                verified.append(sha256)
+        if item["kind"] == "tree":
+            for name, sha256 in blobs:
+                unpack(store.blob(sha256), name, target)
+            continue
+        for name, text in item["texts"]:
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        link(store, blobs, target)
+        if item["kind"] == "debian":
+            (target / "Packages").write_text(
+                deb.packages_index(((name, sha, store.blob(sha)) for name, sha in blobs), store)
+            )
+        fix_times(target)
+    return verified
+
+
+def link(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
+    """Hard links of blobs, under their names; copies where the file system has no more links."""
+    for name, sha256 in blobs:
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(store.blob(sha256), path)
+        except OSError:
+            shutil.copyfile(store.blob(sha256), path)
+
+
+def fix_times(target: Path) -> None:
+    for folder, _, names in os.walk(target):
+        for name in [*names, "."]:
+            os.utime(Path(folder) / name, (TIME, TIME))
+
+
+def unpack(archive: Path, name: str, target: Path) -> None:
+    """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError."""
+    try:
+        if zipfile.is_zipfile(archive):
+            unpack_zip(archive, target)
+        else:
+            with tarfile.open(archive) as tar:
+                extract(tar, target)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise InputError(
+            f"the archive {name} cannot be unpacked: {error}", hint="lock again with another file"
+        ) from error
+    entries = [path for path in target.iterdir() if path.name != "pax_global_header"]
+    if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink():
+        top = entries[0].rename(target.with_name(f".{target.name}.top"))
+        shutil.rmtree(target)
+        top.rename(target)
+    for folder, _, _ in os.walk(target):
+        os.utime(folder, (TIME, TIME))
+
+
+def unpack_zip(archive: Path, target: Path) -> None:
+    """Extract a zip archive with its permission bits; `zipfile` keeps names inside of the target."""
+    with zipfile.ZipFile(archive) as bundle:
+        for entry in bundle.infolist():
+            path = Path(bundle.extract(entry, target))
+            mode = entry.external_attr >> 16 & 0o777
+            if not entry.is_dir():
+                path.chmod(0o755 if mode & 0o111 else 0o644)
+                os.utime(path, (TIME, TIME))
+
+
+def apt_files(run: Path) -> None:
+    """apt's configuration and its scratch folders below ``run`` (/run/envbuild of the unit)."""
+    (run / "apt.conf").write_text(APT_CONF)
+    (run / "sources.list").write_text(f"deb [trusted=yes] file:{INPUTS}/{DEBS} ./\n")
+    for name in ("lists/partial", "cache/archives/partial", "log"):
+        (run / "apt" / name).mkdir(parents=True)

@@ -1,0 +1,37 @@
+"""Choosing an engine, of those in `envbuild.core.engines`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from envbuild.build.engines.base import Engine, Probe
+from envbuild.core.console import Talk
+from envbuild.core.engines import ENGINES
+from envbuild.core.errors import EngineError, Finding, SpecError
+from envbuild.core.store.store import Store
+
+
+def load_engine(name: str) -> Engine:
+    """Return the engine called `name`, one of ENGINES."""
+    module, _, kind = ENGINES[name].partition(":")
+    engine: Engine = getattr(import_module(module), kind)()
+    return engine
+
+
+def choose(name: str, store: Store, talk: Talk) -> Engine:
+    """The engine called `name`, or with ``auto`` the first whose probe passes, saying why. Raises SpecError for
+    an unknown name, EngineError with every probe's result."""
+    if name not in ENGINES and name != "auto":
+        raise SpecError(f"no engine is called {name!r}", hint=f"the engines are: auto, {', '.join(ENGINES)}")
+    failed: list[Probe] = []
+    for candidate in map(load_engine, ENGINES if name == "auto" else [name]):
+        probe = candidate.probe(store)
+        if probe.ok:
+            why = f"; {'; '.join(f'{other.engine} cannot: {other.reason}' for other in failed)}" if failed else ""
+            talk.say(f"engine: {candidate.name} ({probe.detail}){why}")
+            return candidate
+        failed.append(probe)
+    raise EngineError.of(
+        Finding(f"engine {probe.engine} cannot run here: {probe.step}: {probe.reason}", str(store.root), probe.fix)
+        for probe in failed
+    )

@@ -1,0 +1,90 @@
+"""Units of Debian packages: the base of an image, and packages upon it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from envbuild.build.blocks import hpccm
+from envbuild.build.plan.unit_inputs import debs, locked
+from envbuild.build.plan.units import Blob, Input, Unit
+from envbuild.build.steps import INPUTS, Step
+from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.unit_names import BASE, built_recipe, in_image, root_unit
+
+if TYPE_CHECKING:
+    from envbuild.lock.lockfile import BaseImage, Lock
+
+
+def base_unit(lock: Lock) -> Unit:
+    """What an image stands on: the layers of a base image, or a distribution made of its packages."""
+    return foreign_base(lock, lock.base_image) if lock.base_image else debian_base(lock)
+
+
+def foreign_base(lock: Lock, image: BaseImage) -> Unit:
+    """The layers of a base image as they are; nothing is run."""
+    blobs = tuple(Blob(f"{number:03}", sha256, size) for number, (sha256, size, _) in enumerate(image.layers))
+    return Unit(
+        name=BASE,
+        title=image.reference,
+        layers=tuple(blob.name for blob in blobs),
+        inputs=(Input("layers", "files", blobs),),
+        steps=(),
+        epoch=lock.epoch,
+    )
+
+
+def debian_base(lock: Lock) -> Unit:
+    """A distribution as debootstrap and mmdebstrap make it: the essential packages are unpacked (Unit.seed), then
+    installed over themselves; then what every image has."""
+    found = locked(lock, BASE)
+    return Unit(
+        name=BASE,
+        title=f"{lock.base} from {len(found.debian)} packages",
+        seed=found.essential,
+        inputs=(debs(lock, BASE),),
+        steps=(
+            Step("touch /var/lib/dpkg/status /var/lib/dpkg/available", "an empty package database"),
+            Step(
+                f"cd {INPUTS}/debs && \\\n    dpkg --force-depends --install {lines(found.essential)}",
+                "the essential packages and apt, configured",
+            ),
+            *hpccm.steps([hpccm.comment("what every image has"), hpccm.apt_get(ospackages=list(found.requested))]),
+        ),
+        epoch=lock.epoch,
+    )
+
+
+def package_unit(lock: Lock, unit: str, title: str) -> Unit:
+    """Packages upon the base, and in name only those whose place a recipe takes. One that is no part of the image is
+    the root of a build."""
+    found = locked(lock, unit)
+    stands = [hpccm.shell(commands=list(stand_in(StandIn.of(text), lock.arch))) for text in found.replaced]
+    told = [hpccm.comment("in name only: the image compiles what these would bring")]
+    return Unit(
+        name=unit if in_image(unit) else root_unit(built_recipe(unit)),
+        title=title,
+        lowers=(BASE,),
+        inputs=(debs(lock, unit),),
+        steps=hpccm.steps(
+            [*(told if stands else []), *stands, hpccm.apt_get(ospackages=list(found.requested))],
+        ),
+        in_image=in_image(unit),
+        epoch=lock.epoch,
+    )
+
+
+def stand_in(stand: StandIn, arch: str) -> Iterator[str]:
+    """Commands that tell dpkg of a package in name only."""
+    folder = f"/tmp/{stand.name}"
+    yield f"mkdir -p {folder}/DEBIAN"
+    yield f"printf '%s\\n' {shlex.join(stand.control(arch))} > {folder}/DEBIAN/control"
+    yield f"dpkg-deb --build --root-owner-group {folder} {folder}.deb"
+    yield f"dpkg --install {folder}.deb"
+    yield f"rm -r {folder} {folder}.deb"
+
+
+def lines(words: Sequence[str]) -> str:
+    """Words of a command, each on a line of its own."""
+    return "".join(f" \\\n        {word}" for word in words).lstrip(" ")

@@ -1,0 +1,86 @@
+"""Python packages in units: the parts of the venv, and what builds install beside it. All of it is the locked uv's
+work, on locked files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envbuild.build.plan.unit_inputs import locked, python_files, requirements, tools
+from envbuild.build.plan.units import Input, Unit
+from envbuild.build.steps import INPUTS, Step
+from envbuild.lock.unit_names import BASE
+from envbuild.spec.recipe import VENV, RecipeEnv
+
+if TYPE_CHECKING:
+    from envbuild.lock.lockfile import Lock
+
+# uv writes the time at which the file of a wheel came into its folder (its ctime) into each package: uv_cache.json
+FORGET_TIMES = (
+    f"find {VENV} -path '*.dist-info/uv_cache.json' -exec sh -c 'for file; do "
+    'sed -i "/\\.dist-info\\/uv_cache\\.json,/d" "${file%/*}/RECORD" && rm "$file" || exit 1; done\' sh {} +'
+)
+UV_CACHE = "/opt/.uv-cache"  # beside the venv on the same file system, so that uv links instead of copying
+
+
+def uv_env(lock: Lock) -> dict[str, str]:
+    """The environment of a unit that runs uv."""
+    version = lock.tools["uv"]
+    return {
+        "UV": f"{INPUTS}/tools/uv-{version}.data/scripts/uv",
+        "UV_CACHE_DIR": UV_CACHE,
+        "UV_LINK_MODE": "hardlink",
+        "UV_NO_CONFIG": "1",
+        "UV_OFFLINE": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+    }
+
+
+def new_venv(env: RecipeEnv) -> str:
+    """Makes the venv. One on somebody's image sees the Python packages that this image has."""
+    if env.on_image:
+        return f'"$UV" venv --python {env.python} --system-site-packages {VENV}'
+    return f'"$UV" venv --python /usr/bin/python3 {VENV}'
+
+
+def install(
+    lock: Lock, files: tuple[str, ...], where: str = f"--python {VENV}/bin/python"
+) -> tuple[list[Input], list[str]]:
+    """What a unit gets, and runs, to have locked Python files; nothing for no files."""
+    if not files:
+        return [], []
+    command = (
+        f'"$UV" pip install {where} --no-index --find-links {INPUTS}/python --no-deps '
+        f"--require-hashes -r {INPUTS}/requirements/requirements.txt"
+    )
+    return [python_files(lock, "python", files), requirements(lock, files)], [command]
+
+
+def venv_unit(
+    lock: Lock, env: RecipeEnv, name: str, title: str, lowers: tuple[str, ...], wheels: tuple[str, ...] = ()
+) -> Unit:
+    """One part of the venv, over the parts in `lowers`; `wheels` are units that give some."""
+    below = {file for lower in lowers for file in locked(lock, lower).python}
+    files = tuple(file for file in locked(lock, name).python if file not in below)
+    given, installed = install(lock, files)
+    commands = [*([] if lowers else [new_venv(env)]), *installed]
+    inputs = [tools(lock), *given]
+    if wheels:
+        inputs.append(Input("kernels", "files", units=wheels))
+        # by name and version from a folder: installed by path, they would carry the path (direct_url.json)
+        commands += [
+            f'set -- && for wheel in {INPUTS}/kernels/*.whl; do name="${{wheel##*/}}"; rest="${{name#*-}}"; '
+            'set -- "$@" "${name%%-*}==${rest%%-*}"; done',
+            f'"$UV" pip install --python {VENV}/bin/python --no-index --find-links {INPUTS}/kernels --no-deps "$@"',
+        ]
+    commands += [FORGET_TIMES, f"rm -rf {UV_CACHE}"]
+    return Unit(
+        name=name,
+        title=title,
+        lowers=(BASE, *lowers),
+        inputs=tuple(inputs),
+        steps=(Step(" && \\\n    ".join(commands), title),),
+        env=uv_env(lock),
+        keep=(VENV,),
+        epoch=lock.epoch,
+    )

@@ -1,0 +1,115 @@
+"""Where two builds of one image differ: the first unit, the first file, and in what."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.build.engines.base import BuildOptions, Engine
+from envbuild.build.plan.units import Plan
+from envbuild.core.console import Talk
+from envbuild.core.errors import BuildError
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+
+FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
+
+
+def rebuild_and_compare(
+    plan: Plan, layers: Sequence[str], engine: Engine, store: Store, talk: Talk, options: BuildOptions
+) -> None:
+    """Build every unit of an image a second time and compare with the first build, whose layers are `layers` (diff ids,
+    bottom first). Raises BuildError naming the first difference; the store keeps the first build."""
+    first = {unit: store.unit(key) for unit, key in plan.keys().items()}
+    with store.lock("gc", shared=True):
+        second = engine.build(plan, store, talk, replace(options, rebuild=True))
+        try:
+            compare(plan, first, store)
+            compare_layers(layers, second.layers, store)
+        finally:
+            for record in first.values():
+                if record:
+                    store.record_unit(record)
+
+
+def compare(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) -> None:
+    """Compare what the store has of each unit with the records of an earlier build. Raises BuildError with the first
+    file that differs, in the first unit that does: those above only inherit it."""
+    for unit, key in plan.keys().items():
+        before, after = first[unit], store.unit(key)
+        if before and after and (before.layer, before.wheels) != (after.layer, after.wheels):
+            raise BuildError(
+                f"unit {unit} is not reproducible: {first_difference(before, after, store)}",
+                hint="mend its build: a path, a time or a process id gets into the file",
+                where=str(store.log(unit, key)),
+            )
+
+
+def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: Store) -> None:
+    """Compare the layers of an image (diff ids, bottom first) with those of a second build, for engines that keep no
+    records of single units. Raises BuildError with the first file that differs."""
+    if len(first) != len(second):
+        raise BuildError(f"the image has {len(first)} layers once and {len(second)} the other time")
+    for before, after in zip(first, second, strict=True):
+        if before != after.diff_id:
+            found = difference(entries(before, store), entries(after.diff_id, store), "layer")
+            raise BuildError(
+                f"the layer of {after.unit or 'the image'} is not reproducible: {found}",
+                hint="mend its build: a path, a time or a process id gets into the file",
+            )
+
+
+def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str:
+    """One line: a path and what differs there (its content, its mode, …), or which path only one of the two has."""
+    if before.layer and after.layer:
+        return difference(entries(before.layer.diff_id, store), entries(after.layer.diff_id, store), "layer")
+    for (name, old), (other, new) in zip(before.wheels, after.wheels, strict=False):
+        if name != other:
+            return f"the wheel is called {name} once and {other} the other time"
+        if old != new:
+            return f"in {name}: {difference(members(store.blob(old)), members(store.blob(new)), 'wheel')}"
+    return "one build left more wheels than the other"
+
+
+def difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, ...]], what: str) -> str:
+    for path in sorted(old.keys() | new.keys()):
+        if path not in new or path not in old:
+            return f"{path} is only in the {'first' if path in old else 'second'} {what}"
+        if old[path] != new[path]:
+            names = [
+                name
+                for name, left, right in zip((*FIELDS, "content"), old[path], new[path], strict=True)
+                if left != right
+            ]
+            return f"{path} differs in {', '.join(names)}"
+    return "the order of entries differs"
+
+
+def entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
+    """Path → fields and content digest of a layer of the store."""
+    from envbuild.oci.layers.layer import write_layer_tar
+
+    found: dict[str, tuple[object, ...]] = {}
+    with tempfile.TemporaryFile(dir=store.root / "tmp") as file:
+        write_layer_tar(store, store.layer(diff_id), file)
+        file.seek(0)
+        with tarfile.open(fileobj=file) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                digest = hashlib.file_digest(content, "sha256").hexdigest() if content else ""  # type: ignore[arg-type]
+                found[member.name] = (*(getattr(member, name) for name in FIELDS), digest)
+    return found
+
+
+def members(wheel: Path) -> dict[str, tuple[object, ...]]:
+    """The same of a wheel."""
+    import zipfile
+
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            info.filename: ("", info.external_attr >> 16, 0, 0, str(info.date_time), "", info.file_size, info.CRC)
+            for info in archive.infolist()
+        }

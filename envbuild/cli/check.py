@@ -1,0 +1,168 @@
+"""Requests as people make them, from the names of images or from words, to answers in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import ConflictError, Finding, SpecError
+from envbuild.core.yaml_reader import closest
+from envbuild.lock.lock_head import Head, read_head
+from envbuild.lock.request import lock_request
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.answer.report import brief, plain, text
+from envbuild.matrix.answer.verdict import VERDICTS, Answer
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.solve.request import Ask, of_words, overlaid, picked
+from envbuild.spec.image_spec import ImageSpec, filled, load
+from envbuild.spec.matrix_request import of_image
+from envbuild.spec.pick_versions import met, waived
+from envbuild.spec.project import Project, valid_name
+from envbuild.spec.resolve import check_stands, resolve
+from envbuild.spec.target import Target
+from envbuild.spec.target import load as load_target
+
+LISTS = "the images: envbuild list; the components: envbuild matrix show"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer for a person or a program. `image`: the name of the image that was asked about ("" for words);
+    `refusals`: why its recipes cannot stand in it, told in place of what the facts say; `why`: a component, and
+    `because`: what holds it back."""
+
+    matrix: FactTable
+    answer: Answer
+    title: str
+    image: str = ""
+    refusals: tuple[Finding, ...] = ()
+    why: str = ""
+    because: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        return "conflict" if self.refusals else self.answer.verdict
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return VERDICTS[self.verdict]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For ``--json``."""
+        refusals = [{"text": one.message, "where": one.where, "hint": one.hint} for one in self.refusals]
+        told = {"image": self.image, "verdict": self.verdict, "exit": self.code, "refusals": refusals}
+        why = {"why": {"component": self.why, "because": list(self.because)}} if self.why else {}
+        return {**plain(self.answer), **told, **why}
+
+    @property
+    def text(self) -> str:
+        """All of it, for people."""
+        if self.refusals:
+            return "\n".join([f"conflict: {self.title}", *(f"\n{one}" for one in self.refusals)])
+        return "\n".join([text(self.answer, self.matrix, self.title), *([""] if self.why else []), *self.because])
+
+    def line(self, width: int) -> str:
+        """One line, and under it what stands in the way. `width`: of the longest name of an image beside it."""
+        head = f"{self.verdict:<11}  {self.image:<{width}}"
+        found = [str(one) for one in self.refusals] or brief(self.answer)
+        if self.code:
+            return "\n".join([head.rstrip(), *(f"  {row}" for one in found for row in one.splitlines())])
+        return "  ".join([head, *found]).rstrip()
+
+
+def check_words(words: Sequence[str], project: Project, why: str = "") -> Told:
+    """The answer to ``torch=2.0.1 gpu=H100``; `why`: a component of which is told why it is not newer. Raises
+    SpecError."""
+    matrix = load_matrix(project.facts())
+    names = [*project.images(), *(component.name for component in matrix.components if not component.hidden)]
+    strange = [word for word in words if word.isprintable() and valid_name(word) and word not in matrix.number]
+    if strange:
+        raise SpecError.of(
+            Finding(f"no image and no component is called '{word}'", hint=closest(word, names) or LISTS)
+            for word in strange
+        )
+    asks = of_words(words, matrix)
+    answer = check(matrix, asks)
+    because = held_back(matrix, asks, why) if why else ()
+    return Told(matrix, answer, " ".join(words), why=why, because=because)
+
+
+def check_images(names: Sequence[str], why: str = "") -> tuple[list[Told], list[Finding]]:
+    """The answers for images: as they are locked, or as their specs ask where there is no current lock; `why` looks at
+    what the specs ask. And what is wrong with those that cannot be read."""
+    told: list[Told] = []
+    wrong: list[Finding] = []
+    for name in names:
+        try:
+            told.append(check_image(name, why))
+        except SpecError as error:
+            wrong += error.findings
+    return told, wrong
+
+
+def check_image(name: str, why: str = "") -> Told:
+    """The answer for one image. What its recipes refuse is the plainer answer, so that it is told alone. Raises
+    SpecError."""
+    project = Project.of(name)
+    matrix = matrix_of(project.facts())
+    spec = load(name, project)
+    target = load_target(spec.target, project)
+    lock = read_head(project.lock_path(spec.path))
+    asks = of_image(spec, target, matrix)
+    refusals: tuple[Finding, ...] = ()
+    try:
+        current = is_current(lock, spec, target)
+    except ConflictError as error:
+        current, refusals = False, error.findings
+    answer = Answer("conflict", asks)
+    if not refusals:
+        locked = picked(lock.settled if current else lock.chosen, matrix)
+        answer = check(matrix, overlaid(asks, locked), waived(spec), met(spec))
+    if not (refusals or current):
+        refusals = refused(spec, target, answer)
+    title = f"{spec.name} ({'as locked' if current else 'as its spec asks; it has no current lock'})"
+    because = held_back(matrix, asks, why, waived(spec)) if why and not refusals else ()
+    return Told(matrix, answer, title, spec.name, refusals, why, because)
+
+
+def held_back(
+    matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
+) -> tuple[str, ...]:
+    """Why a component is not newer. Raises SpecError for one that is not there."""
+    from envbuild.matrix.answer.conflict import why_not
+
+    return tuple(why_not(matrix, asks, component, waivers))
+
+
+def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, ...]:
+    """Why the recipes cannot stand in the image, with the versions that were picked where there are any."""
+    try:
+        check_stands(filled(spec, answer.chosen) if not answer.exit_code else spec, target)
+    except ConflictError as error:
+        return error.findings
+    return ()
+
+
+@cache
+def matrix_of(folders: tuple[Path, ...]) -> FactTable:
+    """The matrix of these folders, loaded once for all images of a command."""
+    return load_matrix(folders)
+
+
+def is_current(lock: Head, spec: ImageSpec, target: Target) -> bool:
+    """Whether a lock answers what the spec asks for. Raises ConflictError when its recipes cannot stand together."""
+    return bool(lock.inputs) and lock.inputs == lock_request(resolve(filled(spec, lock.chosen), target)).digest()
+
+
+def summary(told: Sequence[Told]) -> str:
+    """How many images there are of each verdict, and how to see more."""
+    counts = {verdict: sum(one.verdict == verdict for one in told) for verdict in VERDICTS}
+    kinds = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return f"{len(told)} images: {kinds}; what each rests on: envbuild check NAME"

@@ -1,0 +1,203 @@
+"""`envbuild export`: an image of the project, or anybody's, as a file, a layout, or in the Docker Engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envbuild.cli.options import Json, complete_image, one_of, show
+from envbuild.core.errors import SpecError
+
+if TYPE_CHECKING:  # --help needs none of them
+    from envbuild.core.result import Result
+    from envbuild.export.options import ExportOptions
+    from envbuild.export.output_path import Output
+    from envbuild.spec.workspace import Workspace
+
+EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project, or anybody's.
+
+SOURCE is the name of an image of the project (made first when it is not made), or:
+
+\b
+  docker://[REGISTRY/]PATH[:TAG][@sha256:…]   an image of a registry
+  oci:DIR[:TAG]                               an OCI layout (skopeo, buildah, crane)
+  docker-archive:FILE[:TAG]                   what `docker save` or `podman save` wrote; .tar.gz too
+  docker-daemon:NAME                          an image of the Docker Engine here (dockerd://NAME is the same)
+  ./FILE or ./DIR                             an archive or a layout, by what is there
+
+Layers are compressed once and kept in the store: the next image that has them only copies them. The same image gives
+the same bytes, from whichever source, by however many jobs.
+
+\b
+  envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs
+  envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs --platform linux/arm64 -o grace.sqsh
+  docker save app:1 -o app.tar && envbuild export ./app.tar --to squashfs -o /fs/images/app.sqsh
+  envbuild export docker-daemon:app:1 --to squashfs --compression lz4
+  envbuild export cpu-ucx --to oci -o cpu-ucx.oci
+  envbuild export --list                      what runs on this store now, and what ended in the last day
+
+On a terminal an export shows how far it is, how fast, and how long it will take; --list shows that of everybody's
+exports, from any host that has the store. Ctrl-C or SIGTERM ends one with nothing left behind but finished packs: the
+same command goes on there.
+"""
+
+
+def export(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            show_default=False,
+            help="A spec's name, docker://…, oci:…, docker-archive:…, docker-daemon:…, or a path.",
+            autocompletion=complete_image,
+        ),
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="Required: squashfs; of the project's images also oci (a layout folder) or docker.",
+            autocompletion=one_of("squashfs", "oci", "docker"),
+        ),
+    ] = "",
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="File to write, or a folder for it (one that is there, or NEW/); default: in the store.",
+        ),
+    ] = None,
+    compression: Annotated[
+        str,
+        typer.Option(
+            help="Of squashfs: zstd (default), lz4, gzip, none. Of OCI layers: gzip (default), zstd, none.",
+            autocompletion=one_of("zstd", "lz4", "gzip", "none"),
+        ),
+    ] = "",
+    level: Annotated[
+        int | None, typer.Option(help="zstd 1-22 (default 3), lz4 0-12 (0), gzip 1-9 (6).", show_default=False)
+    ] = None,
+    block: Annotated[
+        str,
+        typer.Option(
+            help="128K (default: quickest to start from), 256K, 512K, 1M (smallest file).",
+            autocompletion=one_of("128K", "256K", "512K", "1M"),
+        ),
+    ] = "",
+    jobs: Annotated[int, typer.Option(min=0, help="Threads that compress (0: all cores).")] = 0,
+    platform: Annotated[
+        str,
+        typer.Option(
+            help="linux/amd64, linux/arm64: which image of several; default: this machine's.",
+            autocompletion=one_of("linux/amd64", "linux/arm64"),
+        ),
+    ] = "",
+    keep_owners: Annotated[
+        bool,
+        typer.Option(
+            "--keep-owners",
+            help="Keep owners, device nodes and extended attributes, for other readers than enroot.",
+        ),
+    ] = False,
+    keep_dev: Annotated[
+        bool,
+        typer.Option("--keep-dev", help="Keep what is below /dev (without --keep-owners no device nodes)."),
+    ] = False,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache/--no-cache",
+            help="Keep the compressed layers for the next image, or write them straight into the file.",
+        ),
+    ] = True,
+    keep_layers: Annotated[
+        bool,
+        typer.Option(
+            "--keep-layers",
+            help="Of docker://: keep the layers as they come. A killed pull goes on within a layer, another "
+            "--compression pulls nothing.",
+        ),
+    ] = False,
+    sha256: Annotated[
+        bool, typer.Option("--sha256", help="Tell the sha256 of the file (reads all of it again).")
+    ] = False,
+    tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show the exports on this store: running, or ended in the last day.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    if list_:
+        from envbuild.export.progress_list import list_exports
+        from envbuild.spec.workspace import store_folder
+
+        if name or to or output is not None:
+            raise SpecError("export --list takes no SOURCE and exports nothing", hint="envbuild export --list")
+        found = list_exports(store_folder())
+        show(found.data, as_json, found.text)
+        return
+    if not name or not to:
+        lacking = "a SOURCE" if not name else "--to"
+        raise SpecError(
+            f"export needs {lacking}",
+            hint=f"envbuild export {name or 'docker://NAME:TAG'} --to squashfs; or: envbuild export --list",
+        )
+    from envbuild.export.options import ExportOptions
+    from envbuild.export.output_path import Output
+    from envbuild.spec.workspace import open_workspace
+
+    place = None if output is None else Output.of(output)
+    options = ExportOptions(
+        to,
+        output=place,
+        compression=compression,
+        level=level,
+        block=block,
+        jobs=jobs,
+        platform=platform,
+        keep_owners=keep_owners,
+        tag=tag,
+        cache=cache,
+        keep_dev=keep_dev,
+        sha256=sha256,
+        keep_layers=keep_layers,
+    )
+    result = export_image(name, options, open_workspace())
+    show(result.data, as_json, result.text)
+
+
+def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Result:
+    """Export an image of the project (made first when it is not made) as squashfs, as OCI layout or into the Docker
+    Engine; an image of anybody (`envbuild.oci.sources.open`) as squashfs."""
+    from envbuild.export.export import export_foreign, write_output
+    from envbuild.oci.sources.open import place_of
+
+    options.check(name)
+    if place_of(name):
+        return export_foreign(name, options, workspace)
+    options.check_own(name)
+    if options.output:  # before the image is made, which may take long
+        prepare(options.output, options.to, name)
+    from envbuild.export.built_image import made_image  # only here: somebody else's image needs no plan
+    from envbuild.export.progress import PACKING, tracked
+    from envbuild.make import Options, make
+
+    make(name, workspace, Options())
+    with (
+        workspace.store.lock("gc", shared=True),
+        tracked(name, options.output.path if options.output else None, workspace, PACKING) as progress,
+    ):
+        return write_output(made_image(name, workspace), options, progress)
+
+
+def prepare(output: Output, to: str, name: str) -> None:
+    """See that an output of kind `to` can be put where -o says. Raises SpecError and PublishError."""
+    if to == "squashfs":
+        output.prepare(name)
+    elif to == "oci":
+        from envbuild.oci.layout import check_place
+
+        check_place(output.path)

@@ -1,0 +1,93 @@
+"""``envbuild fetch``: the inputs of images into the store, or into a folder that an air-gapped site uses as its mirror.
+
+Gives data and texts and prints nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.console import Heard
+from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.store.store import Store
+from envbuild.core.text import amount, counted
+from envbuild.lock.fetch import fetch, tell_lines
+from envbuild.lock.inputs import inputs
+from envbuild.lock.lockfile import Lock
+from envbuild.lock.missing_inputs import together
+from envbuild.lock.offline_mirror import carry, check_site
+from envbuild.lock.request import lock_request
+from envbuild.lock.resolve import resolve_image
+from envbuild.lock.update import ensure_lock
+from envbuild.spec import project
+from envbuild.spec.resolve import Resolution
+from envbuild.spec.workspace import Workspace
+
+
+def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) -> Iterator[tuple[dict[str, Any], str]]:
+    """Fetch the inputs of images, locking those without a lock: (data, text) of each as soon as it has all of them;
+    with `to`, as soon as they are laid out there.
+
+    One that lacks inputs, or cannot be locked, keeps none of the others from it. Raises what `load` and `resolve` raise
+    before anything is fetched; at the end what `lock`, `fetch` and `carry` raise, with the findings of all images.
+    """
+    folder = to.absolute() if to else None
+    if folder:
+        check_site(folder)
+    heard = Heard(workspace.talk)
+    workspace = replace(workspace, talk=heard)
+    resolutions = [(name, resolve_image(name, workspace)) for name in names]
+    failed: list[EnvbuildError] = []
+    with workspace.store.lock("gc", shared=True):
+        for name, resolution in resolutions:
+            try:
+                lock = ensure_lock(resolution, workspace)
+                where = lock_request(resolution).places()
+                fetch(lock, workspace.store, workspace.site, workspace.talk, manifest=folder is not None, where=where)
+                if folder:
+                    row, held = carried(lock, workspace, folder)
+                    text = f"{held}\n  there:    {there(name, resolution, folder)}"
+                else:
+                    row, held = stored(lock, workspace.store)
+                    text = f"{held}\n  next:     envbuild make {name}   (needs no network)"
+            except EnvbuildError as error:
+                heard.taken()
+                failed.append(error)
+                if isinstance(error, EngineError):  # a store that is full is so for the others too
+                    break
+                continue
+            yield {"image": lock.image, **row, "warnings": heard.taken()}, text
+    if len(failed) > 1:
+        tell_lines("all of these images", failed, workspace.site, workspace.talk)
+    if failed:
+        raise together(failed)
+
+
+def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, Any], str]:
+    """Lay out the inputs of an image: what is there then, as data and as a line."""
+    done = carry(lock, workspace.store, folder, workspace.talk)
+    row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
+    new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
+    held = f"{lock.image}: {counted(done.files, 'file')}, {amount(done.size)} in {folder}, {new}"
+    return {"to": str(folder), **row}, held
+
+
+def stored(lock: Lock, store: Store) -> tuple[dict[str, Any], str]:
+    """The inputs of an image in the store, as data and as a line."""
+    digests = {entry.sha256 for entry in inputs(lock)}
+    size = sum(store.blob(digest).stat().st_size for digest in digests)
+    held = f"{lock.image}: {counted(len(digests), 'file')}, {amount(size)}, all in the store {store.root}"
+    return {"store": str(store.root), "files": len(digests), "bytes": size}, held
+
+
+def there(name: str, resolution: Resolution, folder: Path) -> str:
+    """The command at the air-gapped site. The folder itself will do for an image that ships with envbuild; the specs
+    and recipes of a project travel with the project."""
+    if resolution.spec.path.resolve().is_relative_to(project.SHIPPED / "images"):
+        return f"cd {shlex.quote(str(folder))} && envbuild make {name}"
+    site = shlex.quote(str(folder / "site.yaml"))
+    return f"ln -s {site} site.yaml && envbuild make {name}   (in a copy of this project)"

@@ -1,0 +1,232 @@
+"""``envbuild check`` and ``envbuild matrix …`` on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envbuild.cli.options import Json
+from envbuild.cli.options import show as output
+from envbuild.core.errors import SpecError
+
+matrix_app = typer.Typer(
+    help="The version matrix: the facts that `check` and `make` answer from.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def complete_request(incomplete: str) -> list[str]:
+    """Shell completion: images, then components, then their values."""
+    from envbuild.spec.project import Project
+
+    images = [] if "=" in incomplete else Project.find().images()
+    return [image for image in images if image.startswith(incomplete)] + complete_word(incomplete)
+
+
+def complete_word(incomplete: str) -> list[str]:
+    """Shell completion: components, then their values."""
+    from envbuild.matrix.facts.compile import load_matrix
+    from envbuild.spec.project import Project
+
+    name, equals, start = incomplete.partition("=")
+    if not equals:
+        return [f"{item}=" for item in complete_component(name)]
+    matrix = load_matrix(Project.find().facts())
+    number = matrix.number.get(name)
+    return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
+
+
+def complete_component(incomplete: str) -> list[str]:
+    """Shell completion: components."""
+    from envbuild.matrix.facts.compile import load_matrix
+    from envbuild.spec.project import Project
+
+    components = load_matrix(Project.find().facts()).components
+    return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
+
+
+def check(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME… | COMPONENT=VERSION…",
+            help="Images; or what is to work together: gpu=H100 torch=2.8 'cuda>=12.6' apex driver=535.86.10.",
+            autocompletion=complete_request,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every image of the project and of envbuild.")] = False,
+    why: Annotated[
+        str, typer.Option("--why", metavar="COMPONENT", help="Also say why this component is not newer.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Check that versions work together, on the hardware they are meant for: valid, conflict, conditional, disputed or
+    unknown, with the facts that say so.
+
+    An image is checked as it is locked, or as its spec asks when it has no current lock; --all prints one line for
+    each, and what stands in the way. Components that are asked for without a version (apex, torch) are picked: the
+    newest that go together. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
+    """
+    from envbuild.cli.check import check_images, check_words, summary
+    from envbuild.spec.project import Project
+
+    words = what or []
+    if everything and words:
+        raise SpecError("--all takes every image", hint="leave out the names")
+    if not everything and not words:
+        raise SpecError("nothing to check", hint="envbuild check h100-nccl, or: envbuild check gpu=H100 torch=2.8")
+    project = Project.find()
+    names = set(project.images())
+    images = [word for word in words if word in names or word.endswith((".yaml", ".yml"))]
+    if images and len(images) != len(words):
+        other = next(word for word in words if word not in images)
+        raise SpecError(f"'{other}' is no image, and images are checked apart from words", hint="envbuild check NAME…")
+    if everything or images:
+        results, wrong = check_images(list(project.images()) if everything else images, why)
+    else:
+        for word in words:
+            if "/" in word and Path(f"{word}.yaml").is_file():
+                raise SpecError(f"'{word}' is no image", hint=f"envbuild check {word}.yaml")
+        results, wrong = [check_words(words, project, why)], []
+    if as_json:
+        data = [result.data for result in results]
+        typer.echo(json.dumps(data[0] if len(data) == 1 and not everything else data, indent=1, sort_keys=True))
+    elif everything and not why and results:
+        width = max(len(result.image) for result in results)
+        typer.echo("\n".join([*(result.line(width) for result in results), "", summary(results)]))
+    elif results:
+        typer.echo("\n\n".join(result.text for result in results))
+    if wrong:
+        raise SpecError.of(wrong)
+    code = next((code for code in (3, 9) if any(result.code == code for result in results)), 0)
+    raise typer.Exit(code)
+
+
+@matrix_app.command("show")
+def show(
+    component: Annotated[
+        str,
+        typer.Argument(
+            metavar="COMPONENT",
+            help="torch, cuda, driver, nccl, neuron-sdk, …",
+            autocompletion=complete_component,
+        ),
+    ] = "",
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMPONENT=VERSION…]",
+            help="Only with these: arch=arm64, gpu=H100.",
+            autocompletion=complete_word,
+        ),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As Markdown; without a component the page of docs/.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what the facts say of a component, as the table that people ask for; without one, list the components."""
+    from envbuild.matrix.answer.table import show_component, show_components
+    from envbuild.spec.project import Project
+
+    folders = Project.find().facts()
+    result = (
+        show_component(component, given or [], folders, markdown) if component else show_components(folders, markdown)
+    )
+    output(result.data, as_json, result.text)
+
+
+@matrix_app.command("lint")
+def lint(
+    months: Annotated[
+        int, typer.Option("--older-than", metavar="MONTHS", min=0, help="Warn of sources last looked at before that.")
+    ] = 12,
+    as_json: Json = False,
+) -> None:
+    """Look for facts that contradict each other, sources that say nothing, questions without an answer.
+
+    Exit code 2 when there are any. A fact whose source nobody has looked at for long is only warned of.
+    """
+    from dataclasses import asdict
+    from datetime import date
+
+    from envbuild.core.console import talk
+    from envbuild.matrix.facts.lint import aged
+    from envbuild.matrix.facts.lint import lint as find
+    from envbuild.matrix.facts.load import load_facts
+    from envbuild.spec.project import Project
+
+    facts = load_facts(Project.find().facts())
+    findings, old = find(facts), aged(facts, months, date.today())
+    say = talk()
+    for item in old:
+        say.warn(str(item))
+    rows = sum(len(fact.rows) for fact in facts.facts.values())
+    head = f"{len(facts.facts)} facts with {rows} rows: {f'{len(findings)} findings' if findings else 'nothing found'}"
+    data = [asdict(item) | {"warning": item in old} for item in (*findings, *old)]
+    output(data, as_json, "\n".join([*map(str, findings), head]))
+    raise typer.Exit(2 if findings else 0)
+
+
+@matrix_app.command("refresh")
+def refresh(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COLLECTOR…]", help="torch, nvcc, pins, cubins, neuron; default: all of the index."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change; exit code 1 when something would.")
+    ] = False,
+    allow_fewer: Annotated[bool, typer.Option("--allow-fewer", help="Also when rows are lost.")] = False,
+    manifest: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Neuron's release manifest, n2-manifest.json; for neuron.")
+    ] = None,
+    manifest_from: Annotated[
+        str, typer.Option(metavar="TEXT", help="Where that file is from: aws-neuron/aws-neuron-sdk@COMMIT.")
+    ] = "",
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder of the derived fact files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Collect the derived facts anew, from the package index as this machine is set up for it: metadata of wheels and,
+    by byte ranges, architecture lists, ptxas targets, host compiler limits. Prints what changes, row by row.
+
+    Nothing is downloaded whole, and a refresh that loses rows is refused.
+    """
+    from dataclasses import asdict
+
+    from envbuild.core.console import talk
+    from envbuild.matrix import FACTS
+    from envbuild.matrix.collect.refresh import Manifest
+    from envbuild.matrix.collect.refresh import refresh as collect
+    from envbuild.net.site import load_site
+    from envbuild.spec.project import Project
+
+    if manifest is not None and not manifest_from:
+        raise SpecError(
+            "--manifest does not say where the file is from", hint="--manifest-from aws-neuron/aws-neuron-sdk@COMMIT"
+        )
+    folder = to or FACTS / "derived"
+    if to is None and not os.access(folder, os.W_OK) and not dry_run:
+        raise SpecError(
+            f"{folder} cannot be written", hint="--to facts/derived of a project, whose facts replace those"
+        )
+    report = collect(
+        names or [],
+        load_site(Project.find().root),
+        talk(),
+        folder,
+        write=not dry_run,
+        allow_fewer=allow_fewer,
+        manifest=Manifest(manifest, manifest_from) if manifest else None,
+    )
+    output(
+        {**asdict(report), "files": [{**asdict(file), "path": str(file.path)} for file in report.files]},
+        as_json,
+        report.text(),
+    )
+    raise typer.Exit(1 if dry_run and report.changed else 0)

@@ -1,0 +1,145 @@
+"""`envbuild show FILE`: where a squashfs file came from, how it starts, what it holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import IO, Any
+
+from envbuild.core.errors import SpecError
+from envbuild.core.result import Result
+from envbuild.core.text import amount, printable
+from envbuild.lock.lockfile import lock_digest
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.read.tree import SquashTree, shown
+from envbuild.verify.contents.metadata import Within, locked_packages, look_within
+from envbuild.verify.contents.size_summary import Holdings
+from envbuild.verify.contents.squashfs_path import squashfs_file
+
+ROWS = 12  # folders that people see
+FILES = 8
+
+
+def show_file(file: Path) -> Result:
+    """Everything that can be said of a squashfs file of any origin. Raises VerifyError where it is damaged."""
+    with SquashTree(file) as tree:
+        within = look_within(tree)
+        holdings = Holdings().add_all(tree.walk())
+    block = describe(file)
+    packages = {"debian": within.debian, "python": holdings.python}
+    data: dict[str, Any] = {
+        "squashfs": block,
+        "origin": within.origin,
+        "export": within.export,
+        "lock": lock_digest(within.lock) if within.lock else "",
+        "locked": locked_packages(within.lock) if within.lock else {},
+        "provenance": within.provenance,
+        "labels": within.labels,
+        "start": {"command": within.command, "workdir": within.workdir, "path": within.env.get("PATH", "")},
+        "env": within.env,
+        "packages": packages,
+        "kinds": dict(sorted(holdings.kinds.items())),
+        "unpacked": holdings.unpacked,
+        "folders": {shown(path): size for path, size in holdings.folders.most_common()},
+        "largest": [[shown(path), size] for path, size in holdings.largest],
+    }
+    return Result(data, "\n".join([headline(file, block), *said(file, within), *held(data, holdings)]))
+
+
+def cat_file(name: str, path: str, out: IO[bytes]) -> None:
+    """Write one file of the squashfs file `name` to `out`. Raises SpecError for a name that is none, and for a path
+    where no file is."""
+    file = squashfs_file(name)
+    if file is None:
+        raise SpecError(f"--cat takes a squashfs file, and {name} is a spec's name", hint="envbuild list")
+    with SquashTree(file) as tree:
+        try:
+            stream = tree.open(os.fsencode(path))
+        except FileNotFoundError:
+            raise SpecError(f"there is no file {path} in {name}", hint=f"unsquashfs -l '{file}'") from None
+        with stream:
+            shutil.copyfileobj(stream, out, 1 << 20)
+    out.flush()
+
+
+def headline(file: Path, block: dict[str, Any]) -> str:
+    """Superblock in one line."""
+    level = f" level {block['level']}" if block["level"] else ""
+    size = amount(block["size"])
+    return f"{file}: {size}, {block['inodes']} inodes, {block['codec']}{level}, block {block['block']}"
+
+
+def said(file: Path, within: Within) -> list[str]:
+    """What the image says of itself."""
+    origin, rows = within.origin, []
+    if origin:
+        image, target = (printable(origin.get(key, "?")) for key in ("image", "target"))
+        rows.append(f"image {image} for target {target}, made by envbuild from the lock inside")
+    elif within.export:
+        rows.append("converted by envbuild from an image that was made elsewhere")
+    elif within.provenance:
+        rows.append(f"imported by enroot from {printable(within.provenance)}")
+    else:
+        rows.append("it does not say where it came from: envbuild did not make it")
+    if within.lock:
+        rows.append(f"lock      {lock_digest(within.lock)[7:19]}: envbuild show {file} --cat etc/envbuild/lock.yaml")
+    if within.trouble:
+        rows.append(f"lock      does not read: {printable(within.trouble)}")
+    rows += exported(within.export)
+    if within.started:
+        rows.append(f"starts    {printable(within.command) or '?'} in {printable(within.workdir) or '/'}")
+    else:
+        rows.append("starts    it does not say: there is no /etc/rc")
+    if path := within.env.get("PATH"):
+        rows.append(f"PATH      {printable(path)}")
+    rows += [f"label     {printable(name)} {printable(value)}" for name, value in sorted(within.labels.items())]
+    return [f"  {row}" for row in rows]
+
+
+def exported(export: dict[str, Any]) -> list[str]:
+    """What export.json says (`envbuild.export.squashfs_image`): the image by its configuration, how it was written,
+    what was mended."""
+    image, written = (value if isinstance(value := export.get(key), dict) else {} for key in ("image", "compression"))
+    rows = []
+    if image:
+        layers = image.get("layers")
+        count = f", {len(layers)} layers" if isinstance(layers, list) else ""
+        known = ", ".join(f"{key} {image[key]}" for key in ("config", "architecture") if image.get(key))
+        rows.append(f"contents  {printable(known)}{count}")
+    if written:
+        known = ", ".join(f"{key} {written[key]}" for key in ("library", "level", "block") if key in written)
+        rows.append(f"written   {printable(known)}, writer {printable(export.get('writer', '?'))}")
+    for key, word in (("notes", "note"), ("repairs", "repaired")):
+        lines = export.get(key)
+        rows += [f"{word:9} {printable(line)}" for line in (lines if isinstance(lines, list) else [])]
+    return rows
+
+
+def held(data: dict[str, Any], holdings: Holdings) -> list[str]:
+    """What the image holds: components, counts, the largest folders and files."""
+    kinds, packages = data["kinds"], data["packages"]
+    counts = ", ".join(f"{number} {plural(kind, number)}" for kind, number in kinds.items())
+    rows = [
+        f"  holds     {amount(data['unpacked'])} unpacked: {counts}",
+        f"  packages  {len(packages['debian'])} of Debian, {len(packages['python'])} of Python",
+    ]
+    versions = data["origin"].get("versions")
+    if isinstance(versions, dict) and versions:
+        rows.append("components")
+        rows += [f"  {printable(name)} {printable(version)}" for name, version in sorted(versions.items())]
+    for title, items in (
+        ("largest folders", holdings.folders.most_common(ROWS)),
+        ("largest files", holdings.largest[:FILES]),
+    ):
+        if items:
+            rows.append(title)
+            rows += [f"  {amount(size):>9}  {shown(path)}" for path, size in items]
+    return rows
+
+
+def plural(kind: str, number: int) -> str:
+    """``1 directory``, ``2 directories``."""
+    if number == 1:
+        return kind
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

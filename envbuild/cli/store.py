@@ -1,0 +1,64 @@
+"""``envbuild store …`` on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envbuild.cli.options import Json, show
+
+if TYPE_CHECKING:  # --help needs none of them
+    from envbuild.core.result import Result
+    from envbuild.spec.workspace import Workspace
+
+store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@store_app.command("du")
+def store_du(as_json: Json = False) -> None:
+    """Bytes in the store, by kind."""
+    from envbuild.spec.workspace import open_workspace
+
+    result = store_usage(open_workspace(writes=False))
+    show(result.data, as_json, result.text)
+
+
+@store_app.command("gc")
+def store_gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Remove every unit and input that no finished image holds, however new.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what no image made from this store needs."""
+    from envbuild.spec.workspace import open_workspace
+
+    result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)
+    show(result.data, as_json, result.text)
+
+
+def store_usage(workspace: Workspace) -> Result:
+    """Return bytes on disk by kind of content."""
+    from envbuild.core.result import Result
+    from envbuild.core.store.gc import usage
+    from envbuild.core.text import amount, table
+
+    sizes = usage(workspace.store)
+    total = sum(sizes.values())
+    rows = [[kind, amount(size)] for kind, size in sizes.items()] + [["total", amount(total)]]
+    return Result({**sizes, "total": total}, f"{workspace.store.root}\n" + table(["WHAT", "SIZE"], rows))
+
+
+def store_collect(workspace: Workspace, *, dry_run: bool, everything: bool) -> Result:
+    """Remove what no made image needs."""
+    from envbuild.core.result import Result
+    from envbuild.core.store.gc import collect
+    from envbuild.core.text import amount
+
+    removed, freed = collect(workspace.store, workspace.talk, dry_run=dry_run, everything=everything)
+    verb = "would remove" if dry_run else "removed"
+    return Result(
+        {"removed": removed, "bytes": freed, "dry_run": dry_run}, f"{verb} {len(removed)} items, {amount(freed)}"
+    )

@@ -1,0 +1,122 @@
+"""Every error a user can cause, with its exit code.
+
+Libraries raise; only the command line prints and exits. An error carries a message, a hint that can be typed, and
+where it is (``file:line:column``). A file with several mistakes raises one error that holds every finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to a folder on a larger disk"  # hint where the store is full
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake: what is wrong, where (``file:line:column``, may be empty) and what to do (may be empty).
+
+    `mirror_lines` are those below ``mirrors:`` of a ``site.yaml`` that `hint` asks for
+    (`envbuild.net.site.mirror_line`).
+    """
+
+    message: str
+    where: str = ""
+    hint: str = ""
+    mirror_lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\nhint: {self.hint}" if self.hint else text
+
+
+class EnvbuildError(Exception):
+    """Base of all errors that are told to the user without a traceback."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str = "", where: str = "", *, mirror_lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings: tuple[Finding, ...] = (Finding(message, where, hint, mirror_lines),)
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Self:
+        """One error that tells all `findings` (at least one), in their order."""
+        found = tuple(findings)
+        error = cls(found[0].message, found[0].hint, found[0].where)
+        error.findings = found
+        return error
+
+    def at(self, where: str) -> Self:
+        """This error with `where` as the place of every finding that has none."""
+        return type(self).of(replace(finding, where=finding.where or where) for finding in self.findings)
+
+    @property
+    def message(self) -> str:
+        return self.findings[0].message
+
+    @property
+    def hint(self) -> str:
+        return self.findings[0].hint
+
+    @property
+    def where(self) -> str:
+        return self.findings[0].where
+
+    def __str__(self) -> str:
+        return "\n".join(str(finding) for finding in self.findings)
+
+
+class SpecError(EnvbuildError):
+    """A spec, target, site, recipe option or command line is wrong."""
+
+    exit_code = 2
+
+
+class ConflictError(EnvbuildError):
+    """The facts say that what was asked for cannot work together."""
+
+    exit_code = 3
+
+
+class LockError(EnvbuildError):
+    """There is no lock, or its inputs changed since it was made."""
+
+    exit_code = 4
+
+
+class EngineError(EnvbuildError):
+    """No engine can run here, or the store cannot be used; says which step failed and the fix."""
+
+    exit_code = 5
+
+
+class BuildError(EnvbuildError):
+    """A unit failed: which, its command, exit code, last lines, log, and how to get a shell in it."""
+
+    exit_code = 6
+
+
+class VerifyError(EnvbuildError):
+    """What is inside the artifact is not what was declared."""
+
+    exit_code = 7
+
+
+class PublishError(EnvbuildError):
+    """A file could not be put where it was to go; the code of `publish`, too, once there is that command."""
+
+    exit_code = 8
+
+
+class UnknownError(EnvbuildError):
+    """No fact says whether this combination works: never reported as valid."""
+
+    exit_code = 9
+
+
+class InputError(EnvbuildError):
+    """An input cannot be had: which, its digest, where it was looked for, how to add a mirror or refresh it."""
+
+    exit_code = 10

@@ -1,0 +1,236 @@
+"""YAML files that people write, read into nodes that know where they stand.
+
+Only the plain part of YAML is read: mappings with text keys, lists, scalars. Anchors, aliases and tags are refused,
+because a file of a few hundred bytes can expand to gigabytes through aliases and a tag can name a Python class. Nodes
+are built from libyaml's event stream instead of its composer, which recurses in C and so can be made to overflow the
+stack.
+
+A scalar keeps the text as it is written, so ``3.10`` stays ``3.10``; `kind` says what any YAML 1.1 or 1.2 reader would
+make of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from envbuild.core.errors import Finding, SpecError
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 50
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# YAML 1.1 and 1.2 are covered, so that no other program reads a number or a truth value where envbuild reads
+# text. Patterns are compiled at their first use (`re` keeps them): the second one alone takes 9 ms.
+NUMBER = (
+    r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|\.[0-9][0-9_]*([eE][-+]?[0-9]+)?"
+    r"|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|\.(inf|Inf|INF))"
+    r"|\.(nan|NaN|NAN)"
+)
+UNPRINTABLE = r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # YAML 1.1, c-printable
+TRUTH = {"yes", "no", "true", "false", "on", "off"}
+NULL = {"", "~", "null", "Null", "NULL"}
+
+
+class Scalar(NamedTuple):
+    """A value: `value` as written (quotes removed), `kind` one of text, number, truth, null; `where` is
+    ``path:line:column``."""
+
+    value: str
+    kind: str
+    where: str
+
+
+class Sequence(NamedTuple):
+    """A list."""
+
+    items: tuple[Node, ...]
+    where: str
+
+
+class Table(NamedTuple):
+    """A mapping, its keys unique and in the order of the file. `entries`: key → (the key's own node, the value). The
+    top of a file also carries its `text`."""
+
+    entries: dict[str, tuple[Scalar, Node]]
+    where: str
+    text: str = ""
+
+
+Node = Scalar | Sequence | Table
+
+
+class _Open(NamedTuple):
+    """A collection whose end has not been seen: its items so far (keys and values in turn for a mapping)."""
+
+    mapping: bool
+    where: str
+    items: list[Node]
+
+
+def shown(path: Path) -> str:
+    """The path as messages tell it: relative when it is below the current folder."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def load(path: Path, findings: list[Finding]) -> Table:
+    """Read one file whose top is a mapping.
+
+    Mistakes that leave the rest readable (a duplicate key) are appended to `findings`; those that do not raise
+    SpecError."""
+    name = shown(path)
+    return parse(_decode(_read(path, name), name), name, findings)
+
+
+def parse(text: str, name: str, findings: list[Finding]) -> Table:
+    """The top mapping of `text`; `name` is what messages call the file. Raises SpecError."""
+    try:
+        top = _nodes(text, name, findings)
+    except yaml.YAMLError as error:
+        raise _syntax(error, text, name) from None
+    if isinstance(top, Scalar) and top.kind == "null":
+        raise SpecError("the file is empty", "it begins with schema: 1", name)
+    if not isinstance(top, Table):
+        raise SpecError(f"the file holds {describe(top)}, not keys with values", "it begins with schema: 1", top.where)
+    return Table(top.entries, top.where, text)
+
+
+def describe(node: Node) -> str:
+    """What a node is, for messages: "a number", "a list", …"""
+    if isinstance(node, Scalar):
+        return {"text": "text", "number": "a number", "truth": "true or false", "null": "nothing"}[node.kind]
+    return "a list" if isinstance(node, Sequence) else "keys with values"
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        if not path.is_file():
+            raise SpecError("no such file" if not path.exists() else "not a file", where=name)
+        if path.stat().st_size > MAX_BYTES:
+            raise SpecError(f"the file is larger than {MAX_BYTES >> 20} MiB", "is it the right file?", name)
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", where=name) from None
+    except ValueError:  # a NUL in the path
+        raise SpecError("not a possible file name", where=repr(name)) from None
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        hint = f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 {name}"
+        raise SpecError("the file is not UTF-8 text", hint, f"{name}:{line}:{column}") from None
+    printable = all(line.isprintable() for line in text.replace("\t", " ").replace("\r\n", "\n").split("\n"))
+    if not printable and (bad := re.search(UNPRINTABLE, text)) is not None:
+        where = _place(text, bad.start(), name)
+        raise SpecError(f"control character U+{ord(bad.group()):04X}", "remove it", where)
+    return text
+
+
+def _place(text: str, index: int, name: str) -> str:
+    line = text.count("\n", 0, index) + 1
+    return f"{name}:{line}:{index - (text.rfind(chr(10), 0, index) + 1) + 1}"
+
+
+def _nodes(text: str, name: str, findings: list[Finding]) -> Node:
+    """The root node, built without recursion from parser events."""
+    stack: list[_Open] = []
+    root: Node = Scalar("", "null", f"{name}:1:1")
+    documents = 0
+    event: Any  # the stubs say that marks may be missing; parser events always have them
+    for event in yaml.parse(text, Loader=LOADER):
+        where = f"{name}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise SpecError("a second document (---) in one file", "keep one document in a file", where)
+        elif isinstance(event, yaml.NodeEvent):
+            _refuse_indirection(event, where)
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(stack) >= MAX_DEPTH:
+                raise SpecError(f"nested more than {MAX_DEPTH} levels deep", where=where)
+            stack.append(_Open(isinstance(event, yaml.MappingStartEvent), where, []))
+            continue
+        if isinstance(event, yaml.ScalarEvent):
+            quoted = event.style in ("'", '"', "|", ">")
+            node: Node = Scalar(event.value, "text" if quoted else _kind(event.value), where)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            node = _close(stack.pop(), findings)
+        else:
+            continue
+        if stack:
+            stack[-1].items.append(node)
+        else:
+            root = node
+    return root
+
+
+def _refuse_indirection(event: yaml.NodeEvent, where: str) -> None:
+    hint = "write the value out; anchors and aliases are not read here"
+    if isinstance(event, yaml.AliasEvent):
+        raise SpecError(f"an alias (*{event.anchor})", hint, where)
+    if event.anchor is not None:
+        raise SpecError(f"an anchor (&{event.anchor})", hint, where)
+    if (tag := getattr(event, "tag", None)) is not None:
+        raise SpecError(f"a tag ({tag.replace('tag:yaml.org,2002:', '!!')})", "remove it; put text into quotes", where)
+
+
+def _kind(value: str) -> str:
+    if value in NULL:
+        return "null"
+    if value.lower() in TRUTH:
+        return "truth"
+    if value.isascii() and value.isdigit():
+        return "number"
+    return "number" if value[0] in "+-.0123456789" and re.fullmatch(NUMBER, value) else "text"
+
+
+def _close(opened: _Open, findings: list[Finding]) -> Node:
+    if not opened.mapping:
+        return Sequence(tuple(opened.items), opened.where)
+    entries: dict[str, tuple[Scalar, Node]] = {}
+    for key, value in zip(opened.items[::2], opened.items[1::2], strict=True):
+        if not isinstance(key, Scalar):
+            findings.append(Finding(f"a key must be text, not {describe(key)}", key.where))
+        elif key.value in entries:
+            first = entries[key.value][0].where.split(":")[-2]
+            findings.append(
+                Finding(f"duplicate key '{key.value}'", key.where, f"it stands already in line {first}; keep one")
+            )
+        else:
+            entries[key.value] = (key, value)
+    return Table(entries, opened.where)
+
+
+def _syntax(error: yaml.YAMLError, text: str, name: str) -> SpecError:
+    """libyaml's complaint in words that name the cause: a tab is by far the most frequent one."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return SpecError(f"not YAML: {error}", where=name)
+    lines = text.split("\n")
+    for number in (mark.line, mark.line + 1):  # some complaints point at the line before the tab
+        line = lines[number] if number < len(lines) else ""
+        indent = line[: len(line) - len(line.lstrip())]
+        if "\t" in indent:
+            return SpecError(
+                "a tab in the indentation", "indent with spaces", f"{name}:{number + 1}:{indent.index(chr(9)) + 1}"
+            )
+    where = f"{name}:{mark.line + 1}:{mark.column + 1}"
+    problem = getattr(error, "problem", None) or "cannot be read"
+    context = getattr(error, "context", None)
+    if problem == "found unexpected end of stream" and context == "while scanning a quoted scalar":
+        opened = getattr(error, "context_mark", None) or mark
+        where = f"{name}:{opened.line + 1}:{opened.column + 1}"
+        return SpecError("a quote that is never closed", "close it on the same line", where)
+    if problem.startswith("mapping values are not allowed"):
+        return SpecError("not YAML: a ':' inside an unquoted value", "put the value into quotes", where)
+    return SpecError(f"not YAML: {problem}{f' ({context})' if context else ''}", where=where)

@@ -1,0 +1,1 @@
+"""Finished images: squashfs files for enroot, OCI layouts, the Docker Engine, and the records of what was built."""

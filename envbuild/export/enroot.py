@@ -1,0 +1,179 @@
+"""What enroot and pyxis need inside an image, from its run-time configuration.
+
+`enroot import` writes /etc/rc (the start script), /etc/rc.local, /etc/environment and /etc/fstab from an image's OCI
+configuration; an image made here carries the same, so that it starts as an imported one does. What enroot would
+silently change, drop or fail on (`envbuild.spec.enroot_rules`) is refused, all of it at once; images of others are
+mended instead (`envbuild.export.enroot_repair`).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from envbuild.core.errors import EnvbuildError, Finding, SpecError, VerifyError
+from envbuild.core.text import escaped
+from envbuild.oci.config import ImageConfig
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.spec.enroot_rules import (
+    PATH_FILE,
+    RESERVED,
+    SHELL_ACTIVE,
+    path_script,
+    quote,
+    shell_active,
+    strips_quotes,
+    substituted,
+    valid_name,
+)
+from envbuild.squashfs.pack.index import DIR, FILE
+from envbuild.squashfs.write.merge import Tree
+
+RC_LOCAL = "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this file.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """Members to put on top of an image, with their content, and one line for each thing that was mended."""
+
+    extra: tuple[tuple[Member, bytes], ...]
+    messages: tuple[str, ...] = ()
+
+
+def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
+    """What `tree` needs to start under enroot as `config` says; `epoch` (seconds) is the time of the added files.
+
+    Raises SpecError with every finding when `config` cannot be carried over, VerifyError when only the tree is at
+    fault.
+    """
+    wrong = [*check_env(config), *check_words(config), *check_home(config, tree), *check_workdir(config, tree)]
+    missing = list(check_shell(tree))
+    if wrong or missing:
+        kind: type[EnvbuildError] = SpecError if wrong else VerifyError
+        raise kind.of([*wrong, *missing])
+    texts = {
+        "etc/environment": "".join(f"{name}={value}\n" for name, value in config.env.items()),
+        "etc/fstab": "",
+        "etc/rc": start_script(config),
+        "etc/rc.local": RC_LOCAL,
+    }
+    messages = []
+    path = config.env.get("PATH")
+    # an image of envbuild's own holds the file already: its glue unit writes it, for those who import from a registry
+    ours = tree.lookup(PATH_FILE.encode()) is not None
+    if path is not None and not ours and tree.lookup(b"etc/profile") is not None:
+        texts[PATH_FILE] = path_script(path)
+        messages.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
+    extra = [
+        (Member(name.encode(), Kind.FILE, 0o644, mtime=epoch, size=len(text.encode())), text.encode())
+        for name, text in texts.items()
+    ]
+    workdir = posixpath.normpath(config.workdir or "/").strip("/")
+    if workdir and tree.lookup(workdir.encode()) is None:
+        extra.append((Member(workdir.encode(), Kind.DIR, 0o755, mtime=epoch), b""))
+        messages.append(f"created the working directory /{workdir}")
+    return Additions(tuple(extra), tuple(messages))
+
+
+def start_script(config: ImageConfig, first: str = "") -> str:
+    """The text of /etc/rc: labels as comments, the lines `first`, the working directory, then the entrypoint with the
+    given command or the image's own."""
+    labels = "".join(f"# {name} {value}\n" for name, value in sorted(config.labels.items()))
+    comments = labels + "\n" if labels else ""
+    workdir = config.workdir or "/"
+    # between double quotes, as enroot has it, unless the shell would find something in there
+    place = quote(workdir) if shell_active(workdir) else f'"{workdir}"'
+    entrypoint = [quote(word) for word in config.entrypoint]
+    given = " ".join([*entrypoint, '"$@"'])
+    command = " ".join([*entrypoint, *map(quote, config.cmd)]) or quote("/bin/sh")
+    return (
+        f"{comments}{first}"
+        f"mkdir -p {place} 2> /dev/null\n"
+        f"cd {place} && unset OLDPWD || exit 1\n"
+        "\n"
+        "if [ -s /etc/rc.local ]; then\n"
+        "    . /etc/rc.local\n"
+        "fi\n"
+        "\n"
+        "if [ $# -gt 0 ]; then\n"
+        f"    exec {given}\n"
+        "else\n"
+        f"    exec {command}\n"
+        "fi\n"
+    )
+
+
+def check_env(config: ImageConfig) -> Iterator[Finding]:
+    """Variables that would not arrive in a container as they are."""
+    for name, value in config.env.items():
+        where = f"ENV {name}" if valid_name(name) else f"ENV {name!a}"
+        if not valid_name(name):
+            yield Finding("enroot drops a variable with this name", where, "use letters, digits and '_' only")
+        elif name.startswith(RESERVED):
+            yield Finding("enroot drops variables that begin with ENROOT_", where, "set it in the job instead")
+        if "\n" in value or "\0" in value:
+            yield Finding(
+                "its value has a line break or NUL; enroot would read the rest as other variables",
+                where,
+                "put it on one line",
+            )
+        if found := substituted(value):
+            yield Finding(
+                f"enroot replaces {found} at start, by the job's value or nothing", where, "write the value itself"
+            )
+        if strips_quotes(value):
+            yield Finding("its value begins and ends with a quote, which enroot strips", where, "leave the quotes out")
+
+
+def check_words(config: ImageConfig) -> Iterator[Finding]:
+    """Labels that would become lines of the start script, and commands that no shell can hold."""
+    for name, value in config.labels.items():
+        if any(sign in name + value for sign in "\n\r\0"):
+            yield Finding(
+                "a line break in it would become a command of /etc/rc",
+                f"LABEL {escaped(name)}",
+                "put it on one line",
+            )
+    if any("\0" in word for word in config.cmd):
+        yield Finding("a word of the command holds NUL", "CMD")
+
+
+def check_home(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
+    """A HOME that enroot could not enter."""
+    home = config.env.get("HOME")
+    if home is None:
+        return
+    node = tree.lookup(home.encode()) if home.startswith("/") else None
+    if node is None or node.kind != DIR:
+        yield Finding(
+            f"{home!r} is not a directory of the image; enroot would fail to start", "ENV HOME", "leave HOME out"
+        )
+
+
+def check_workdir(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
+    """A working directory that the start script could not name or enter."""
+    workdir, where = config.workdir or "/", "WORKDIR"
+    if not workdir.startswith("/"):
+        yield Finding(f"{workdir!r} is not an absolute path", where, f"use /{workdir}")
+        return
+    if any(sign in workdir for sign in SHELL_ACTIVE + "\n\0"):
+        yield Finding(f"{workdir!r} holds a sign that the shell would interpret in /etc/rc", where, "use a plain path")
+        return
+    path = posixpath.normpath(workdir).strip("/")
+    node = tree.lookup(path.encode())
+    if path.startswith("dev/"):
+        yield Finding(f"{workdir!r} is hidden by the host's /dev", where, "use another path")
+    elif node is not None and node.kind != DIR:
+        yield Finding(f"{workdir!r} is not a directory in the image", where, "use another path")
+
+
+def check_shell(tree: Tree) -> Iterator[Finding]:
+    """Without /bin/sh neither enroot nor pyxis can start anything."""
+    shell = tree.lookup(b"bin/sh")
+    if shell is None or shell.kind != FILE:
+        yield Finding(
+            "the image has no /bin/sh; enroot and pyxis cannot start it", "/bin/sh", "use a base that has a shell"
+        )
+    elif not shell.mode & 0o111:
+        yield Finding("the image's /bin/sh is not executable", "/bin/sh", "use a base that has a shell")

@@ -1,0 +1,251 @@
+"""What enroot and pyxis need inside an image that somebody else made.
+
+Where `enroot import` would go on, so does this: what would arrive otherwise than in Docker is carried over in another
+way, or left out, and each such thing is told in one line. Only what could not start at all is refused. The rules of
+enroot are those of `envbuild.spec.enroot_rules`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from envbuild.core.errors import EnvbuildError, Finding, InputError, VerifyError
+from envbuild.core.text import escaped
+from envbuild.export import enroot
+from envbuild.export.enroot import Additions
+from envbuild.oci.config import ImageConfig
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.spec.enroot_rules import (
+    PATH_FILE,
+    drops_name,
+    path_script,
+    quote,
+    shell_active,
+    strips_quotes,
+    substituted,
+)
+from envbuild.squashfs.pack.index import DIR, FILE
+from envbuild.squashfs.write.merge import Node, Tree
+
+ENV_FILE = "etc/profile.d/zz-envbuild-env.sh"
+MOUNTED = ("dev", "proc", "sys")  # of the host
+EMPTY = ("tmp", "var/run", "var/lock")  # an empty file system of the memory lies over them
+REPLACED = ("etc/rc", "etc/rc.local", "etc/environment", "etc/fstab")
+AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' | docker build -t NEW -"
+
+
+@dataclass(slots=True)
+class _Work:
+    """One image while it is mended. `exports`: variables for the login shell; `folders`: to be made; `starting`: to be
+    made at each start."""
+
+    config: ImageConfig
+    tree: Tree
+    lines: list[str] = field(default_factory=list)
+    wrong: list[Finding] = field(default_factory=list)
+    exports: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+    starting: list[str] = field(default_factory=list)
+
+    def node(self, path: str) -> Node | None:
+        return self.tree.lookup(path.encode(errors="surrogatepass"))
+
+    def has_room(self, path: str) -> bool:
+        """Whether `path` is a folder or can become one: nothing on the way to it is something else."""
+        parts = path.split("/")
+        above = [self.node("/".join(parts[:count])) for count in range(1, len(parts) + 1)]
+        return all(node is None or node.kind == DIR for node in above)
+
+    def make(self, path: str, what: str) -> None:
+        """See that a folder is there."""
+        if path and self.node(path) is None and not self.inside(path, (*MOUNTED, *EMPTY)):
+            self.folders[path] = f"created the {what} /{path}"
+
+    def inside(self, path: str, folders: tuple[str, ...]) -> str:
+        """The first of `folders` that `path` is below, also by a symbolic link (/run and /var/run); or nothing."""
+        above = [path[:at] for at, sign in enumerate(path) if sign == "/"]
+        nodes = [node for node in map(self.node, above) if node is not None]
+        for folder in folders:
+            node = self.node(folder)
+            if folder in above or any(node is other for other in nodes):
+                return folder
+        return ""
+
+
+def mend(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
+    """What `tree` needs to start under enroot as `config` says, and a line for all that is not as in Docker then.
+
+    Raises InputError with every finding for what could not start, VerifyError when only the tree is at fault.
+    """
+    work = _Work(config, tree)
+    env = environment(work)
+    labels = {flat(key): flat(value) for key, value in config.labels.items()}
+    work.lines += [f"LABEL {flat(key)}: line breaks became blanks" for key in config.labels if broken(config, key)]
+    workdir = working_directory(work)
+    for name, words in (("ENTRYPOINT", config.entrypoint), ("CMD", config.cmd)):
+        if any("\0" in word for word in words):
+            work.wrong.append(Finding("a word of it holds NUL, which no program can get", name, AGAIN.format(name)))
+    fstab = "".join(volumes(work))
+    missing = list(enroot.check_shell(tree))
+    if work.wrong or missing:
+        kind: type[EnvbuildError] = InputError if work.wrong else VerifyError
+        raise kind.of([*work.wrong, *missing])
+    notes(work)
+    found = replace(config, env=env, labels=labels, workdir=workdir)
+    shell = profile(work)
+    first = shell.pop("etc/rc", "") + "".join(f"mkdir -p {quote(path)} 2> /dev/null\n" for path in work.starting)
+    texts = {
+        "etc/environment": "".join(f"{name}={value}\n" for name, value in env.items()),
+        "etc/fstab": fstab,
+        "etc/rc": enroot.start_script(found, first),
+        "etc/rc.local": enroot.RC_LOCAL,
+        **shell,
+    }
+    members: dict[str, tuple[Member, bytes]] = {}
+    for name, text in texts.items():
+        content = text.encode(errors="surrogatepass")
+        members[name] = Member(name.encode(), Kind.FILE, 0o644, mtime=epoch, size=len(content)), content
+    for folder in work.folders:
+        path = folder.encode(errors="surrogatepass")
+        members[folder] = Member(path, Kind.DIR, 0o755, mtime=epoch), b""
+    return Additions(tuple(members.values()), (*work.lines, *work.folders.values()))
+
+
+def environment(work: _Work) -> dict[str, str]:
+    """The variables that /etc/environment can hold; the others go to the login shell, or nowhere."""
+    env: dict[str, str] = {}
+    for name, value in work.config.env.items():
+        where = f"ENV {escaped(name)}"
+        by_shell = ""
+        if drops_name(name):
+            work.lines.append(f"{where}: left out, because enroot drops variables of such a name")
+        elif "\0" in value:
+            work.lines.append(f"{where}: left out, because its value holds NUL")
+        elif name == "HOME" and not home(work, value):
+            work.lines.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
+        elif "\n" in value:
+            by_shell = "of its line break"
+        elif found := substituted(value):
+            by_shell = f"enroot would replace {found} in it"
+        elif strips_quotes(value):
+            by_shell = "enroot would strip the quotes around its value"
+        else:
+            env[name] = value
+        if by_shell:
+            work.exports[name] = value
+            work.lines.append(f"{where}: set by /{exporting(work)} instead of /etc/environment, because {by_shell}")
+    return env
+
+
+def home(work: _Work, value: str) -> bool:
+    """Whether HOME can be entered; it is made when it is missing."""
+    path = posixpath.normpath(value).strip("/")
+    if not value.startswith("/") or "\n" in value or not work.has_room(path) or work.inside(path, (*MOUNTED, *EMPTY)):
+        return False
+    work.make(path, "home directory")
+    return True
+
+
+def working_directory(work: _Work) -> str:
+    """The working directory as /etc/rc names it."""
+    given = work.config.workdir or "/"
+    workdir = given if given.startswith("/") else f"/{given}"
+    path = posixpath.normpath(workdir).strip("/")
+    if "\0" in workdir or not work.has_room(path) or (work.inside(path, MOUNTED) and path != "dev/shm"):
+        why = f"{given!a} is no directory of the image and cannot become one"
+        work.wrong.append(Finding(why, "WORKDIR", AGAIN.format("WORKDIR /")))
+        return workdir
+    if workdir != given:
+        work.lines.append(f"WORKDIR: {given!a} is taken as {workdir!a}")
+    if shell_active(workdir):
+        work.lines.append(f"WORKDIR: {workdir!a} is quoted in /etc/rc, where a shell would interpret it")
+    work.make(path, "working directory")
+    return workdir
+
+
+def volumes(work: _Work) -> Iterator[str]:
+    """The lines of /etc/fstab: what Docker makes writable, enroot mounts over itself."""
+    for given in work.config.volumes:
+        path = posixpath.normpath(given).strip("/")
+        bad = any(ord(sign) < 32 for sign in given) or "\\" in given or substituted(given)
+        if bad or not path or not work.has_room(path):
+            work.lines.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
+            continue
+        if host := path if path in MOUNTED else work.inside(path, MOUNTED):
+            work.lines.append(f"VOLUME {given!a}: left out, because the host's /{host} is mounted there")
+            continue
+        if empty := work.inside(path, EMPTY):  # of a line for it, enroot would make a folder that nobody can enter
+            work.starting.append(f"/{path}")
+            work.lines.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
+            continue
+        work.make(path, "volume")
+        place = f"/{path}".replace(" ", "\\040") if " " in path or not given.startswith("/") else given
+        if place != given:
+            work.lines.append(f"VOLUME {given!a}: written as {place} in /etc/fstab")
+        yield f"${{ENROOT_ROOTFS}}{place} {place} none x-create=dir,bind,rw,nosuid,nodev\n"
+
+
+def exporting(work: _Work) -> str:
+    """The file that sets variables for the shell of /etc/rc. An image whose /etc/profile reads /etc/profile.d has that
+    folder; where it has none, only /etc/rc itself comes after a profile of the image's own."""
+    if work.node("etc/profile") is None:
+        return "etc/profile"
+    folder = work.node("etc/profile.d")
+    return ENV_FILE if folder is not None and folder.kind == DIR else "etc/rc"
+
+
+def profile(work: _Work) -> dict[str, str]:
+    """Files for the login shell that /etc/rc runs under; as etc/rc: lines that it shall begin with."""
+    place = exporting(work)
+    texts = {}
+    path = work.config.env.get("PATH")
+    lost = path is not None and "PATH" not in work.exports and place != "etc/profile"
+    if lost and path is not None and place == "etc/rc":
+        work.exports["PATH"] = path
+        work.lines.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
+    elif lost and path is not None and work.node(PATH_FILE) is None:
+        texts[PATH_FILE] = path_script(path)
+        work.lines.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
+    if work.exports:
+        lines = "".join(f"export {name}={quote(value)}\n" for name, value in work.exports.items())
+        about = "# Variables of the image that /etc/environment cannot hold.\n"
+        texts[place] = lines if place == "etc/rc" else about + lines
+    return texts
+
+
+def notes(work: _Work) -> None:
+    """What stays as it is, and is not as in Docker."""
+    env = work.config.env
+    if work.config.user.partition(":")[0] not in ("", "0", "root"):
+        work.lines.append(f"USER {escaped(work.config.user)} is ignored: everything runs as the job's user")
+    if env.get("NVIDIA_VISIBLE_DEVICES", "void") != "void" and "NVIDIA_DRIVER_CAPABILITIES" not in env:
+        work.lines.append(
+            "NVIDIA_DRIVER_CAPABILITIES is not set, so that enroot brings no CUDA driver: "
+            "start with  export NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        )
+    for name in REPLACED:
+        node = work.node(name)
+        if node is not None and node.kind == FILE and node.pack is not None:
+            size = node.pack.index.columns["sizes"][node.row]
+            if size:
+                work.lines.append(f"replaced the image's own /{name} ({size} bytes), as enroot does")
+    for name in EMPTY:
+        node = work.node(name)
+        if node is not None and node.kind == DIR and holds_files(node):
+            work.lines.append(f"what the image has in /{name} is hidden at start: enroot mounts an empty one there")
+
+
+def holds_files(folder: Node) -> bool:
+    """Whether there is anything but folders below a folder."""
+    return any(child.kind != DIR or holds_files(child) for child in folder.children.values())
+
+
+def flat(text: str) -> str:
+    """On one line, as enroot 4.1.2 writes labels."""
+    return text.replace("\r\n", " ").translate({10: " ", 13: " ", 0: " "})
+
+
+def broken(config: ImageConfig, key: str) -> bool:
+    return flat(key) != key or flat(config.labels[key]) != config.labels[key]

@@ -1,0 +1,168 @@
+"""The outputs of an export: a squashfs file, an OCI layout, an image in the Docker Engine. Each returns data and a text
+and prints nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.core.errors import SpecError
+from envbuild.core.result import Result
+from envbuild.core.text import amount, counted
+from envbuild.export.built_image import Image
+from envbuild.export.options import ExportOptions
+from envbuild.export.progress import Progress
+from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:
+    from envbuild.export.project_image import Artifact
+
+
+def export_foreign(source: str, options: ExportOptions, workspace: Workspace) -> Result:
+    """Export somebody else's image as squashfs."""
+    from envbuild.export.foreign_image import convert
+
+    if options.to != "squashfs":
+        target = "docker-daemon:NAME:TAG" if options.to == "docker" else "oci:DIR"
+        raise SpecError(
+            f"--to {options.to} is for images of the project",
+            hint=f"--to squashfs, or: skopeo copy {source} {target}",
+        )
+    _ = options.form
+    if options.output:
+        options.output.prepare(source)
+    done = convert(source, workspace, options)
+    artifact = done.artifact
+    data = {
+        "source": done.reference,
+        "origin": done.origin,
+        "config": done.identity,
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "layers": [asdict(layer) for layer in done.layers],
+        "repairs": list(artifact.messages),
+        "seconds": done.seconds,
+        "up_to_date": done.up_to_date,
+    }
+    packed = sum(not layer.cached for layer in done.layers)
+    work = (
+        "up to date, nothing to do"
+        if done.up_to_date
+        else (f"{counted(packed, 'layer')} packed, {len(done.layers) - packed} packed before, in {done.seconds:.0f} s")
+    )
+    return Result(data, f"{done.reference}: {work}\n{told(artifact)}")
+
+
+def told(artifact: Artifact) -> str:
+    """Where a file is, and how to start it."""
+    path = artifact.path.resolve()
+    digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
+    return (
+        f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}\n"
+        f"  start:  srun --container-image={path} --pty bash"
+    )
+
+
+def write_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+    """Write one output of a made image."""
+    write = {"squashfs": squashfs_output, "oci": layout_output, "docker": docker_output}[options.to]
+    return write(image, options, progress)
+
+
+def squashfs_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+    """Write the squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
+    began = time.monotonic()
+    artifact = packed(image, options, progress) if options.suffix else copied(image, options, progress)
+    layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
+    data = {
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "layers": layers,
+        "repairs": list(artifact.messages),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    return Result(data, told(artifact))
+
+
+def packed(image: Image, options: ExportOptions, progress: Progress) -> Artifact:
+    """Write a file of another compression, or with what `make` leaves out."""
+    from envbuild.export.project_image import write
+
+    made = Path(image.made.artifact)
+    own = made.with_name(f"{made.name.removesuffix('.sqsh')}{options.suffix}.sqsh")
+    out = options.output.file(own.name) if options.output else own
+    store, progress.output = progress.workspace.store, out
+    return write(image.plan, image.layers, image.lock, store, progress, out, options)
+
+
+def copied(image: Image, options: ExportOptions, progress: Progress) -> Artifact:
+    """Copy what `make` wrote; without -o it stays where it is."""
+    from envbuild.export.project_image import Artifact
+    from envbuild.export.squashfs_image import writing
+    from envbuild.squashfs.write.copy_extents import copy_file
+    from envbuild.squashfs.write.writer import image_file
+
+    path = Path(image.made.artifact)
+    if options.output is not None:
+        progress.output = output = options.output.file(path.name)
+        progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
+        progress.advance("squashfs", 0, path.stat().st_size)
+        with writing(output), image_file(output) as (file, temporary):
+            copy_file(path, file)
+            temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
+            path = temporary.replace(output)
+        progress.finish("squashfs")
+    return Artifact(path, image.made.sha256, path.stat().st_size, image.made.messages)
+
+
+def layout_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+    """Write the OCI layout of a made image."""
+    from envbuild.lock.lockfile import lock_digest
+    from envbuild.oci.layout import write_layout
+
+    store, short = progress.workspace.store, lock_digest(image.lock)[7:19]
+    own = store.root / "artifacts" / f"{image.plan.image}-{short}.oci"
+    out = options.output.path if options.output else own
+    progress.output = out
+    progress.start("oci", f"OCI layout {out.name}")
+    layout = write_layout(
+        image.layers,
+        image.plan.config,
+        out,
+        store,
+        epoch=image.plan.epoch,
+        name=image.plan.image,
+        compression=options.compression or "gzip",
+    )
+    progress.finish("oci")
+    data = {"path": str(out), "manifest": layout.manifest_digest, "config": layout.config_digest}
+    return Result(
+        data,
+        f"{out}\n  manifest: {layout.manifest_digest}\n"
+        f"  copy:     skopeo copy oci:{out} docker://REGISTRY/{image.plan.image}:{short}",
+    )
+
+
+def docker_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+    """Load a made image into the Docker Engine."""
+    from envbuild.lock.lockfile import lock_digest
+    from envbuild.oci.docker_engine import load
+
+    workspace = progress.workspace
+    reference = options.tag or f"{image.plan.image}:{lock_digest(image.lock)[7:19]}"
+    identity = load(
+        image.layers,
+        image.plan.config,
+        workspace.store,
+        epoch=image.plan.epoch,
+        reference=reference,
+        talk=workspace.talk,
+    )
+    return Result(
+        {"reference": reference, "id": identity},
+        f"{reference}\n  id:    {identity}\n  start: docker run --rm -it {reference}",
+    )

@@ -1,0 +1,123 @@
+"""Convert: an image that somebody else made → packs in the store → a squashfs file.
+
+Each layer is read once, from wherever it is, and compressed while it is read; its pack stays in the store under the
+layer's own digest, so that the next image with this layer, from any place, finds it. A run that was killed goes on at
+the first layer that has no pack.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from envbuild.core.console import Talk
+from envbuild.core.digest import file_digest
+from envbuild.core.errors import InputError
+from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.core.text import amount
+from envbuild.export.options import ExportOptions
+from envbuild.export.pack_layers import Layer, Packing
+from envbuild.export.progress import tracked
+from envbuild.export.project_image import Artifact, link_to
+from envbuild.export.squashfs_image import WRITER
+from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.open import open_source
+from envbuild.spec.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A finished file. `identity` names the image's content: the digest of its configuration."""
+
+    artifact: Artifact
+    reference: str
+    origin: str
+    identity: str
+    layers: tuple[Layer, ...]
+    seconds: float
+    up_to_date: bool = False
+
+
+def convert(source: str, workspace: Workspace, options: ExportOptions) -> Converted:
+    """Write the image `source` as squashfs to the output of `options`, or into the store's artifacts
+    (``NAME-<identity 12>.sqsh``, and the link ``NAME.sqsh``). Raises what `open_source` does, InputError for layers
+    that cannot be had, read or trusted, with every finding, and for an image that could not start."""
+    began = time.monotonic()
+    store, out = workspace.store, options.output
+    with (
+        store.lock("gc", shared=True),
+        tracked(source, out.path if out else None, workspace) as progress,
+        open_source(source, workspace.site, store, options.platform, keep=options.keep_layers) as image,
+    ):
+        if not image.layers:
+            raise InputError(f"{image.reference} has no layers", hint="choose another image")
+        # an image of the project has that link for itself
+        name = f"{image.name}-image" if image.name in workspace.project.images() else image.name
+        image = replace(image, name=name)
+        name = f"{name}-{image.identity[7:19]}{options.suffix}.sqsh"
+        record = None if out else record_path(store, decisive(image, options))
+        if record and (done := finished(record)):
+            if options.sha256 and not done.artifact.sha256:
+                done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
+                remember(record, done)
+            link_to(done.artifact.path, image.name)
+            return done
+        path = progress.output = out.file(name) if out else store.root / "artifacts" / name
+        packing = Packing(image, progress.workspace, options)
+        artifact, layers = packing.straight(path) if not options.cache and not image.stream else packing.by_packs(path)
+        artifact = told(artifact, image, workspace.talk)
+        done = Converted(
+            artifact,
+            image.reference,
+            image.origin,
+            image.identity,
+            layers,
+            round(time.monotonic() - began, 1),
+        )
+        if record:
+            link_to(path, image.name)
+            remember(record, done)
+    return done
+
+
+def told(artifact: Artifact, image: SourceImage, talk: Talk) -> Artifact:
+    """Say every repair; returns the artifact with all of them."""
+    messages = (*image.notes, *artifact.messages)
+    for line in messages:
+        talk.say(f"  {line}")
+    talk.say(f"squashfs {artifact.path.name}: {amount(artifact.size)}")
+    return replace(artifact, messages=messages)
+
+
+# what was made before
+def decisive(image: SourceImage, options: ExportOptions) -> Iterator[str]:
+    """Yield what beside envbuild's own code decides the bytes."""
+    yield from (image.identity, image.name, *image.notes)
+    yield from (layer.diff_id for layer in image.layers)
+    yield from (repr(options.form), repr((options.keep_owners, options.keep_dev)), str(WRITER))
+
+
+def remember(record: Path, done: Converted) -> None:
+    """Keep what was made: the artifact holds its packs while a link points at it."""
+    artifact = {**asdict(done.artifact), "artifact": str(done.artifact.path)}
+    del artifact["path"]
+    names = {"reference": done.reference, "origin": done.origin, "identity": done.identity}
+    write_record(record, {**artifact, **names, "layers": [layer.diff_id for layer in done.layers]})
+
+
+def finished(record: Path) -> Converted | None:
+    """Return what an earlier run made, if it still lies there untouched."""
+    made = read_record(record)
+    if made is None:
+        return None
+    return Converted(
+        Artifact(Path(made["artifact"]), made["sha256"], made["size"], tuple(made["messages"])),
+        made["reference"],
+        made["origin"],
+        made["identity"],
+        tuple(Layer(diff_id, 0, True) for diff_id in made["layers"]),
+        0.0,
+        True,
+    )

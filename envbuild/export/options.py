@@ -1,0 +1,111 @@
+"""How an image is exported: what a person may choose, and what of it goes together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import KW_ONLY, dataclass
+
+from envbuild.core.errors import Finding, SpecError
+from envbuild.export.output_path import Output
+from envbuild.squashfs.pack.format import PackFormat
+
+BLOCKS = {"128K": 1 << 17, "256K": 1 << 18, "512K": 1 << 19, "1M": 1 << 20}
+REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How an image is exported: one record from the command line to the writer. Empty or 0: the default.
+
+    `to`: squashfs, oci or docker. `output`: where to (None: the store). `compression`, `level` and `block` are of
+    squashfs blocks, and `compression` of the layers of an OCI layout. `jobs`: threads (0: all cores). `platform` and
+    `keep_layers` (they stay in the store as they came) are of a registry's images. `keep_owners`: owners, device nodes
+    and extended attributes stay as the layers have them; `keep_dev`: what is below /dev stays, but for device nodes.
+    `tag`: the name in a Docker Engine. `cache`: packs are kept in the store and not written straight into the file.
+    `sha256`: the digest of the file is computed, which reads it again."""
+
+    to: str = "squashfs"
+    _: KW_ONLY
+    output: Output | None = None
+    compression: str = ""
+    level: int | None = None
+    block: str = ""
+    jobs: int = 0
+    platform: str = ""
+    keep_owners: bool = False
+    tag: str = ""
+    cache: bool = True
+    keep_dev: bool = False
+    sha256: bool = False
+    keep_layers: bool = False
+
+    def check(self, name: str) -> None:
+        """Raise SpecError with every option that does not fit the others."""
+        findings = []
+        if self.to not in ("squashfs", "oci", "docker"):
+            raise SpecError(f"--to {self.to!r} is no output", hint="the outputs are: squashfs, oci, docker")
+        if self.to != "squashfs":
+            given = {"--level": self.level, "--block": self.block, "--jobs": self.jobs, "--platform": self.platform}
+            given |= {"--keep-owners": self.keep_owners, "--keep-dev": self.keep_dev, "--no-cache": not self.cache}
+            given |= {"--keep-layers": self.keep_layers}
+            findings += [
+                Finding(f"{option} has no meaning with --to {self.to}", hint="leave it out, or use --to squashfs")
+                for option, value in given.items()
+                if value not in (None, "", 0, False)
+            ]
+            if self.to == "docker" and self.output is not None:
+                hint = "leave it out, or use --tag NAME:TAG"
+                findings.append(Finding("-o has no meaning with --to docker", hint=hint))
+            if self.compression not in ("", "gzip", "zstd", "none"):
+                findings.append(
+                    Finding(f"--compression {self.compression!r} is unknown", hint="it is gzip, zstd or none")
+                )
+        elif self.tag:
+            findings.append(Finding("--tag has no meaning with --to squashfs", hint="leave it out, or use --to docker"))
+        if self.tag and not REFERENCE.fullmatch(self.tag):
+            hint = f"write it as {name}:latest, in lower case"
+            findings.append(Finding(f"--tag {self.tag!r} is no image reference", hint=hint))
+        if findings:
+            raise SpecError.of(findings)
+
+    def check_own(self, name: str) -> None:
+        """Raise SpecError for an option that does not fit `name`, an image of the project."""
+        foreign = {"--platform": self.platform, "--no-cache": not self.cache, "--keep-layers": self.keep_layers}
+        for option, given in foreign.items():
+            if given:
+                because = "because an image of the project is made of layers in the store"
+                raise SpecError(f"{option} has no meaning for {name}, {because}", hint="leave it out")
+        if self.to == "squashfs":
+            _ = self.form
+
+    @property
+    def form(self) -> PackFormat:
+        """How squashfs blocks are compressed. Raises SpecError for what is not possible."""
+        from envbuild.squashfs.codec import DEFAULTS, LEVELS
+
+        codec = self.compression or PackFormat().codec
+        if codec not in LEVELS:
+            raise SpecError(f"--compression {codec!r} is unknown", hint=f"it is {', '.join(LEVELS)}")
+        level = DEFAULTS[codec] if self.level is None else self.level
+        levels = LEVELS[codec]
+        if level not in levels:
+            hint = f"use a level from {levels[0]} to {levels[-1]}" if len(levels) > 1 else "leave --level out"
+            raise SpecError(f"{codec} has no level {level}", hint=hint)
+        if self.block and self.block.upper() not in BLOCKS:
+            raise SpecError(f"--block {self.block!r} is no block size", hint=f"it is {', '.join(BLOCKS)}")
+        return PackFormat(codec, level, BLOCKS[self.block.upper()] if self.block else PackFormat().block)
+
+    @property
+    def suffix(self) -> str:
+        """What a file's name says of the options that decide its bytes and are not the usual ones."""
+        usual, form = PackFormat(), self.form
+        words = []
+        if form != usual:
+            words.append(form.codec if form.codec == "none" else f"{form.codec}{form.level}")
+            if form.block != usual.block:
+                words.append(f"{form.block >> 10}K")
+        if self.keep_owners:
+            words.append("owners")
+        if self.keep_dev:
+            words.append("dev")
+        return "".join(f"-{word}" for word in words)

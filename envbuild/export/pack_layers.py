@@ -1,0 +1,299 @@
+"""Packing: the layers of somebody's image, from wherever they are, into packs and from those into a squashfs file.
+
+Several layers are read at a time, each once; a pack is in its place in the store only when its layer was what the image
+says. Another process that makes the same pack at the same moment is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, Any, cast
+
+from envbuild.core.errors import EngineError, EnvbuildError, Finding, InputError
+from envbuild.core.store.permissions import give, used
+from envbuild.core.store.store import Store
+from envbuild.core.text import amount
+from envbuild.export.options import ExportOptions
+from envbuild.export.project_image import Artifact, artifact_of, hashed
+from envbuild.export.squashfs_image import complete, lowest, writing
+from envbuild.oci.sources.base import Reading, SourceImage, SourceLayer
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.store_packs import pack_path
+from envbuild.squashfs.pack.workers import Workers, give_back
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.write.direct_image import DirectImage
+
+TOGETHER = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
+LITTLE = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
+TASK = "layers"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What became of a layer: `bytes` read of it (0: it was packed before), `cached`."""
+
+    diff_id: str
+    bytes: int
+    cached: bool
+
+
+@dataclass(slots=True)
+class Packing:
+    """The layers of one image on their way into packs."""
+
+    image: SourceImage
+    workspace: Workspace
+    options: ExportOptions
+    stop: threading.Event = field(default_factory=threading.Event)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    arrived: int = 0
+    done: int = 0
+    total: int = 0
+    store: Store = field(init=False)
+    workers: Workers = field(init=False)  # of all layers together
+
+    def __post_init__(self) -> None:
+        self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
+
+    def by_packs(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
+        """The file `path` from the packs of all layers, which stay in the store. A place that gives its layers in an
+        order of its own needs packs in any case; without `cache` they are thrown away."""
+        image, form, talk = self.image, self.options.form, self.workspace.talk
+        with contextlib.ExitStack() as stack:
+            if not self.options.cache:
+                self.store = Store.open(stack.enter_context(self.store.workdir()))
+            below = stack.enter_context(ThreadPoolExecutor(1)).submit(lowest, self.below())
+            layers = self.run()
+            packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
+            talk.start("squashfs", f"squashfs {path.name}")
+            stack.callback(talk.finish, "squashfs")
+            talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
+            artifact = artifact_of(
+                packs,
+                image.config,
+                path,
+                self.options,
+                epoch=image.created,
+                evidence=evidence(image),
+                foreign=True,
+                begun=below.result(),
+            )
+        return artifact, layers
+
+    def below(self) -> list[Path]:
+        """Packs of the lowest layers, when they are there and what is to be packed is little: they are merged
+        meanwhile. Beside large layers their tree would only be memory."""
+        image, form = self.image, self.options.form
+        packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
+        missing = [layer.size or LITTLE for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
+        return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < LITTLE else []
+
+    def straight(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
+        """The file `path` with its layers written into it one after another; nothing else is kept."""
+        image, form, talk, jobs = self.image, self.options.form, self.workspace.talk, self.options.jobs
+        self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
+        read = []
+        with (
+            writing(path),
+            DirectImage(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs) as direct,
+        ):
+            talk.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
+            try:
+                for layer in image.layers:
+                    self.note(count)
+                    read.append(self.read(layer, direct.layer)[1])
+            finally:
+                talk.finish(TASK)
+            written = complete(
+                direct, image.config, self.options, epoch=image.created, evidence=evidence(image), foreign=True
+            )
+        layers = [Layer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
+        return hashed(written, self.options.sha256), tuple(layers)
+
+    def run(self) -> tuple[Layer, ...]:
+        """Pack what has no pack yet. Raises InputError with a finding for each layer that failed."""
+        store, form, talk = self.store, self.options.form, self.workspace.talk
+        layers = {layer.diff_id: layer for layer in self.image.layers}  # the same layer may stand there twice
+        wanted = {}
+        for diff_id, layer in layers.items():
+            path = pack_path(store, diff_id, form)
+            if path.is_file():
+                used(path)
+            else:
+                wanted[diff_id] = layer
+        self.total = sum(layer.size for layer in wanted.values())
+        packed: dict[str, int] = {}
+        count = len(layers)
+        if len(wanted) < count:
+            talk.say(f"{count - len(wanted)} of {count} layers are packed already")
+        if wanted:
+            size = f", {amount(self.total)}" if self.total else ""
+            talk.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
+            self.note(len(wanted))
+            try:
+                with store.filled():
+                    packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
+            finally:
+                self.workers.close()
+                give_back()
+                talk.finish(TASK)
+        return tuple(
+            Layer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)
+            for layer in self.image.layers
+        )
+
+    def together(self, layers: Sequence[SourceLayer]) -> dict[str, int]:
+        """Several at a time, the largest first: they decide when the last one is done."""
+        ordered = sorted(layers, key=lambda layer: -layer.size)
+        packed: dict[str, int] = {}
+        findings: list[Finding] = []
+        with ThreadPoolExecutor(min(TOGETHER, len(ordered)), thread_name_prefix="layer") as pool:
+            futures = {pool.submit(self.one, layer): layer for layer in ordered}
+            try:
+                for future in as_completed(futures):
+                    layer = futures[future]
+                    try:
+                        read = future.result()
+                    except InputError as error:  # of the others, too, it is told what is wrong with them
+                        findings += error.findings
+                        continue
+                    if read:
+                        packed[layer.diff_id] = read
+                    self.note(len(ordered))
+            except BaseException:
+                self.stop.set()  # a full store, an interruption: the others need not go on
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        if findings:
+            raise InputError.of(findings)
+        return packed
+
+    def one(self, layer: SourceLayer) -> int:
+        """Pack a layer whose digest is known; returns the bytes read, 0 when another process made the pack."""
+        store, path = self.store, pack_path(self.store, layer.diff_id, self.options.form)
+        with store.lock(f"pack-{path.name}", self.waiting):
+            if path.is_file():
+                return 0
+            with store.workdir() as work:
+                _, read = self.read(layer, lambda: self.writer(work / "pack"))
+                give(work / "pack", path)
+            return read
+
+    def in_turn(self, wanted: dict[str, SourceLayer]) -> dict[str, int]:
+        """One after another, in the order of a place that has an order of its own."""
+        store, form = self.store, self.options.form
+        packed: dict[str, int] = {}
+        count = len(wanted)
+        assert self.image.stream is not None
+        with self.image.stream() as layers:
+            for layer in layers:
+                if not wanted.keys() - packed.keys():
+                    break
+                if layer.diff_id and (layer.diff_id not in wanted or layer.diff_id in packed):
+                    continue
+                if layer.diff_id:
+                    read = self.one(replace(layer, places=1))
+                    packed[layer.diff_id] = read
+                else:
+                    with store.workdir() as work:
+                        diff_id, read = self.take(layer, self.writer(work / "pack"))
+                        if diff_id in wanted and diff_id not in packed:
+                            give(work / "pack", pack_path(store, diff_id, form))
+                            packed[diff_id] = read
+                self.note(count)
+        missing = [layer.name for diff_id, layer in wanted.items() if diff_id not in packed]
+        if missing:
+            raise InputError(
+                f"{self.image.reference} came without {', '.join(missing)}", hint="pull or save the image anew"
+            )
+        return packed
+
+    def writer(self, path: Path) -> PackWriter:
+        form = self.options.form
+        return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=self.workers)
+
+    def read(self, layer: SourceLayer, sink: Callable[[], PackWriter]) -> tuple[str, int]:
+        """As `take`, from the first place whose content is right; each attempt gets a sink of its own."""
+        for left in reversed(range(layer.places)):
+            before = self.arrived
+            try:
+                return self.take(layer, sink())
+            except InputError:
+                if not left or self.stop.is_set():
+                    raise
+                self.count(before - self.arrived)  # roughly: the others count, too
+        raise AssertionError("a layer has a place")
+
+    def take(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
+        """Read a layer into a pack; returns its diff_id and the bytes read of the blob. A failure discards the pack."""
+        from envbuild.oci.sources.read_layer import take_layer, take_unnamed
+
+        meter: list[_Counted] = []
+
+        @contextlib.contextmanager
+        def opened() -> Iterator[IO[bytes]]:
+            with layer.open() as file:
+                meter.append(_Counted(file, self))
+                yield cast("IO[bytes]", meter[-1])
+
+        counted = replace(layer, open=opened)
+        try:
+            if layer.diff_id:
+                take_layer(counted, [writer])
+            diff_id = layer.diff_id or take_unnamed(counted, writer)
+        except BaseException as error:
+            writer.discard()
+            if type(error) is EnvbuildError:  # of the pack: the layer holds what no squashfs file can
+                hint = error.hint or "choose another image, or have this one made without it"
+                raise InputError(f"{layer.name}: {error.message}", hint) from None
+            raise
+        return diff_id, sum(item.size for item in meter)
+
+    # talk
+    def count(self, size: int) -> None:
+        """More bytes came."""
+        with self.guard:
+            self.arrived += size
+            self.workspace.talk.advance(TASK, self.arrived, self.total)
+
+    def note(self, count: int) -> None:
+        with self.guard:
+            self.workspace.talk.note(TASK, f"{self.done} of {count} layers done")
+            self.done += 1
+
+    def waiting(self) -> None:
+        self.workspace.talk.say("another envbuild packs one of these layers: waiting for it")
+
+
+class _Counted(Reading):
+    """A blob whose bytes are counted, and that ends with an error once the others failed."""
+
+    def __init__(self, file: IO[bytes], packing: Packing) -> None:
+        self.file, self.packing, self.size = file, packing, 0
+
+    def read(self, size: int = -1) -> bytes:
+        if self.packing.stop.is_set():
+            raise EngineError("stopped")
+        chunk = self.file.read(size)
+        self.size += len(chunk)
+        self.packing.count(len(chunk))
+        return chunk
+
+
+def evidence(image: SourceImage) -> dict[str, Any]:
+    """What the file says of its image: by what names its content, which is the same wherever it came from."""
+    return {
+        "image": {
+            "config": image.identity,
+            "architecture": image.config.architecture,
+            "created": image.created,
+            "layers": [layer.diff_id for layer in image.layers],
+        },
+        "notes": list(image.notes),
+    }

@@ -1,0 +1,195 @@
+"""How far an export is: told on the terminal by its Talk, and to everybody else by a small record in the store.
+
+A record is exports/HOST-PID-HEX.json: what is exported, where to, the state, bytes of bytes, when, and by which process
+(`Owner`). It is replaced at most once a second while the export runs, and stays for a day
+(`envbuild.export.progress_list` reads records). It is a courtesy: a store where it cannot be written does not keep an
+export from anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from envbuild.core import signals
+from envbuild.core.errors import EnvbuildError, SpecError
+from envbuild.core.store.store import write_atomic
+from envbuild.export.progress_records import FOLDER, Owner, sweep
+from envbuild.spec.workspace import Workspace
+
+READING, PACKING, MERGING = "reading layers", "packing", "merging"
+TASKS = {"layers": READING, "packs": PACKING, "squashfs": MERGING, "oci": MERGING, "docker": MERGING}
+TICK, WINDOW = 1.0, 20  # seconds; ticks that the rate is taken of
+TOUCH = 30.0  # seconds: a record that has nothing new is written so often, as a sign of life for other hosts
+
+
+class Progress:
+    """A Talk that passes everything on and keeps the record. `output` may be set once it is known; `workspace` is the
+    one that talks to it."""
+
+    def __init__(self, workspace: Workspace, source: str, output: Path | None, state: str) -> None:
+        talk, root = workspace.talk, workspace.store.root
+        self.talk, self.source, self.output, self.state = talk, public(source), output, state
+        self.workspace = replace(workspace, talk=self)
+        self.say, self.warn, self.note = talk.say, talk.warn, talk.note
+        self.owner, self.started = Owner.here(), time.time()
+        self.path = root / FOLDER / f"{self.owner.host.replace('/', '-')}-{self.owner.pid}-{secrets.token_hex(4)}.json"
+        self.task, self.done, self.total, self.error, self.ended = "", 0, 0, "", 0.0
+        self.samples: deque[tuple[float, int]] = deque(maxlen=WINDOW)
+        self.guard, self.over = threading.Lock(), threading.Event()
+        self.last, self.wrote, self.worked = b"", 0.0, False
+
+    # Talk
+    def start(self, task: str, text: str) -> None:
+        with self.guard:
+            self.talk.start(task, text)
+            if task in TASKS:
+                self.task, self.state, self.done, self.total = task, TASKS[task], 0, 0
+                self.worked = True
+                self.samples.clear()
+
+    def advance(self, task: str, done: int, total: int = 0) -> None:
+        self.talk.advance(task, done, total)
+        if task == self.task:
+            self.done, self.total = done, total
+            if self.state == READING and 0 < total <= done:
+                self.state = PACKING  # the last bytes are still compressed
+
+    def finish(self, task: str, text: str = "") -> None:
+        with self.guard:
+            if task == self.task == "squashfs":
+                self.done = self.total
+            self.talk.finish(task, text)
+            if task == self.task and self.state == READING:
+                self.state = PACKING
+            self.task = "" if task == self.task else self.task
+
+    # the record
+    def run(self) -> None:
+        """Write the record once a second until the export is over; look how far the file is that is written."""
+        while not self.over.wait(TICK):
+            self.look()
+            self.samples.append((time.monotonic(), self.done))
+            self.write()
+
+    def look(self) -> None:
+        """Tell how far it is; what merging has written is read off the file itself."""
+        with self.guard:
+            if self.task == "squashfs" and self.total and self.output:
+                size = sum(_allocated(path) for path in unnamed(self.output))
+                self.done = max(self.done, min(size, self.total))
+            if self.task and (self.done or self.total):  # rate and time left change while nothing comes, too
+                self.talk.advance(self.task, self.done, self.total)
+
+    def rate(self) -> float:
+        """Bytes a second, lately; of an export that ended in all."""
+        if self.ended:
+            return self.done / max(self.ended - self.started, 0.1)
+        if len(self.samples) < 2:
+            return 0.0
+        (first, before), (last, now) = self.samples[0], self.samples[-1]
+        return max(now - before, 0) / max(last - first, 0.1)
+
+    def write(self) -> None:
+        """Replace the record when it has news, or for a sign of life."""
+        value = {
+            "source": self.source,
+            "output": str(self.output.absolute()) if self.output else "",
+            "state": self.state,
+            "bytes": self.done,
+            "total": self.total,
+            "rate": round(self.rate()),
+            "started": round(self.started, 1),
+            "ended": round(self.ended, 1),
+            "error": self.error,
+            "process": asdict(self.owner),
+        }
+        text, now = json.dumps(value, sort_keys=True).encode(), time.monotonic()
+        if text != self.last or now - self.wrote >= TOUCH:
+            with contextlib.suppress(OSError):
+                write_atomic(self.path, lambda file: file.write(text + b"\n"), durable=False)
+                self.last, self.wrote = text, now
+
+    def begin(self) -> None:
+        """Make the folder, as open to others as the store's other folders, and the first record."""
+        folder = self.path.parent
+        with contextlib.suppress(OSError):
+            if not folder.is_dir():
+                folder.mkdir()
+                folder.chmod(folder.with_name("tmp").stat().st_mode & 0o7777)
+        self.write()
+
+    def end(self, state: str, error: str = "") -> None:
+        """The last record."""
+        self.over.set()
+        self.state, self.error, self.ended = state, error, time.time()
+        if state == "done" and self.output and self.output.exists():
+            files = self.output.rglob("*") if self.output.is_dir() else [self.output]  # a layout is a folder
+            self.done = self.total = sum(path.stat().st_size for path in files if path.is_file())
+        self.write()
+
+    def abandon(self) -> None:
+        """What is left to do when the process ends at once: the file without a name goes, too."""
+        for path in unnamed(self.output) if self.output else ():
+            path.unlink(missing_ok=True)
+        self.end("interrupted")
+
+
+@contextlib.contextmanager
+def tracked(source: str, output: Path | None, workspace: Workspace, state: str = READING) -> Iterator[Progress]:
+    """Keep a record of the export of `source` while the context lasts. What is done inside is to talk to what it gives,
+    best by its `workspace`. An export that found nothing to do, or a wrong command line, leaves no record."""
+    progress = Progress(workspace, source, output, state)
+    sweep(workspace.store.root)
+    progress.begin()
+    ticker = threading.Thread(target=progress.run, name="progress", daemon=True)
+    ticker.start()
+    try:
+        with signals.leftover(progress.abandon):
+            yield progress
+            progress.end("done")
+    except BaseException as error:
+        progress.worked = not isinstance(error, SpecError)
+        failed = isinstance(error, Exception) and not signals.number()
+        why = error.message if isinstance(error, EnvbuildError) else str(error) or type(error).__name__
+        progress.end("failed" if failed else "interrupted", why[:500] if failed else "")
+        raise
+    finally:
+        progress.over.set()
+        ticker.join(2 * TICK)  # not longer: it may wait for a file server
+        if not progress.worked:
+            with contextlib.suppress(OSError):
+                progress.path.unlink()
+
+
+def public(source: str) -> str:
+    """A source as everybody may read it: without a password that was written into it."""
+    name, at, digest = source.partition("@sha256:")
+    return re.sub(r"^([a-z]+://).*@", r"\1…@", name, flags=re.DOTALL) + at + digest
+
+
+def unnamed(out: Path) -> list[Path]:
+    """The files beside `out` that this process writes and that have no name of their own yet (``.NAME.…``)."""
+    found, name = set(), re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}(\.extra)?")
+    with contextlib.suppress(OSError):
+        folder = out.parent.resolve()
+        for link in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):
+                path = link.readlink()
+                if path.parent == folder and name.fullmatch(path.name):
+                    found.add(path)
+    return sorted(found)
+
+
+def _allocated(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_blocks * 512
+    return 0

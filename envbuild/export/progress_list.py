@@ -1,0 +1,135 @@
+"""`export --list`: the exports that run on a store, from whichever host, and those that ended within a day.
+
+It reads the records of `envbuild.export.progress`, which anybody may have written: what is no record is passed over.
+Nothing is needed but that the store can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.result import Result
+from envbuild.core.text import amount, duration, printable, table
+from envbuild.export.progress_records import FOLDER, Owner, start_of, sweep
+
+SILENT = 180.0  # seconds without a sign of life from another host
+LARGEST = 1 << 16  # bytes of a record
+ENDED = ("done", "failed", "interrupted")
+TEXTS, NUMBERS = ("source", "output", "state", "error"), ("bytes", "total", "rate", "started", "ended")
+
+
+def list_exports(root: Path) -> Result:
+    """The exports of the store `root`, those that run first, the newest first. Removes old records where it may."""
+    sweep(root)
+    here, now = Owner.here(), time.time()
+    rows = [row for path in records(root) if (row := row_of(path, here, now))]
+    rows.sort(key=lambda row: (not row["running"], -row["started"]))
+    return Result(rows, text_of(rows, root))
+
+
+def records(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in (root / FOLDER).iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []
+
+
+def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
+    """(content, when it was written); None for what is no record, or no longer there."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
+        with os.fdopen(file, "rb") as content:
+            found = os.fstat(file)
+            value: Any = json.loads(content.read(LARGEST)) if stat.S_ISREG(found.st_mode) else None
+        process = value["process"]
+        fields = {"host": str, "boot": str, "space": str, "pid": int, "began": int, "user": str}
+        if not all(isinstance(process[name], kind) for name, kind in fields.items()):
+            return None
+        if not all(isinstance(value[name], str) for name in TEXTS):
+            return None
+        if not all(isinstance(value[name], int | float) for name in NUMBERS):
+            return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return value, found.st_mtime
+
+
+def row_of(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
+    """One export, as `--json` tells it."""
+    found = read_record(path)
+    if found is None:
+        return None
+    value, written = found
+    process, state, ended = value["process"], value["state"], value["ended"]
+    silent = 0
+    if state not in ENDED:
+        quiet = now - written > SILENT
+        same = (process["boot"], process["space"]) == (here.boot, here.space) and here.boot != ""
+        if same and not lives(process["pid"], process["began"]):
+            state, ended = "interrupted", written
+        elif not same and quiet and process["host"] == here.host and process["boot"] != here.boot:
+            state, ended = "interrupted", written  # this machine was started anew since
+        elif not same and quiet:
+            silent = int((now - written) / 60)
+    running = state not in ENDED
+    rate = value["rate"] if not silent else 0
+    left = value["total"] - value["bytes"]
+    return {
+        "source": value["source"],
+        "output": value["output"],
+        "state": state,
+        "running": running,
+        "silent_minutes": silent,
+        "bytes": value["bytes"],
+        "total": value["total"],
+        "rate": rate,
+        "eta": round(left / rate) if running and rate > 0 and left > 0 else None,
+        "elapsed": round(max((ended or now) - value["started"], 0), 1),
+        "started": value["started"],
+        "ended": ended or None,
+        "error": value["error"],
+        "host": process["host"],
+        "pid": process["pid"],
+        "user": process["user"],
+    }
+
+
+def lives(pid: int, began: int) -> bool:
+    """Whether the process of this machine that began then still runs."""
+    found = start_of(pid) if pid > 0 else None
+    return found is not None and (not found or not began or found == began)
+
+
+# for people
+def text_of(rows: list[dict[str, Any]], root: Path) -> str:
+    if not rows:
+        return "no export runs on this store, and none ended in the last day"
+    head = ["SOURCE", "OUTPUT", "STATE", "DONE", "RATE", "ETA", "ELAPSED", "BY"]
+    lines = [table(head, [line_of(row, root) for row in rows])]
+    for row in rows:
+        first, *more = row["error"].splitlines() or [""]
+        lines += [f"  {printable(row['source'])}: {printable(first)}"] if first else []
+        lines += [f"    {printable(line)}" for line in more]
+    return "\n".join(lines)
+
+
+def line_of(row: dict[str, Any], root: Path) -> list[str]:
+    whole = f" of {amount(row['total'])}" if row["total"] and row["state"] != "done" else ""
+    state = f"silent for {row['silent_minutes']} min" if row["silent_minutes"] else row["state"]
+    output = Path(row["output"])
+    short = output.name if output.parent == (root / "artifacts").absolute() else row["output"]
+    return [
+        printable(row["source"]),
+        printable(short) or "-",
+        printable(state),
+        f"{amount(row['bytes'])}{whole}",
+        f"{amount(row['rate'])}/s" if row["rate"] else "-",
+        duration(row["eta"]) if row["eta"] else "-",
+        duration(row["elapsed"]),
+        printable(f"{row['user']}@{row['host']} {row['pid']}"),
+    ]

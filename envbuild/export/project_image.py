@@ -1,0 +1,118 @@
+"""Export: layers of the store → the squashfs file of an image."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envbuild.core.console import Talk
+from envbuild.core.digest import file_digest
+from envbuild.core.text import amount
+from envbuild.export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from envbuild.build.engines.base import Built
+    from envbuild.build.plan.units import Plan
+    from envbuild.core.store.store import LayerRecord, Store
+    from envbuild.export.squashfs_image import Lowest
+    from envbuild.lock.lockfile import Lock
+    from envbuild.oci.config import ImageConfig
+    from envbuild.squashfs.write.writer import Written
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A finished file: `sha256` is empty where nobody asked for it; `messages` are the repairs made for enroot, one
+    line each."""
+
+    path: Path
+    sha256: str
+    size: int
+    messages: tuple[str, ...] = ()
+
+
+def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
+    """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
+    from envbuild.lock.lockfile import lock_digest
+
+    out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
+    return write(plan, built.layers, lock, store, talk, out, ExportOptions(sha256=True))
+
+
+def write(
+    plan: Plan,
+    layers: Sequence[LayerRecord],
+    lock: Lock,
+    store: Store,
+    talk: Talk,
+    out: Path,
+    options: ExportOptions,
+) -> Artifact:
+    """Write the image of `layers` (bottom first) to `out`, from packs that are made where there are none."""
+    from envbuild.lock.lockfile import lock_digest
+    from envbuild.oci.config import config_json
+    from envbuild.squashfs.pack.store_packs import pack_layer
+
+    talk.start("packs", f"squashfs {out.name}")
+    packs, total = [], sum(layer.size for layer in layers)
+    for layer in layers:
+        packs.append(pack_layer(store, layer, options.form, options.jobs))
+        talk.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
+    talk.finish("packs")
+    talk.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
+    talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
+    evidence = {
+        "image": {
+            "name": plan.image,
+            "lock": lock_digest(lock),
+            "config": f"sha256:{hashlib.sha256(config_json(layers, plan.config, plan.epoch)).hexdigest()}",
+            "architecture": plan.config.architecture,
+            "created": plan.epoch,
+            "layers": [layer.diff_id for layer in layers],
+        }
+    }
+    made = artifact_of(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
+    talk.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
+    return made
+
+
+def artifact_of(
+    packs: Sequence[Path],
+    config: ImageConfig,
+    out: Path,
+    options: ExportOptions,
+    *,
+    epoch: int,
+    evidence: Mapping[str, Any],
+    foreign: bool = False,
+    begun: Lowest | None = None,
+) -> Artifact:
+    """Write an image from packs (bottom first), with its sha256 where `options` ask for it; for the others see
+    `envbuild.export.squashfs_image`."""
+    from envbuild.export.squashfs_image import export_squashfs
+
+    written = export_squashfs(packs, config, out, options, epoch=epoch, evidence=evidence, foreign=foreign, begun=begun)
+    return hashed(written, options.sha256)
+
+
+def hashed(written: Written, sha256: bool = True) -> Artifact:
+    """A written file; with its `sha256`, or without: reading all of it again costs more than merging cached packs."""
+    return Artifact(written.path, file_digest(written.path) if sha256 else "", written.size, written.messages)
+
+
+def point(artifact: Artifact, plan: Plan) -> None:
+    """Let ``NAME.sqsh`` beside the artifact be a link to it: done last, so it never names a file that failed verify."""
+    link_to(artifact.path, plan.image)
+
+
+def link_to(path: Path, name: str) -> None:
+    """Let ``NAME.sqsh`` beside a file be a link to it."""
+    link = path.with_name(f"{name}.sqsh")
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(path.name)
+    temporary.replace(link)

@@ -1,0 +1,45 @@
+"""The files that were compiled for this image, and which instructions they hold."""
+
+# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# ruff: noqa: PTH123
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import x86_isa
+from .file_walk import Tree
+from .link_check import Linker
+
+
+def look(
+    found: Tree, owners: Mapping[str, str], made: Mapping[str, Sequence[str]], linker: Linker
+) -> dict[str, dict[str, Any]]:
+    """Files in "folders" and of "dists" (by name) of `made` → what `x86.scan` saw in them, and "asks": a function from
+    elsewhere that tells them what the CPU can do."""
+    folders = tuple(f"{folder}/" for folder in made["folders"])
+    names = {_normal(name) for name in made["dists"]}
+    result = {}
+    for path, elf in found.elves.items():
+        if not path.startswith(folders) and _normal(owners.get(path, "")) not in names:
+            continue
+        seen: dict[str, Any] = {}
+        try:
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                seen.update(x86_isa.scan(data, elf))
+        except (OSError, ValueError) as error:
+            found.damaged[path] = str(error)
+        wanted = linker.wanted(path) if elf.dynamic else []
+        asks = next((name for name, _ in wanted if x86_isa.ASKS.fullmatch(name)), b"")
+        if asks:
+            seen["asks"] = asks.decode("utf-8", "surrogateescape")
+        result[path] = seen
+    return result
+
+
+def _normal(name: str) -> str:
+    """PyPA, "Names and normalization"."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,114 @@
+"""The versions of an image's components: as they were locked, and whether that is what its layers ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from envbuild.core.errors import ConflictError, Finding
+from envbuild.lock.lockfile import Lock
+from envbuild.lock.python.provided import exact
+from envbuild.lock.request import LockRequest, UnitRequest
+from envbuild.lock.unit_names import VENV, build_unit, built_recipe
+
+INDEX, IMAGE = "the package index", "the base image"
+TAG = re.compile(r"(?:[A-Za-z_-]*[-_])?v?(?P<version>\d+(?:\.\d+)+[\w.+-]*)")
+
+
+def component_versions(request: LockRequest, lock: Lock) -> dict[str, str]:
+    """Component → version of the package that stands for it (`Recipe.package`), as it was locked; without one, of the
+    release that its recipe compiles, as upstream's tag has it, else as the layer does."""
+    components, layers = request.spec.get("components"), request.spec.get("layers")
+    found = packages(request, lock)
+    named = components.items() if isinstance(components, Mapping) else ()
+    versions = {str(name): found[package][0] for name, package in named if package in found}
+    for unit in request.units:
+        component = built_recipe(unit)
+        if not component or not from_sources(request, component):
+            continue
+        layer = layers.get(component, {}) if isinstance(layers, Mapping) else {}
+        asked, release = str(layer.get("version") or ""), tagged(request.units[unit], component)
+        version = release if release and (not asked or answers(asked, release)) else asked
+        if version:
+            versions.setdefault(component, version)
+    return versions
+
+
+def packages(request: LockRequest, lock: Lock) -> dict[str, tuple[str, str]]:
+    """Package → (version, where it is from), of all that an image has."""
+    found = {name: (version, IMAGE) for name, version in (lock.base_image.python if lock.base_image else {}).items()}
+    found |= {file.name: (file.version, file.archive) for file in lock.debian.values()}
+    found |= {file.name: (file.version, file.origin or INDEX) for file in lock.python_files.values()}
+    for unit, asked in request.units.items():
+        found |= {name: (version, unit) for name, version in (exact(text, unit) for text in asked.gives)}
+    return found
+
+
+def shipped_python(request: LockRequest, lock: Lock) -> dict[str, str]:
+    """Python package → version, of those that an image has when it runs: its base image's, over them what the venv gets
+    from indexes, what is compiled from sdists, and what builds give."""
+    found = dict(lock.base_image.python) if lock.base_image else {}
+    for name, unit in lock.units.items():
+        files = [lock.python_files[file] for file in (unit.python if name == VENV else unit.sdists)]
+        found |= {file.name: file.version for file in files}
+    return found | dict(exact(text, unit) for unit, asked in request.units.items() for text in asked.gives)
+
+
+def from_sources(request: LockRequest, component: str) -> bool:
+    """Whether a component is compiled from its recipe's own archives or commits, whose version no package tells."""
+    unit = request.units.get(build_unit(component), UnitRequest())
+    return bool(unit.archives or unit.git)
+
+
+def tagged(unit: UnitRequest, component: str) -> str:
+    """The version in the tag (``v1.20.1``) of the source that is named as the component; empty without one."""
+    tags = [source.tag for source in unit.git if source.name == component]
+    tags += [archive.origin.rpartition("@")[2] for archive in unit.archives if archive.name == component]
+    found = next((match for tag in tags if (match := TAG.fullmatch(tag))), None)
+    return found["version"] if found else ""
+
+
+def check_versions(request: LockRequest, lock: Lock) -> None:
+    """Raises ConflictError for every component that was locked in another version than its layer asks for.
+
+    A recipe may take its package from where there is one version only (Debian, a base image), and so cannot follow its
+    option.
+    """
+    components, layers = request.spec.get("components"), request.spec.get("layers")
+    if not isinstance(components, Mapping) or not isinstance(layers, Mapping):
+        return
+    found, debs = packages(request, lock), {file.name for file in lock.debian.values()}
+    findings = []
+    for name, package in components.items():
+        asked = str(layers.get(name, {}).get("version") or "")
+        has, where = found.get(package, ("", ""))
+        python = package not in debs or where in (INDEX, IMAGE)
+        # A source chosen by the option has that version, or a name of its own ("may24") for what it gives.
+        if not asked or from_sources(request, str(name)) or answers(asked, has, python=python):
+            continue
+        if has:
+            because = f"{where} has {has} and the recipe takes it from there"
+            short = re.match(r"(?:\d+:)?(\d+(?:\.\d+)?)", has)
+            hint = f'leave the version of {name} out, or write version: "{short[1] if short else has}"'
+        elif lock.base_image:
+            continue  # which version that is, no package tells; `verify` looks into the image
+        else:
+            because = f"the recipe installs no package '{package}', whose version that would be"
+            hint = f"leave the version of {name} out, or correct 'package' in the recipe"
+        findings.append(Finding(f"{name} {asked} cannot be had, because {because}", hint=hint))
+    if findings:
+        raise ConflictError.of(findings)
+
+
+def answers(asked: str, locked: str, *, python: bool = False) -> bool:
+    """Whether `locked` is the version `asked` or one of its line: ``1.18`` is answered by ``1.18.1+ds-2``, by
+    ``1:1.18-1`` and not by ``1.180``; a `python` version also by its other spellings (``4.1.0`` by ``4.1``, PEP 440).
+    """
+    if re.match(rf"(\d+:)?{re.escape(asked)}(?!\d)", locked):
+        return True
+    try:
+        return python and SpecifierSet(f"=={asked}").contains(locked, prereleases=True)
+    except InvalidSpecifier:
+        return False

@@ -1,0 +1,1 @@
+"""Debian packages: archives, signing keys, and resolution by apt."""

@@ -1,0 +1,175 @@
+"""apt-get in folders of its own: it resolves for another distribution than the host's, as a plain user, and changes
+nothing on the host.
+
+The configuration is private (``APT_CONFIG`` and ``Dir::Etc``), so that the host's hooks and sources take no part; of
+the host's only ``Acquire::*`` (proxies, certificates, retries) is taken over. Trust comes from the signature of the
+archive's Release files. `envbuild.lock.debian.repositories` opens one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import unquote
+
+NOT_TAKEN = tuple(
+    f"Acquire::{name}"
+    for name in (
+        "Languages",
+        "IndexTargets",
+        "CompressionTypes",
+        "Changelogs",
+        "GzipIndexes",
+        "cdrom",
+        "AllowInsecureRepositories",
+        "AllowWeakRepositories",
+        "AllowDowngradeToInsecureRepositories",
+    )
+)
+
+
+class AptFailed(Exception):
+    """apt-get ended with an error; the text is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One line of the private sources.list: an archive by origin (``debian:trixie/main``,
+    ``apt:nvidia-cuda/ubuntu2204``), the place to ask for it, and the file with the keys that sign it. A flat
+    repository has a suite that ends in a slash and no components (sources.list(5)).
+    """
+
+    archive: str
+    place: str
+    suite: str
+    components: tuple[str, ...]
+    keyring: Path
+
+    @property
+    def address(self) -> str:
+        """The place as apt wants it."""
+        place = self.place if "://" in self.place else f"file://{self.place}"
+        return place.replace(" ", "%20").rstrip("/")
+
+    @property
+    def told(self) -> str:
+        """The place as apt's messages have it: plain text, without user name and password."""
+        scheme, _, rest = self.address.partition("://")
+        host, slash, path = rest.partition("/")
+        place = f"{scheme}:/{path}" if scheme == "file" else f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+        return unquote(place)
+
+    def line(self, arch: str) -> str:
+        words = " ".join([self.address, self.suite, *self.components])
+        return f"deb [arch={arch} signed-by={self.keyring}] {words}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Apt:
+    """One private apt: the distribution's own `sources` first, `own` of them, then those of vendors."""
+
+    root: Path
+    sources: tuple[Source, ...]
+    own: int
+
+    def get(
+        self, *arguments: str, status: Path | None = None, preferences: Path | None = None, plain: bool = False
+    ) -> str:
+        """Standard output of apt-get with `status` as dpkg's database (default: nothing is installed); with `plain` it
+        knows the distribution's own archives only. Raises AptFailed.
+        """
+        command = ["apt-get", "-o", f"Dir::State::status={status or self.root / 'status'}"]
+        if preferences:
+            command += ["-o", f"Dir::Etc::preferences={preferences}"]
+        if plain:
+            command += ["-o", f"Dir::Etc::sourcelist={self.root / 'plain.list'}"]
+        done = subprocess.run(
+            [*command, *arguments], env=environment(self.root / "apt.conf"), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise AptFailed(_told(done.stderr, done.stdout))
+        return done.stdout
+
+    def lists(self) -> list[tuple[str, Path]]:
+        """(archive, package list) in the order of the sources."""
+        # The line in sources.list says which source it is: two repositories may have suites of the same name.
+        text = self.get("indextargets", "--format", "$(SOURCESENTRY) $(FILENAME)", "Created-By: Packages")
+        found = []
+        for line in text.splitlines():
+            if match := re.fullmatch(r".*/sources\.list:(\d+) (.+)", line):
+                found.append((int(match[1]) - 1, Path(match[2])))
+        return [(self.sources[number].archive, path) for number, path in sorted(found, key=lambda item: item[0])]
+
+    def released(self) -> int:
+        """The date of the release itself (the first source's Release file), in seconds since 1970; 0 when it does not
+        tell it."""
+        dates = [0]
+        suite, lists = self.sources[0].suite, self.lists()
+        prefix = lists[0][1].name.partition(f"_dists_{suite}_")[0] if lists else ""
+        for path in (self.root / "state/lists").glob(f"*_dists_{suite}_*Release"):
+            own = path.name.startswith(f"{prefix}_dists_")  # a vendor's suite may have the same name
+            if own and (match := re.search(r"^Date: (.+)$", path.read_text(errors="replace"), re.MULTILINE)):
+                dates.append(int(parsedate_to_datetime(match[1]).timestamp()))
+        return max(dates)
+
+
+def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
+    """The text of the private apt.conf (apt.conf(5))."""
+    own = {
+        "Dir": root,
+        "Dir::State": root / "state",
+        "Dir::Cache": root / "cache",
+        "Dir::Cache::pkgcache": "",  # depends on the status file, of which several are in use at a time
+        "Dir::Etc": root / "etc",
+        "Dir::Etc::sourcelist": root / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "Dir::Etc::trusted": "-",
+        "APT::Architecture": arch,
+        "APT::Install-Recommends": "false",
+        "APT::Install-Suggests": "false",
+        "APT::Sandbox::User": "root",  # the folder need not be open to the user _apt
+        # Ubuntu offers an update to a growing part of all machines, drawn by /etc/machine-id: the same for everybody
+        # here, and as in a container, where apt takes part in all of them.
+        "APT::Get::Always-Include-Phased-Updates": "true",
+        "Acquire::Languages": "none",
+        "Acquire::GzipIndexes": "false",
+        "Acquire::ForceHash": "SHA256",
+        "Debug::NoLocking": "true",
+    }
+    lines = [
+        f'{key} "{value}";\n' for key, value in (options | {key: str(value) for key, value in own.items()}).items()
+    ]
+    return "".join([*lines, f'APT::Architectures {{ "{arch}"; }};\n'])
+
+
+def host_options() -> dict[str, str]:
+    """``Acquire::*`` of the host's apt configuration."""
+    done = subprocess.run(["apt-config", "dump", "--no-empty", "Acquire"], capture_output=True, text=True, check=False)
+    found = dict(re.findall(r'^(Acquire::\S+) "([^"\n]*)";$', done.stdout, re.MULTILINE))
+    return {key: value for key, value in found.items() if not key.endswith("::") and not key.startswith(NOT_TAKEN)}
+
+
+def environment(config: Path) -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key != "DEBIAN_FRONTEND"} | {
+        "APT_CONFIG": str(config),
+        "LC_ALL": "C",
+    }
+
+
+def _told(stderr: str, stdout: str) -> str:
+    """The lines of apt's output that say what is wrong."""
+    lines = [re.sub(r"//[^/@\s]*@", "//", line) for line in stderr.splitlines()]
+    errors = [line[3:] for line in lines if line.startswith(("E: ", "W: "))]
+    # An archive that does not answer is passed over in stderr when another one has a worse fault.
+    for match in re.finditer(r"^Err:\d+ (.+)\n  (\S.*)$", stdout, re.MULTILINE):
+        place = match[1].partition(" ")[0]
+        if not any(place in line for line in errors):
+            errors.append(f"{match[1]}: {match[2]}")
+    marker = "The following packages have unmet dependencies:"
+    if marker in stdout:
+        errors = [line.strip() for line in stdout.partition(marker)[2].splitlines() if line.startswith(" ")] + errors
+    return "\n".join(errors) or stderr.strip() or "apt-get failed without a message"

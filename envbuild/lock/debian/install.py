@@ -1,0 +1,136 @@
+"""What apt chooses for the units of an image: the base from nothing, every other unit on top of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from envbuild.core.console import Talk
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError
+from envbuild.lock.debian.apt import Apt, AptFailed
+from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.debian.package_lists import Package, Packages, status
+from envbuild.lock.unit_names import BASE
+
+URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One resolution. `where`: unit → place in the spec. `partial`: some package lists are missing, and units in
+    `waiting` ask for what none of the others has. `errors` is what units could not have."""
+
+    apt: Apt
+    packages: Packages
+    workdir: Path
+    prefer: Mapping[str, str]
+    talk: Talk
+    where: Mapping[str, str]
+    waiting: frozenset[str] = frozenset()
+    partial: bool = False
+    errors: list[EnvbuildError] = field(default_factory=list)
+
+    def choose(
+        self,
+        wanted: Mapping[str, Sequence[str]],
+        installed: str | None,
+        arch: str,
+        stand_ins: Mapping[str, Sequence[StandIn]],
+    ) -> dict[str, list[Package]]:
+        """Return unit → the packages that its `wanted` names need, the base's first; none of a unit that wants none.
+
+        `installed` is as in a DebianRequest; `stand_ins` are taken to be installed where they are named.
+        """
+        chosen: dict[str, list[Package]] = {}
+        others = [unit for unit, names in wanted.items() if names]
+        if installed is None:
+            chosen[BASE] = self.attempt(BASE, lambda: self.base(wanted.get(BASE, ())))
+            installed = status(chosen[BASE])
+            # Without a base there is nothing that they could be installed on.
+            others = [unit for unit in others if unit != BASE] if chosen[BASE] else []
+        known = self.workdir / "status"
+        known.write_text(installed)
+
+        def one(unit: str) -> list[Package]:
+            below = known
+            if stands := stand_ins.get(unit):
+                below = self.workdir / f"status-{unit}"
+                below.write_text(installed + "".join(stand.status(arch) for stand in stands))
+            return self.attempt(unit, lambda: self.install(unit, wanted[unit], below))
+
+        with ThreadPoolExecutor(2) as pool:
+            return {**chosen, **dict(zip(others, pool.map(one, others), strict=True))}
+
+    def attempt(self, unit: str, part: Callable[[], list[Package]]) -> list[Package]:
+        """What `part` chooses for a unit; nothing where that cannot be."""
+        try:
+            if unit not in self.waiting:
+                return part()
+        except ConflictError as error:
+            if not self.partial or unit == BASE:
+                self.errors.append(error.at(self.where.get(unit, "")))
+                return []
+        self.talk.say(f"the Debian packages of '{unit}' wait for the package repositories that cannot be read")
+        return []
+
+    def base(self, names: Iterable[str]) -> list[Package]:
+        """The packages of a base, from nothing: the essential ones, apt, and `names`."""
+        asked = ["?essential", "apt", *names]
+        found = self.install(BASE, asked, None)
+        merged = "usr-is-merged"
+        if any(package.name == "usrmerge" for package in found) and merged in self.packages.stanzas:
+            # apt takes the first of "usrmerge | usr-is-merged", which converts an old system with the help of perl; a
+            # tree that begins with /usr merged needs the second one only.
+            found = self.install(BASE, [*asked, merged], None)
+        return found
+
+    def install(self, unit: str, names: Iterable[str], installed: Path | None) -> list[Package]:
+        """The packages that `names` need beside what is `installed` (a status file; None: nothing, and only the
+        distribution's own archives are asked). Raises ConflictError."""
+        arguments = ["install", "--yes", "--no-remove", "--print-uris", *names]
+        preferences = self.workdir / f"preferences-{unit}"
+        preferences.write_text(
+            # Above the priority of every release (500, 990), below the one that allows downgrades (1000):
+            # apt_preferences(5).
+            "".join(
+                f"Package: {name}\nPin: version {version}\nPin-Priority: 995\n\n"
+                for name, version in self.prefer.items()
+            )
+        )
+        try:
+            text = self.apt.get(*arguments, status=installed, preferences=preferences, plain=installed is None)
+        except AptFailed as first:
+            if not self.prefer:
+                raise _conflict(unit, str(first)) from None
+            self.talk.say(f"{unit}: the locked versions no longer fit together; Debian packages are resolved anew")
+            try:
+                text = self.apt.get(*arguments, status=installed, plain=installed is None)
+            except AptFailed as second:
+                raise _conflict(unit, str(second)) from None
+        return list(self.read_uris(text))
+
+    def read_uris(self, text: str) -> Iterator[Package]:
+        """Read the packages that ``apt-get --print-uris`` lists. Raises InputError for one that no list holds."""
+        for line in text.splitlines():
+            if not line.startswith("'"):
+                continue
+            match = URI.fullmatch(line)
+            package = self.packages.find(unquote(match["file"].partition("_")[0]), match["sha256"]) if match else None
+            if package is None:
+                file = line.split()[1] if match is None else match["file"]
+                raise InputError(
+                    f"apt chose {file}, which the package lists do not hold with a sha256",
+                    hint="envbuild lock --refresh",
+                )
+            yield package
+
+
+def _conflict(unit: str, text: str) -> EnvbuildError:
+    return ConflictError(
+        f"the Debian packages of '{unit}' cannot be installed together:\n{text}",
+        hint="remove one of them from the spec or recipe",
+    )

@@ -1,0 +1,255 @@
+"""Opening a private apt for an image: its distribution's archives and the vendors' repositories, each with its places
+and its keys, its package lists not older than an hour.
+
+Everything that is missing is told at once: an archive without an address, keys that are not here, each repository that
+does not answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from envbuild.core.console import Talk
+from envbuild.core.distributions import Distribution
+from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.debian.apt import Apt, AptFailed, Source, configuration, host_options
+from envbuild.lock.debian.signing_keys import keyring_line, recent, repository_key
+from envbuild.net.site import Site, in_mirrors, mirror_line
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import AptRepository
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A source of packages by origin, and all places that may have it, in the order of asking."""
+
+    origin: str
+    places: tuple[str, ...]
+    suite: str
+    components: tuple[str, ...]
+    keyring: Path
+
+    def source(self, turn: int) -> Source:
+        """It, at one of its places."""
+        return Source(self.origin, self.places[turn], self.suite, self.components, self.keyring)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What it takes to open an apt."""
+
+    distribution: Distribution
+    arch: str
+    site: Site
+    store: Store
+    transport: Transport
+    talk: Talk
+    refresh: bool = False
+
+    def apt(self, repositories: Iterable[AptRepository] = ()) -> Apt:
+        """An apt that knows the distribution's archives and `repositories`. Raises InputError with everything that
+        stands in the way."""
+        apt, findings = self.open(repositories)
+        if apt is None or findings:
+            raise InputError.of(findings)
+        return apt
+
+    def open(self, repositories: Iterable[AptRepository] = ()) -> tuple[Apt | None, list[Finding]]:
+        """An apt that knows the distribution's archives and those of `repositories` that can be asked, and what stands
+        in the way of the others: archives without an address, keys that are missing or wrong, archives that cannot be
+        reached or whose signature is wrong. No apt where the distribution's own are among those.
+
+        Whatever can be asked is asked, so that one answer names everything that is missing. Raises InputError where
+        there is no apt-get here, EngineError when the store is full.
+        """
+        if not shutil.which("apt-get"):
+            raise InputError(
+                "there is no apt-get here, which resolves Debian packages",
+                hint="make the lock on a Debian or Ubuntu machine; building from a lock needs no apt",
+            )
+        findings: list[Finding] = []
+        known: list[Repository] = []
+        try:
+            known += self.own()
+        except InputError as error:
+            findings += error.findings
+        own = len(known)
+        for repository in repositories:
+            try:
+                known.append(self.vendor(repository))
+            except InputError as error:
+                findings += error.findings
+        if not known:
+            return None, findings
+        apt, more = self.reached(known, own)
+        return apt if own else None, [*findings, *more]
+
+    def own(self) -> list[Repository]:
+        """The distribution's archives. Raises InputError without the main one or its keys."""
+        distribution, name = self.distribution, self.distribution.family.capitalize()
+        kinds = list(dict.fromkeys(archive.partition(":")[0] for archive in distribution.archives))
+        found: list[Repository] = []
+        findings: dict[str, Finding] = {}
+        for archive in distribution.archives:
+            kind, _, rest = archive.partition(":")
+            suite, _, component = rest.partition("/")
+            places, keyring = self.site.roots(archive), self.keyring(archive)
+            if not places and kind != kinds[0]:
+                self.talk.warn(f"no place is known for {name}'s security archive: the lock is made without its updates")
+                continue
+            if not places:
+                lines = tuple(mirror_line(f"{kind}:", "ADDRESS") for kind in kinds)
+                message = f"this machine's apt configuration names no {name} archive"
+                hint = f"write into site.yaml:  {in_mirrors(', '.join(lines))}"
+                findings["places"] = Finding(message, hint=hint, mirror_lines=lines)
+            if not keyring:
+                message = f"the keys of the {name} archive are not installed"
+                hint = f"sudo apt install {distribution.keyring_package}, or in site.yaml:  {keyring_line(archive)}"
+                findings.setdefault("keys", Finding(message, hint=hint))
+            elif places:
+                found.append(Repository(archive, places, suite, (component,), keyring))
+        if findings:
+            raise InputError.of(findings.values())
+        return found
+
+    def keyring(self, archive: str) -> Path | None:
+        """The keys of one of the distribution's archives: those that the site names, else those of this machine."""
+        known = (Path(path) for path in self.distribution.keyrings)
+        return self.site.keyring(archive) or next((path for path in known if path.exists()), None)
+
+    def vendor(self, repository: AptRepository) -> Repository:
+        """A vendor's repository. Raises InputError without an address, or with the wrong key."""
+        places = self.site.roots(repository.origin)
+        if not places:
+            line = mirror_line(repository.origin)
+            raise InputError(
+                f"no place is known for the package repository {repository.origin}",
+                hint=f"write into site.yaml:  {in_mirrors(line)}",
+                mirror_lines=(line,),
+            )
+        keyring = self.site.keyring(repository.origin) or repository_key(
+            repository, places, self.transport, self.store.root / "apt/keys", refresh=self.refresh
+        )
+        return Repository(repository.origin, places, repository.suite, repository.components, keyring)
+
+    def reached(self, known: Sequence[Repository], own: int) -> tuple[Apt | None, list[Finding]]:
+        """The apt of the archives that answer, each at the first of its places that does, and what to tell of the
+        others. No apt when one of the first `own` is among these."""
+        turns = dict.fromkeys(range(len(known)), 0)  # number of an archive → of its place
+        failures: dict[str, list[str]] = {}
+        lost: list[int] = []
+        while turns:
+            sources = {number: known[number].source(turn) for number, turn in turns.items()}
+            try:
+                apt = self.updated(tuple(sources.values()), sum(number < own for number in sources))
+                return apt, self.unreachable(failures, [known[number] for number in lost])
+            except AptFailed as error:
+                text = str(error)
+            if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
+                raise EngineError(
+                    f"the lists of the {self.distribution.family.capitalize()} archive cannot be written:\n{text}",
+                    hint=FREE_SOME,
+                )
+            failed = blamed(text, sources.values())
+            for place, lines in failed.items():
+                failures.setdefault(place, []).extend(line for line in lines if line not in failures.get(place, ()))
+            blame = [number for number, source in sources.items() if source.told in failed] or list(sources)
+            again = [number for number in blame if turns[number] + 1 < len(known[number].places)]
+            for number in again:
+                turns[number] += 1
+            if not again:  # nobody else has these
+                lost += blame
+                turns = {number: turn for number, turn in turns.items() if number not in blame}
+                if any(number < own for number in blame):
+                    break
+        return None, self.unreachable(failures, [known[number] for number in sorted(lost)])
+
+    def updated(self, sources: tuple[Source, ...], own: int) -> Apt:
+        """The apt of these sources, its lists read where they are older than an hour. Raises AptFailed."""
+        lines = [source.line(self.arch) for source in sources]
+        options = host_options() | dict(self.site.apt)
+        if self.site.proxy:
+            options |= {"Acquire::http::Proxy": self.site.proxy, "Acquire::https::Proxy": self.site.proxy}
+        key = hashlib.sha256(f"{''.join(lines)}{sorted(options.items())}".encode()).hexdigest()[:12]
+        root = self.store.root / "apt" / f"{self.distribution.codename}-{self.arch}-{key}"
+        talk = self.talk
+        with self.store.lock(
+            f"apt-{key}", lambda: talk.say("waiting for another process that reads the package lists")
+        ):
+            for folder in (
+                "state/lists/partial",
+                "cache/archives/partial",
+                "etc/apt.conf.d",
+                "etc/preferences.d",
+                "etc/trusted.gpg.d",
+            ):
+                (root / folder).mkdir(parents=True, exist_ok=True)
+            (root / "status").touch()
+            for name, content in (("sources.list", lines), ("plain.list", lines[:own])):
+                (root / name).write_text("".join(content))
+                (root / name).chmod(0o600)  # an address may hold a password
+            (root / "apt.conf").write_text(configuration(root, self.arch, options))
+            apt, stamp = Apt(root, sources, own), root / "updated"
+            if self.refresh or not recent(stamp):
+                if options.get("Acquire::Check-Valid-Until", "").lower() in ("false", "no", "0"):
+                    talk.say("apt is configured not to check the age of Release files (Acquire::Check-Valid-Until)")
+                archives = ", ".join(dict.fromkeys(source.archive for source in sources))
+                talk.start("apt", f"reading the package lists ({archives})")
+                try:
+                    apt.get("update", "-o", "APT::Update::Error-Mode=any")
+                finally:
+                    talk.finish("apt")
+                stamp.touch()
+                os.utime(stamp)
+        return apt
+
+    def unreachable(self, failures: Mapping[str, list[str]], lost: Iterable[Repository]) -> list[Finding]:
+        """One finding for the distribution's archive and for each repository that cannot be read, with what each of
+        its places said."""
+        name = self.distribution.family.capitalize()
+        findings = []
+        owners: dict[str, list[str]] = {}
+        for repository in lost:
+            told = [repository.source(turn).told for turn in range(len(repository.places))]
+            owners.setdefault(repository.origin if repository.origin.startswith("apt:") else "", []).extend(told)
+        for archive, places in owners.items():
+            lines = [line for place in dict.fromkeys(places) for line in failures.get(place, ())]
+            what = f"package repository {archive}" if archive else f"{name} archive"
+            said = "\n".join(lines or failures.get("", ())) or "no place is known for it"
+            findings.append(self.unreadable(what, archive, said))
+        return findings
+
+    def unreadable(self, what: str, archive: str, text: str) -> Finding:
+        """What to tell of a repository that apt cannot read, and why in apt's own words (`text`); `archive` is empty
+        for the distribution's own."""
+        message = f"the {what} cannot be read:\n{text}"
+        if "is expired" in text or "not valid yet" in text:
+            line = 'apt: {"Acquire::Check-Valid-Until": "false"}'
+            return Finding(message, hint=f"if the mirror is frozen on purpose, write into site.yaml:  {line}")
+        main = archive or self.distribution.archives[0]
+        if "NO_PUBKEY" in text or "not signed" in text:
+            keys = f"name the mirror's keys in site.yaml:  {keyring_line(main)}"
+            own = f"sudo apt install {self.distribution.keyring_package}, or {keys}"
+            return Finding(message, hint=keys if archive else own)
+        line = mirror_line(main, "ADDRESS")
+        return Finding(message, hint=f"name another place in site.yaml:  {in_mirrors(line)}", mirror_lines=(line,))
+
+
+def blamed(text: str, sources: Iterable[Source]) -> dict[str, list[str]]:
+    """Place (as apt tells it) → the lines of apt's `text` that speak of it; what speaks of none stands under ""."""
+    places = sorted({source.told for source in sources}, key=len, reverse=True)
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        plain = f"{unquote(line)} "
+        named = (place for place in places if f"{place} " in plain or f"{place}/" in plain)
+        found.setdefault(next(named, ""), []).append(line)
+    if len(found) > 1:
+        found.pop("", None)  # "Some index files failed to download", and the like
+    return found

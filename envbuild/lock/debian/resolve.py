@@ -1,0 +1,159 @@
+"""The Debian half of a lock: base and units resolved with apt, every package named with archive, path and sha256.
+
+Ubuntu's packages are Debian packages too; so are those of vendors' repositories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envbuild.core.console import Talk
+from envbuild.core.distributions import Distribution
+from envbuild.core.errors import Finding, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.debian.apt import Apt
+from envbuild.lock.debian.dummy_packages import StandIn, needed
+from envbuild.lock.debian.install import Work
+from envbuild.lock.debian.package_lists import Package, Packages, essential, installed_names
+from envbuild.lock.debian.repositories import Opening
+from envbuild.lock.debian.unknown_names import misspelt, no_package, unknown_names, who_asks
+from envbuild.lock.inputs import Input
+from envbuild.lock.lockfile import DebianFile
+from envbuild.lock.missing_inputs import WrongInput, together
+from envbuild.lock.unit_names import BASE
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import AptRepository
+
+
+@dataclass(frozen=True, slots=True)
+class DebianRequest:
+    """What an image asks of apt.
+
+    `units`: name → package names, ``base`` among them.
+    `repositories`: of vendors, open to every unit but the base. apt takes the highest version wherever it is, so that a
+    vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to).
+    `installed`: dpkg's status file of an image that the base is taken from. The base then has no packages of its own,
+    and what is installed there is asked of nobody.
+    `prefer`: package → version, kept where the archives still have it.
+    `replaces`: unit → packages (``libucx0=1.20.1``) that need not come, because something else is in their place; apt
+    takes the real one where that is too old for what depends on it.
+    `where`: unit or layer → place in the spec, and `askers`: package of the unit ``debian`` → layer, for findings.
+    """
+
+    distribution: Distribution
+    arch: str
+    units: Mapping[str, Sequence[str]]
+    repositories: Sequence[AptRepository] = ()
+    installed: str | None = None
+    prefer: Mapping[str, str] = field(default_factory=dict)
+    refresh: bool = False
+    replaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
+    askers: Mapping[str, str] = field(default_factory=dict)
+
+    def wanted(self, present: frozenset[str]) -> dict[str, list[str]]:
+        """Return unit → the names that are not `present`, installed in the base image."""
+        return {unit: [name for name in names if name not in present] for unit, names in self.units.items()}
+
+    def stand_ins(self, present: frozenset[str]) -> dict[str, list[StandIn]]:
+        """Return unit → the packages that it has in name only, but for those that are `present` for real."""
+        return {
+            unit: [StandIn.of(text) for text in texts if text.partition("=")[0] not in present]
+            for unit, texts in self.replaces.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DebianLock:
+    """What apt chose: unit → files, sorted by file name; the files of the base that are unpacked first; the archive's
+    date; unit → the names that were asked for and are not there already, sorted; unit → the packages
+    (``libucx0=1.20.1+envbuild``) that it has in name only.
+    """
+
+    units: Mapping[str, tuple[DebianFile, ...]]
+    essential: tuple[str, ...]
+    released: int
+    requested: Mapping[str, tuple[str, ...]]
+    replaced: Mapping[str, tuple[str, ...]]
+
+
+def resolve(
+    request: DebianRequest,
+    site: Site,
+    store: Store,
+    talk: Talk,
+    *,
+    transport: Transport | None = None,
+    resolved: list[Input] | None = None,
+) -> DebianLock:
+    """Resolve the base from nothing, and every other unit on top of it.
+
+    Raises InputError (archives that cannot be read, WrongInput) and ConflictError (packages that cannot be installed
+    together), after all units that can be resolved without what is missing were: `resolved` gets their files.
+    """
+    transport = transport or Transport(site.network())
+    opening = Opening(request.distribution, request.arch, site, store, transport, talk, request.refresh)
+    apt, findings = opening.open(request.repositories)
+    if apt is None:
+        raise InputError.of(findings)
+    packages = Packages(apt.lists())
+    present = installed_names(request.installed or "")
+    wanted, stand_ins = request.wanted(present), request.stand_ins(present)
+    unknown = unknown_names(packages, wanted)
+    findings = check_names(request, packages, unknown, apt, findings)
+    with store.workdir() as workdir:
+        waiting = frozenset(unknown)
+        work = Work(apt, packages, workdir, request.prefer, talk, request.where, waiting, partial=bool(findings))
+        chosen = work.choose(wanted, request.installed, request.arch, stand_ins)
+    if findings or work.errors:
+        if resolved is not None:
+            resolved += dict.fromkeys(file for found in chosen.values() for file in files_of(found))
+        raise together([*([InputError.of(findings)] if findings else []), *work.errors])
+    return DebianLock(
+        {unit: files_of(chosen.get(unit, ())) for unit in request.units},
+        () if request.installed is not None else tuple(file.file for file in files_of(essential(chosen[BASE]))),
+        apt.released(),
+        {unit: tuple(sorted(set(names))) for unit, names in wanted.items()},
+        {unit: tuple(str(stand) for stand in needed(chosen.get(unit, ()), of)) for unit, of in stand_ins.items()},
+    )
+
+
+def check_names(
+    request: DebianRequest,
+    packages: Packages,
+    unknown: Mapping[str, Sequence[str]],
+    apt: Apt,
+    findings: Sequence[Finding],
+) -> list[Finding]:
+    """Return `findings`, what kept archives from being read, and those about names that none of the others has.
+
+    Raises WrongInput for unknown names where every archive was read: no other place would help.
+    """
+    if not unknown:
+        return [*findings]
+    asked = who_asks(unknown, request.askers)
+    if not findings:
+        archives = [request.distribution.family.capitalize(), *(item.origin for item in request.repositories)]
+        raise WrongInput.of(no_package(packages, asked, archives, request.where))
+    read = {source.archive for source in apt.sources}
+    closed = [item.origin for item in request.repositories if item.origin not in read]
+    return [*findings, *misspelt(packages, asked, closed, request.where)]
+
+
+def files_of(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
+    """Return the packages as a lock holds them, sorted by file name."""
+    files = [
+        DebianFile(
+            file=package.fields["Filename"].rpartition("/")[2],
+            name=package.name,
+            version=package.version,
+            archive=package.archive,
+            path=package.fields["Filename"].removeprefix("./"),
+            size=int(package.fields["Size"]),
+            sha256=package.fields["SHA256"],
+        )
+        for package in packages
+    ]
+    return tuple(sorted(files, key=lambda file: file.file))

@@ -1,0 +1,101 @@
+"""The keys that sign a vendor's package repository: known by their fingerprint, fetched from where it offers them.
+
+The fingerprint stands in the recipe, so that the site that serves the repository does not decide whom to trust. A site
+that signs its own copy names its keys itself (``keyrings`` in site.yaml); those are taken as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import write_atomic
+from envbuild.lock.missing_inputs import looked
+from envbuild.net.miss import Miss
+from envbuild.net.site import in_mirrors, mirror_line
+from envbuild.net.transport import Absent, Transport, Unreachable
+from envbuild.net.urls import join, shown
+from envbuild.spec.recipe import AptRepository
+
+FRESH = 3600  # seconds for which package lists and keys are used again
+
+
+def recent(path: Path) -> bool:
+    """Whether `path` was written within the last hour."""
+    return path.exists() and 0 <= time.time() - path.stat().st_mtime < FRESH
+
+
+def keyring_line(origin: str) -> str:
+    """What a person writes into ``site.yaml`` so that `origin` (``debian:trixie/main``, ``apt:nvidia-cuda/ubuntu2204``)
+    is trusted for the keys in a file."""
+    kind = origin.partition(":")[0]
+    prefix = f'"{origin}"' if kind == "apt" else kind
+    return f"keyrings: {{{prefix}: FILE}}"
+
+
+def repository_key(
+    repository: AptRepository, roots: Iterable[str], transport: Transport, folder: Path, *, refresh: bool = False
+) -> Path:
+    """A file in `folder` with the key of `repository` alone, taken from the first of `roots` that has its `key_file`.
+
+    Raises InputError: nobody has it, it is another key, or there is no gpg here.
+    """
+    wanted = re.sub(r"\s", "", repository.key).upper()
+    path = folder / f"{wanted}.gpg"
+    if recent(path) and not refresh:
+        return path
+    if not repository.key_file:
+        raise InputError(
+            f"the package repository {repository.origin} offers no key, and its recipe names no place for one",
+            hint=f"write into site.yaml:  {keyring_line(repository.origin)}",
+        )
+    place, content = _read(repository, roots, transport)
+    if not shutil.which("gpg"):
+        raise InputError("gpg is not installed, which reads the keys of package repositories", "sudo apt install gpg")
+    with tempfile.TemporaryDirectory(prefix="gpg") as home:
+        given = Path(home) / "key"
+        given.write_bytes(content)
+        listing = _gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(given)).decode()
+        found = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
+        if wanted not in found:
+            has = f"has the key {', '.join(found)}" if found else "holds no OpenPGP key"
+            raise InputError(
+                f"the key of the package repository {repository.origin} is not the known one: {shown(place)} {has}, "
+                f"and the recipe names {wanted}",
+                hint="correct the recipe where the vendor changed its key; for a copy that another key signs, write "
+                f"into site.yaml:  {keyring_line(repository.origin)}",
+            )
+        _gpg(home, "--import", str(given))
+        folder.mkdir(parents=True, exist_ok=True)
+        key = _gpg(home, "--export", wanted)
+    write_atomic(path, lambda file: file.write(key))
+    return path
+
+
+def _read(repository: AptRepository, roots: Iterable[str], transport: Transport) -> tuple[str, bytes]:
+    misses: list[Miss] = []
+    for root in roots:
+        place = join(root, repository.key_file)
+        try:
+            return place, transport.read(place).content
+        except (Absent, Unreachable) as error:
+            misses.append(error.miss(shown(place)))
+    line = mirror_line(repository.origin)
+    raise InputError(
+        f"the key of the package repository {repository.origin} cannot be had; {looked(misses)}",
+        hint=f"write into site.yaml:  {in_mirrors(line)}  or  {keyring_line(repository.origin)}",
+        mirror_lines=(line,),
+    )
+
+
+def _gpg(home: str, *arguments: str) -> bytes:
+    """Standard output of gpg with a folder of its own; what is wrong with a key shows in what it lists."""
+    command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart", "--trust-model", "always"]
+    command += ["--no-default-keyring", "--keyring", f"{home}/keys.gpg"]
+    return subprocess.run([*command, *arguments], capture_output=True, check=False).stdout

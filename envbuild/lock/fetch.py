@@ -1,0 +1,273 @@
+"""The step lock → content store: every input of a lock, in parallel, resumed where it broke off, checked before it is
+there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from envbuild.core.console import Talk
+from envbuild.core.errors import EnvbuildError, Finding, InputError
+from envbuild.core.store.store import Store
+from envbuild.core.text import amount, counted
+from envbuild.lock.inputs import ImageBlob, Input, described, inputs, lost, origin, supplier
+from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.missing_inputs import site_lines, unobtainable
+from envbuild.net.miss import Miss, MissKind
+from envbuild.net.registry.reference import parse
+from envbuild.net.site import Site
+
+if TYPE_CHECKING:
+    from envbuild.net.download import Transfer
+    from envbuild.net.python_index import Index
+
+
+def missing(lock: Lock, store: Store, names: Iterable[str] | None = None, *, manifest: bool = False) -> list[Input]:
+    """The inputs of `lock` (of those in `names`, when given) that the store does not have; one entry a digest.
+    `manifest`: that of the base image is wanted too.
+    """
+    wanted = None if names is None else frozenset(names)
+    found: dict[str, Input] = {}
+    for entry in inputs(lock, manifest=manifest):
+        if (wanted is None or entry.file in wanted) and entry.sha256 not in found and not store.has_blob(entry.sha256):
+            found[entry.sha256] = entry
+    return list(found.values())
+
+
+def fetch(
+    lock: Lock,
+    store: Store,
+    site: Site,
+    talk: Talk,
+    *,
+    jobs: int = 8,
+    names: Iterable[str] | None = None,
+    manifest: bool = False,
+    pause: float = 0.5,
+    where: Mapping[str, str] | None = None,
+) -> None:
+    """Bring the inputs of `lock` (of those in `names`, when given) into the store, `jobs` at a time.
+
+    `where` says at which place of the spec a source is asked for (`LockRequest.places`). `pause` is the first wait in
+    seconds before a failed download is tried again. Raises InputError with a finding for each input that cannot be had
+    (one for all inputs of an origin that has no place here), after all others were fetched; EngineError when the store
+    is full or cannot be written.
+    """
+    wanted = missing(lock, store, names, manifest=manifest)
+    try:
+        fetch_inputs(lock.image, wanted, store, site, talk, jobs=jobs, pause=pause, where=where)
+    except InputError as error:
+        tell_kept(lock.image, inputs(lock), store, site, talk, [error])
+        raise
+
+
+def fetch_inputs(
+    image: str,
+    wanted: Sequence[Input],
+    store: Store,
+    site: Site,
+    talk: Talk,
+    *,
+    jobs: int = 8,
+    pause: float = 0.5,
+    where: Mapping[str, str] | None = None,
+) -> None:
+    """Bring inputs that the store does not have into it. See `fetch`."""
+    if not wanted:
+        return
+    # Imported here: a build whose inputs are all there must not pay for a network client.
+    from envbuild.net.download import Transfer
+    from envbuild.net.python_index import Index
+    from envbuild.net.transport import Transport
+
+    known, findings = placed(wanted, site, where or {})
+    if not known:
+        raise InputError.of(findings)
+    transport = Transport(site.network())
+    count = Progress(talk, sum(entry.size for entry in known))
+    transfer = Transfer(transport, store, count.add, pause)
+    work = Fetching(image, site, transfer, Index(transport, site.python()), talk, where or {})
+    talk.start("fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else ""))
+    try:
+        # The largest first: they decide when the last one is done.
+        known.sort(key=lambda entry: -entry.size)
+        findings += merged(_all(known, work.one, jobs, transfer.stop))
+    finally:
+        talk.finish("fetch")
+    if findings:
+        raise InputError.of(findings)
+    talk.say(f"fetched {counted(len(known), 'file')}, {amount(count.done)}")
+
+
+def tell_kept(
+    image: str, entries: Iterable[Input], store: Store, site: Site, talk: Talk, errors: Iterable[EnvbuildError]
+) -> None:
+    """Say how much of an image is in the store already, when something else of it cannot be had, and the lines of a
+    site file that would supply all of that."""
+    there = {entry.sha256 for entry in entries if store.has_blob(entry.sha256)}
+    if there:
+        size = amount(sum(store.blob(sha256).stat().st_size for sha256 in there))
+        several = "1 input" if len(there) == 1 else f"{len(there)} inputs"
+        talk.say(f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing")
+    tell_lines(image, errors, site, talk)
+
+
+def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, talk: Talk) -> None:
+    """Say the lines of a site file that would supply what is missing, where that is more than the hints say."""
+    if lines := site_lines(errors, site):
+        file = "site.yaml" if site.where else "a new site.yaml"
+        head = f"{image}: these lines of {file} would supply the rest, with your places in them:"
+        talk.say("\n".join([head, *lines]))
+
+
+def placed(wanted: Iterable[Input], site: Site, where: Mapping[str, str]) -> tuple[list[Input], list[Finding]]:
+    """The inputs whose origin has a place here, and what to tell of the others."""
+    from envbuild.lock.sources import unplaced  # with a network client
+
+    origins: dict[str, list[Input]] = {}
+    for entry in wanted:
+        origins.setdefault(origin(entry), []).append(entry)
+    nowhere = [name for name in origins if not supplier(site, name)]
+    found = [entry for name, entries in origins.items() if name not in nowhere for entry in entries]
+    return found, [finding for name in sorted(nowhere) for finding in unplaced(name, origins[name], where)]
+
+
+def _all(
+    entries: list[Input], one: Callable[[Input], list[Finding]], jobs: int, stop: threading.Event
+) -> list[tuple[Input, list[Finding]]]:
+    """Each input with its findings; an error of the store, or an interruption, ends the rest at once."""
+    pool = ThreadPoolExecutor(max(1, jobs))
+    try:
+        futures = [pool.submit(one, entry) for entry in entries]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        failed = next((error for future in futures if future.done() and (error := future.exception())), None)
+        if failed:
+            raise failed
+        return [(entry, future.result()) for entry, future in zip(entries, futures, strict=True)]
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def merged(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
+    """The findings, of a base image only the first: an image has dozens of parts, and what stands in the way of one
+    stands in the way of all.
+    """
+    found: list[Finding] = []
+    images: dict[str, list[Finding]] = {}
+    for entry, findings in told:
+        kept = images.setdefault(entry.reference, []) if isinstance(entry, ImageBlob) else found
+        kept += findings
+    for first, *more in filter(None, images.values()):
+        text = f"{first.message}\nand {len(more)} more parts of that image" if more else first.message
+        found.append(replace(first, message=text))
+    return found
+
+
+class Progress:
+    """Bytes of all files together, told as one task."""
+
+    def __init__(self, talk: Talk, total: int) -> None:
+        self.talk, self.total, self.done, self.guard = talk, total, 0, threading.Lock()
+
+    def add(self, size: int) -> None:
+        with self.guard:
+            self.done += size
+            self.talk.advance("fetch", self.done, self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """Fetches single inputs of `image`. `index` is the package index; those of vendors are opened when wanted.
+    `where`: file name of a source → the place in the spec that asks for it."""
+
+    image: str
+    site: Site
+    transfer: Transfer
+    index: Index
+    talk: Talk
+    where: Mapping[str, str]
+    vendors: dict[str, Index] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def one(self, entry: Input) -> list[Finding]:
+        """Fetch one input; what stands in the way of it, if anything."""
+        from envbuild.net.download import Unobtained
+
+        try:
+            if isinstance(entry, ImageBlob):
+                self.image_blob(entry)
+            elif isinstance(entry, SourceFile) and entry.git:
+                self.commit(entry)
+            else:
+                self.transfer.obtain(self.places(entry), entry.sha256)
+        except Unobtained as error:
+            return [self.finding(entry, error.misses)]
+        except InputError as error:
+            return [self.advised(entry, finding) for finding in error.findings]
+        return []
+
+    def places(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
+        """Where a file may be, in the order of asking."""
+        from envbuild.lock.sources import candidates
+        from envbuild.net.urls import join
+
+        if isinstance(entry, DebianFile):
+            return [join(root, entry.path) for root in self.site.roots(entry.archive)]
+        if isinstance(entry, SourceFile):
+            return candidates(self.site, entry.origin, entry.file)
+        listed = [file for file in self.listing(entry.origin).files(entry.name) if file.name == entry.file]
+        return list(dict.fromkeys(file.url for file in listed if file.sha256 in ("", entry.sha256)))
+
+    def listing(self, name: str) -> Index:
+        """The package index, or the one of a vendor (``pip:pytorch/cu113``)."""
+        from envbuild.net.python_index import Index
+
+        if not name:
+            return self.index
+        with self.guard:
+            index = Index(self.transfer.transport, self.site.python(name), origin=name)
+            return self.vendors.setdefault(name, index)
+
+    def commit(self, source: SourceFile) -> None:
+        """The tarball of a commit."""
+        from envbuild.lock.git.lock_commit import obtain_git
+
+        obtain_git(self.site, self.transfer.transport, self.transfer.store, self.talk, source)
+        self.transfer.progress(source.size)
+
+    def image_blob(self, blob: ImageBlob) -> None:
+        """A manifest, configuration or layer of the base image."""
+        from envbuild.net.registry.client import obtain_blob
+
+        obtain_blob(self.site, self.transfer.transport, self.transfer, blob.reference, blob.sha256, blob.size)
+
+    def finding(self, entry: Input, misses: Sequence[Miss]) -> Finding:
+        """What to tell of an input that no place gave."""
+        from envbuild.net.urls import shown
+
+        if not misses and isinstance(entry, PythonFile):
+            python = self.site.python(origin(entry))
+            listing = (*python.indexes, *python.links)
+            misses = [Miss(shown(place), MissKind.ABSENT, "does not list it with this digest") for place in listing]
+        if isinstance(entry, ImageBlob):
+            from envbuild.net.registry.client import Repository
+
+            place = Repository(parse(entry.reference), self.site, self.transfer.transport)
+            return place.unobtainable(described(entry), misses).findings[0]
+        if isinstance(entry, SourceFile):
+            where = self.where.get(entry.file, "")
+            error = unobtainable(entry.origin, entry.file, entry.sha256, misses, image=self.image, where=where)
+            return error.findings[0]
+        return lost(self.image, entry, misses)
+
+    def advised(self, entry: Input, finding: Finding) -> Finding:
+        """An error of an index, a repository or a registry, with the input that it stands in the way of."""
+        if isinstance(entry, SourceFile):
+            return replace(finding, where=finding.where or self.where.get(entry.file, ""))  # it names the source
+        told = lost(self.image, entry, [Miss(finding.where, MissKind.UNREACHABLE, finding.message)])
+        return replace(told, hint=finding.hint, mirror_lines=finding.mirror_lines) if finding.mirror_lines else told

@@ -1,0 +1,85 @@
+"""Commits that are wanted, from the places that have them; what cannot be had is told all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from envbuild.core.errors import Finding, InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.git.repositories import Place, repositories
+from envbuild.lock.git.tree import Tree, read_tree
+from envbuild.lock.missing_inputs import looked, source_finding, unobtainable
+from envbuild.net.download import Unobtained
+from envbuild.net.miss import Miss
+from envbuild.net.site import Site
+from envbuild.net.transport import Absent, Transport, Unreachable
+
+PARALLEL = 4
+
+
+class Part(NamedTuple):
+    """A commit of a source: the source's own (`path` is empty), or a submodule's."""
+
+    path: str
+    origin: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Finds commits. `note` is told what is being done."""
+
+    site: Site
+    transport: Transport
+    store: Store
+    note: Callable[[str], None]
+
+    def top(self, part: Part, tag: str, file: str) -> tuple[Tree, list[Place]]:
+        """The commit of a source itself, and the places from the one that gave it on. Raises InputError."""
+        try:
+            return self._find(part, tag)
+        except Unobtained as error:
+            raise unobtainable(f"{part.origin}@{part.commit}", file, "", error.misses) from None
+
+    def trees(
+        self, parts: Sequence[Part], top: str, file: str, sha256: str = "", refused: Sequence[Miss] = ()
+    ) -> dict[str, Tree]:
+        """Path → commit, of all `parts` of the source `top`, whose tarball is `file`; `refused` are other places that
+        were looked at for it. Raises InputError with every part that cannot be had.
+        """
+
+        def one(part: Part) -> Tree | Finding:
+            try:
+                return self._find(part, "")[0]
+            except Unobtained as error:
+                if not part.path:
+                    return unobtainable(top, file, sha256, [*refused, *error.misses]).findings[0]
+                commit = f"{part.origin}@{part.commit}"
+                message = f"the submodule {part.path} of {top} is {commit}, which cannot be had; {looked(error.misses)}"
+                return source_finding(message, commit, file)
+
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            found = dict(zip((part.path for part in parts), pool.map(one, parts), strict=True))
+        findings = [item for item in found.values() if isinstance(item, Finding)]
+        if findings:
+            raise InputError.of(findings)
+        return {path: tree for path, tree in found.items() if isinstance(tree, Tree)}
+
+    def _find(self, part: Part, tag: str) -> tuple[Tree, list[Place]]:
+        """The commit, and the places from the one that gave it on. Raises Unobtained, InputError."""
+        misses: list[Miss] = []
+        places = repositories(self.site, self.transport, self.store, part.origin, self.note)
+        for number, place in enumerate(places):
+            try:
+                return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
+            except (Absent, Unreachable) as error:
+                misses.append(error.miss(place.place))
+        raise Unobtained(misses)
+
+
+def under(path: str, link: bytes) -> str:
+    """The path of a submodule, `link` of the commit at `path`, from the top of the source."""
+    return f"{path}/{link.decode(errors='replace')}".lstrip("/")

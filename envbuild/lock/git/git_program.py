@@ -1,0 +1,181 @@
+"""The git program, kept from the user's configuration and from what a repository would have it do; objects read and
+checked.
+
+A commit's hash verifies its content only when somebody computes it, which git does for what it fetches but not for what
+lies on disk. So every object that is read here is hashed again: a folder need be trusted no more than a server.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from envbuild.core.errors import InputError
+from envbuild.net.transport import Absent, Refused, reason
+
+CHUNK = 1 << 18
+LIMIT = 3600  # seconds of one call; a stalled transfer ends sooner (`SLOW`)
+SLOW = 60  # seconds without a byte per second after which git gives a transfer up
+# None of these is secret: they stand in the process list. gc would run in the background and outlive the command.
+SETTINGS = (
+    "safe.directory=*", "core.hooksPath=/dev/null", "core.askPass=", "credential.helper=", "gc.auto=0",
+    "maintenance.auto=false", "fetch.recurseSubmodules=false", "protocol.version=2",
+)  # fmt: skip
+KEPT = ("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND")  # where git is, and how ssh is called: not what it does
+
+
+@functools.cache
+def program() -> str:
+    """Path of git. Raises InputError when there is none."""
+    found = shutil.which("git")
+    if not found:
+        raise InputError(
+            "sources that are commits need the program git, which is not installed", "sudo apt install git"
+        )
+    return found
+
+
+def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
+    """What git is called with: no configuration of the user or the machine, no questions, no protocol but those that
+    `extra` allows (GIT_ALLOW_PROTOCOL)."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in KEPT}
+    own |= {
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace of a repository shows another object under a hash
+        "GIT_NO_LAZY_FETCH": "1",  # a partial clone would go to the network for what it lacks
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_HTTP_LOW_SPEED_LIMIT": "1",
+        "GIT_HTTP_LOW_SPEED_TIME": str(SLOW),
+    }
+    own.setdefault("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20")
+    return own | dict(extra)
+
+
+def command(folder: Path | None, *arguments: str, settings: Iterable[str] = ()) -> list[str]:
+    """The words of a git call in the git directory `folder` (an explicit one is not checked for its owner)."""
+    given = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
+    return [program(), *given, *([f"--git-dir={folder}"] if folder else []), *arguments]
+
+
+def run(
+    folder: Path | None,
+    *arguments: str,
+    content: bytes = b"",
+    extra: Mapping[str, str] = {},
+    settings: Iterable[str] = (),
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git to its end; the caller looks at the exit code. Raises InputError (no git), subprocess.TimeoutExpired."""
+    return subprocess.run(
+        command(folder, *arguments, settings=settings),
+        input=content,
+        capture_output=True,
+        check=False,
+        env=environment(extra),
+        cwd="/",  # a repository around the current folder has nothing to say
+        timeout=LIMIT,
+    )
+
+
+def words(stderr: bytes) -> str:
+    """What git said, in one line and without passwords."""
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    # The last error is often a mere "the remote end hung up"; the first one tells why.
+    told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    if told:
+        text = told[0].partition(": ")[2] or told[0]
+        if re.search("terminal prompts disabled|Authentication failed|could not read (Username|Password)", text):
+            return "it asks for a password, or has no such repository"
+        if re.search("certificate|SSL", text):
+            return "its certificate is not trusted (give ca_bundle in site.yaml)"
+        if "Could not resolve host" in text:
+            return "its name cannot be resolved"
+        return reason(Exception(text))
+    return "git failed without a message"
+
+
+class Objects:
+    """Reads the objects of one git directory (``git cat-file --batch``), each checked against its hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            command(folder, "cat-file", "--batch"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            cwd="/",
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def read(self, sha: str, kind: str) -> bytes:
+        """A whole object of `kind` (commit, tree, blob). Raises Absent, Refused."""
+        chunks: list[bytes] = []
+        self.copy(sha, kind, chunks.append)
+        return b"".join(chunks)
+
+    def copy(self, sha: str, kind: str, write: Callable[[bytes], object]) -> None:
+        """Give the content of an object to `write`; only after the return is it known to be the right one. Raises
+        Absent, Refused."""
+        asked, answer = self.process.stdin, self.process.stdout
+        assert asked and answer
+        try:
+            asked.write(f"{sha}\n".encode())
+            asked.flush()
+        except OSError:
+            raise self._dead() from None
+        line = answer.readline().split()
+        if len(line) == 2:
+            raise Absent(f"it lacks the {kind} {sha}")
+        if len(line) != 3:
+            raise self._dead()
+        found, size = line[1].decode(), int(line[2])
+        if found != kind:
+            raise Refused(f"{sha} is a {found} there, not a {kind}")
+        digest = hashlib.sha1(b"%s %d\0" % (line[1], size), usedforsecurity=False)
+        while size:
+            chunk = answer.read(min(size, CHUNK))
+            if not chunk:
+                raise self._dead()
+            digest.update(chunk)
+            write(chunk)
+            size -= len(chunk)
+        answer.read(1)
+        if digest.hexdigest() != sha:
+            raise Refused(f"it is damaged: the {kind} {sha} has other content there")
+
+    def _dead(self) -> Refused:
+        self.process.kill()
+        _, errors = self.process.communicate()
+        return Refused(f"git cannot read it: {words(errors)}")
+
+
+def sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:
+    """Blob → its length in bytes; what the repository lacks is left out. Raises Refused."""
+    asked = "".join(f"{sha}\n" for sha in hashes).encode()
+    done = run(folder, "cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype) %(objectsize)", content=asked)
+    if done.returncode:
+        raise Refused(f"git cannot read it: {words(done.stderr)}")
+    answers = (line.split() for line in done.stdout.decode().splitlines())
+    return {answer[0]: int(answer[2]) for answer in answers if len(answer) == 3 and answer[1] == "blob"}

@@ -1,0 +1,194 @@
+"""A repository of a server: one commit of it, fetched into a cache of the store.
+
+Of a server only one commit is asked for (``git fetch --depth=1 ADDRESS COMMIT``, which every server with protocol
+version 2 answers: gitprotocol-v2(5)). One that gives only what its branches and tags name is asked for the tag, then
+for everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from envbuild.core.errors import FREE_SOME, EngineError
+from envbuild.core.store.store import Store
+from envbuild.lock.git.git_program import run, words
+from envbuild.net.miss import MissKind
+from envbuild.net.transport import Absent, Refused, Transport, Unreachable
+from envbuild.net.urls import shown
+
+# What servers and git itself say when a single commit cannot be asked for; any other failure is told as it is.
+# (A server of protocol version 2 says "not our ref" of what it does not have at all.)
+ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
+FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A repository of a server, under the first of `addresses` that is one. What was fetched stays in the store's
+    folder ``git``, one for each origin: a later commit or image, and a run without a network, have it from there."""
+
+    transport: Transport
+    store: Store
+    origin: str
+    addresses: tuple[str, ...]
+    note: Callable[[str], None]
+
+    @property
+    def place(self) -> str:
+        return shown(self.addresses[-1])
+
+    def obtain(self, commit: str, tag: str) -> Path:
+        """As `Folder.obtain`. Raises EngineError when the store is full."""
+        name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
+        shallow, whole = (self.store.root / "git" / folder for folder in (name, f"{name}-whole"))
+        for folder in (shallow, whole):
+            if _has(folder, commit):
+                return folder
+        with self.store.lock(f"git-{name}", lambda: self.note("waits for another process that fetches it")):
+            if _has(shallow, commit):
+                return shallow
+            address = self._answering()
+            keep = f"refs/envbuild/{commit}"
+            for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
+                self.note(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
+                failure = self._fetch(address, shallow, "--depth=1", f"+{wanted}:{keep}")
+                if _has(shallow, commit):
+                    return shallow
+                if failure and not ONLY_NAMED.search(failure):
+                    raise _failed(failure)
+            # A separate folder: one with cut histories would not be given what lies behind its cuts.
+            self.note(f"fetching the whole history from {self.place}, which does not give single commits")
+            failure = self._fetch(address, whole, "--prune", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+            if failure:
+                raise _failed(failure)
+            if _has(whole, commit):
+                return whole
+        raise Absent("it does not have this commit")
+
+    def tagged(self, tag: str) -> str:
+        """As `Folder.tagged`."""
+        address = self._answering()
+        names = (f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}")
+        done = self._git(address, None, "ls-remote", "--quiet", "--", plain(address), *names)
+        if done.returncode:
+            raise _failed(done.stderr)
+        lines = [line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines()]
+        answers = {name: commit for commit, _, name in lines}
+        return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" stands for what an annotated tag names
+
+    def has_tags(self) -> bool:
+        """As `Folder.has_tags`."""
+        address = self._answering()
+        done = self._git(address, None, "ls-remote", "--quiet", "--tags", "--", plain(address))
+        if done.returncode:
+            raise _failed(done.stderr)
+        return bool(done.stdout.strip())
+
+    def _answering(self) -> str:
+        """The address that is a repository. Raises Absent, Unreachable, Refused."""
+        misses: list[Absent | Refused] = []
+        for address in self.addresses:
+            try:
+                self._probe(address)
+                return address
+            except (Absent, Refused) as error:
+                misses.append(error)
+        raise misses[-1]
+
+    def _probe(self, address: str) -> None:
+        """Ask for the first thing that git asks for: git has no limit for the time to connect, and tells of a missing
+        repository as of a missing password."""
+        if not address.startswith(("https://", "http://")):
+            done = self._git(address, None, "ls-remote", "--quiet", "--", plain(address), "HEAD")
+            if done.returncode:
+                raise _failed(done.stderr)
+            return
+        last: Unreachable | None = None
+        for _ in range(2):
+            try:
+                with self.transport.get(
+                    f"{address.rstrip('/')}/info/refs?service=git-upload-pack", {"Git-Protocol": "version=2"}
+                ):
+                    return
+            except Refused as error:
+                if error.kind is MissKind.UNAUTHORIZED:  # what a forge says of what it does not have
+                    why = "HTTP 401: it asks for a password, or has no such repository"
+                    raise Refused(why, kind=MissKind.UNAUTHORIZED) from None
+                raise
+            except Unreachable as error:
+                last = error
+        raise last or Unreachable("no answer")
+
+    def _fetch(self, address: str, folder: Path, option: str, *refs: str) -> bytes:
+        """What git said when it could not; empty when it could."""
+        if not (folder / "HEAD").is_file():
+            done = run(None, "init", "--quiet", "--bare", "--template=", str(folder))
+            if done.returncode:
+                raise EngineError(
+                    f"the store's folder {folder} cannot be made: {words(done.stderr)}",
+                    hint="set ENVBUILD_STORE to a folder that you may write",
+                )
+        # Left by a git that was killed; nobody else works here while the store's lock is held.
+        for lock in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")):
+            with suppress(FileNotFoundError):
+                lock.unlink()
+        done = self._git(address, folder, "fetch", "--quiet", "--no-tags", option, "--", plain(address), *refs)
+        if FULL.search(done.stderr):
+            raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
+        return (done.stderr or b"fatal: git failed") if done.returncode else b""
+
+    def _git(self, address: str, folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """git with the site's certificates, proxy and password. Raises Unreachable."""
+        parts = urlsplit(address if "://" in address else f"ssh://{address}")
+        protocols = {"http": "http:https", "https": "https"}
+        extra = {"GIT_ALLOW_PROTOCOL": protocols.get(parts.scheme, parts.scheme)}
+        settings = []
+        if parts.scheme in protocols:
+            if proxy := self.transport.settings.proxy:
+                extra |= {"http_proxy": proxy, "https_proxy": proxy, "HTTPS_PROXY": proxy}
+            checked = self.transport.verify(address)
+            if checked is False:
+                extra["GIT_SSL_NO_VERIFY"] = "1"
+            elif isinstance(checked, str):
+                extra["GIT_SSL_CAPATH" if Path(checked).is_dir() else "GIT_SSL_CAINFO"] = checked
+            if parts.password or parts.username:
+                extra |= {
+                    "ENVBUILD_USER": unquote(parts.username or ""),
+                    "ENVBUILD_PASSWORD": unquote(parts.password or ""),
+                }
+                helper = '!f() { echo "username=$ENVBUILD_USER"; echo "password=$ENVBUILD_PASSWORD"; }; f'
+                host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+                settings.append(f"credential.{host}.helper={helper}")  # not for a host that it leads on to
+        try:
+            return run(folder, *arguments, extra=extra, settings=settings)
+        except subprocess.TimeoutExpired:
+            raise Unreachable("no end in time") from None
+
+
+def plain(address: str) -> str:
+    """An address without the user's name and password, which would stand in the process list and in git's messages."""
+    if "://" not in address:
+        return address
+    parts = urlsplit(address)
+    # ssh needs the user's name, and takes no password.
+    user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
+    return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _has(folder: Path, commit: str) -> bool:
+    return (folder / "HEAD").is_file() and run(folder, "cat-file", "-e", commit).returncode == 0
+
+
+def _failed(stderr: bytes) -> Absent | Unreachable:
+    if b"not our ref" in stderr:
+        return Absent("it does not have this commit")
+    text = words(stderr)
+    missing = re.search("not found|does not exist|does not appear to be a git repository", text)
+    return Absent(text) if missing else Unreachable(text)

@@ -1,0 +1,121 @@
+"""Where a repository is: folders that hold it, which are read as they are, and addresses
+(`envbuild.lock.git.remote`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.store.store import Store
+from envbuild.lock.git.git_program import run
+from envbuild.lock.git.remote import Address
+from envbuild.lock.git.submodules import GIT
+from envbuild.net.site import HOMES, Site
+from envbuild.net.transport import Absent, Transport
+from envbuild.net.urls import join, local_path, shown
+
+SCP = re.compile(r"[^/@]+@[^/:]+:")  # git@HOST:PATH, ssh's own way to write an address
+READABLE = ("/", "file://", "https://", "http://")  # places that files can be read from
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A git directory on this machine. It is only read."""
+
+    path: Path
+    place: str
+
+    def obtain(self, commit: str, tag: str) -> Path:
+        """The git directory that has `commit`, if any here does. Raises Absent, Unreachable, Refused."""
+        return self.path
+
+    def tagged(self, tag: str) -> str:
+        """The commit that `tag` names here; empty when there is no such tag. Raises as `obtain`."""
+        done = run(self.path, "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
+        return done.stdout.decode().strip() if done.returncode == 0 else ""
+
+    def has_tags(self) -> bool:
+        """Whether there are tags at all. Raises as `obtain`."""
+        return bool(run(self.path, "for-each-ref", "--count=1", "refs/tags").stdout)
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """A place that holds no repository of that name."""
+
+    place: str
+    why: str
+
+    def obtain(self, commit: str, tag: str) -> Path:
+        raise Absent(self.why)
+
+    def tagged(self, tag: str) -> str:
+        raise Absent(self.why)
+
+    def has_tags(self) -> bool:
+        raise Absent(self.why)
+
+
+Place = Folder | Address | Nowhere
+
+
+def repositories(
+    site: Site, transport: Transport, store: Store, origin: str, note: Callable[[str], None]
+) -> list[Place]:
+    """The repositories that may be `origin`, in the order of asking."""
+    rest, places = site.places(origin)
+    if not places and origin.startswith(GIT) and site.use_host:
+        rest, places = "", (f"https://{origin.removeprefix(GIT)}",)  # the host is in the origin
+    found: list[Place] = []
+    for place in places:
+        if is_remote(place):
+            found.append(Address(transport, store, origin, addresses(place, rest), note))
+            continue
+        path, names = (local_path(place) or Path(place)).absolute(), folders(origin, rest)
+        there = [folder for name in names if (folder := git_directory(path / name))]
+        found += [Folder(folder, str(folder)) for folder in dict.fromkeys(there)]
+        if not there:
+            looked = ", ".join(name for name in names if name)
+            found.append(
+                Nowhere(shown(place), f"holds no git repository {looked}" if path.is_dir() else "no such folder")
+            )
+    return found
+
+
+def is_remote(place: str) -> bool:
+    """Whether a place is not on this machine."""
+    return local_path(place) is None or ("://" not in place and SCP.match(place) is not None)
+
+
+def addresses(place: str, rest: str) -> tuple[str, ...]:
+    """Addresses of a repository below the address `place`; with nothing left of its origin, the place is its own."""
+    address = join(place, rest) if rest else place.rstrip("/")
+    return (address,) if address.endswith(".git") else (f"{address}.git", address)
+
+
+def folders(origin: str, rest: str) -> list[str]:
+    """Paths of a repository below a folder; with nothing left of its origin, the folder may be it."""
+    last = origin.partition(":")[2].strip("/").rpartition("/")[2]
+    return list(dict.fromkeys([*((f"{rest}.git", rest) if rest else ("",)), f"{last}.git", last]))
+
+
+def git_directory(path: Path) -> Path | None:
+    """The git directory that `path` is, or has as a working tree."""
+    inner = path / ".git"
+    if inner.is_file():  # of a submodule, or a further working tree: "gitdir: PATH"
+        with suppress(OSError):
+            inner = path / inner.read_text(errors="replace").removeprefix("gitdir:").strip()
+    for folder in (inner, path):
+        if (folder / "HEAD").is_file() and ((folder / "objects").is_dir() or (folder / "commondir").is_file()):
+            return folder
+    return None
+
+
+def tarballs(site: Site, origin: str, file: str) -> list[str]:
+    """Where a mirror that the site itself names may hold the finished tarball `file`."""
+    rest, places = site.places(origin)
+    own = [place for place in places if place not in HOMES.values() and place.startswith(READABLE)]
+    return list(dict.fromkeys(join(place, name) for place in own for name in (file, f"{rest}/{file}")))

@@ -1,0 +1,149 @@
+"""What a commit holds: its files and the places of its submodules, read from the objects themselves.
+
+Formats: a tree is a sequence of ``MODE NAME\\0`` and 20 bytes of hash (Pro Git, "Git Objects"), gitmodules(5).
+Attributes are not looked at: ``export-ignore``, ``export-subst`` and the conversion of line ends would make what is
+read depend on the version of git.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from envbuild.core.errors import InputError
+from envbuild.lock.git.git_program import Objects, run, sizes
+from envbuild.net.transport import Absent, Refused
+
+KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
+MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: trees that hold themselves many times over are tiny
+MODULES = b".gitmodules"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or symlink of a commit; `path` is relative, without a leading slash."""
+
+    path: bytes
+    mode: int
+    sha: str
+    size: int = 0
+
+    @property
+    def symlink(self) -> bool:
+        return self.mode & KIND == SYMLINK
+
+    @property
+    def executable(self) -> bool:
+        return bool(self.mode & 0o100)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A commit in the git directory `folder`, which has every file of it. `links`: path → commit of a submodule;
+    `modules`: path → address that the commit's .gitmodules gives for it."""
+
+    folder: Path
+    origin: str
+    commit: str
+    files: tuple[Entry, ...]
+    links: Mapping[bytes, str] = field(default_factory=dict)
+    modules: Mapping[bytes, str] = field(default_factory=dict)
+
+
+def read_tree(folder: Path, origin: str, commit: str) -> Tree:
+    """The commit `commit` of `origin` as the git directory `folder` has it.
+
+    Raises Absent when the commit or one of its files is not there, Refused when it cannot be read; InputError when the
+    commit itself holds what must not be unpacked.
+    """
+    with Objects(folder) as objects:
+        try:
+            raw = objects.read(commit, "commit")
+        except Absent:
+            raise Absent("it does not have this commit") from None
+        head = raw.partition(b"\n")[0].split()
+        if len(head) != 2 or head[0] != b"tree":
+            raise Refused(f"it is damaged: {commit} is not a commit")
+        entries = list(_walk(objects, head[1].decode(), f"{origin}@{commit}"))
+        listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
+        modules = _modules(objects.read(listed.sha, "blob")) if listed else {}
+    files = [entry for entry in entries if entry.mode & KIND != LINK]
+    length = sizes(folder, {entry.sha for entry in files})
+    if lacking := [entry for entry in files if entry.sha not in length]:
+        example = lacking[0].path.decode(errors="replace")
+        raise Absent(
+            f"it lacks {len(lacking)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
+        )
+    return Tree(
+        folder,
+        origin,
+        commit,
+        tuple(replace(entry, size=length[entry.sha]) for entry in files),
+        {entry.path: entry.sha for entry in entries if entry.mode & KIND == LINK},
+        modules,
+    )
+
+
+def _walk(objects: Objects, top: str, what: str) -> Iterator[Entry]:
+    """Every file, symlink and submodule below the tree `top`."""
+    pending, count = [(b"", top)], 0
+    while pending:
+        folder, sha = pending.pop()
+        seen: set[bytes] = set()
+        for mode, name, child in _entries(objects.read(sha, "tree"), sha):
+            path = folder + name
+            count += 1
+            # git itself writes no such names; a tree that was made by hand may hold them.
+            if name in (b"", b".", b"..") or b"/" in name or name.lower() == b".git":
+                raise _hostile(what, path, "that would leave its folder, or steer git")
+            if name in seen:
+                raise _hostile(what, path, "twice")
+            if len(path) > LONGEST or count > MOST:
+                raise _hostile(what, path[:100], "among too many or too long ones")
+            seen.add(name)
+            kind = mode & KIND
+            if kind == TREE:
+                pending.append((path + b"/", child))
+            elif kind in (FILE, SYMLINK, LINK):
+                yield Entry(path, mode, child)
+            else:
+                raise _hostile(what, path, f"of the unknown kind {mode:o}")
+
+
+def _entries(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
+    """(mode, name, hash) of a tree object."""
+    at = 0
+    while at < len(raw):
+        space = raw.find(b" ", at)
+        end = raw.find(b"\0", space)
+        if space < 0 or end < 0 or end + 21 > len(raw) or not raw[at:space].isdigit():
+            raise Refused(f"it is damaged: {sha} is not a tree")
+        yield int(raw[at:space], 8), raw[space + 1 : end], raw[end + 1 : end + 21].hex()
+        at = end + 21
+
+
+def _modules(content: bytes) -> dict[bytes, str]:
+    """Path → address of a .gitmodules file, as git itself reads it."""
+    done = run(None, "config", "--file", "-", "--null", "--list", content=content)
+    if done.returncode:
+        raise Refused("its .gitmodules cannot be read")
+    values: dict[bytes, dict[bytes, bytes]] = {}
+    for item in done.stdout.split(b"\0"):
+        key, _, value = item.partition(b"\n")
+        section, _, rest = key.partition(b".")
+        name, _, variable = rest.rpartition(b".")
+        if section == b"submodule" and name:
+            values.setdefault(name, {})[variable] = value
+    return {
+        value[b"path"].rstrip(b"/"): value[b"url"].decode(errors="replace")
+        for value in values.values()
+        if b"path" in value and b"url" in value
+    }
+
+
+def _hostile(what: str, path: bytes, why: str) -> InputError:
+    return InputError(
+        f"the commit {what} holds the path {path.decode(errors='replace')!r} {why}; it is not unpacked",
+        hint="look at the repository before any other commit of it is used",
+    )

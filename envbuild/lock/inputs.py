@@ -1,0 +1,113 @@
+"""The inputs of a lock: which they are, who can supply them here, and what to tell of one that cannot be had.
+
+Every input has an origin (``debian:trixie/main``, ``python:``, ``pip:pytorch/cu113``, ``github:openucx/ucx@…``,
+``oci:nvcr.io/nvidia/pytorch``), and a site says where origins are (`envbuild.net.site`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envbuild.core.distributions import distribution, is_image
+from envbuild.core.errors import Finding, SpecError
+from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.request import LockRequest
+from envbuild.net.miss import Miss, all_absent
+from envbuild.net.registry.reference import parse
+from envbuild.net.site import HOMES, Site, in_mirrors, mirror_line
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBlob:
+    """A blob of a base image: `part` is manifest, config or layer; `file` its name in an OCI layout (the digest)."""
+
+    file: str
+    reference: str
+    part: str
+    sha256: str
+    size: int = 0  # 0: the lock does not say
+
+
+Input = DebianFile | PythonFile | SourceFile | ImageBlob
+
+
+def inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
+    """Every input of `lock`. The manifest of the base image takes no part in a build; whoever copies the image needs
+    it.
+    """
+    found: list[Input] = [*lock.debian.values(), *lock.python_files.values(), *lock.sources.values()]
+    if lock.base_image:
+        found += image_blobs(lock.base_image, manifest=manifest)
+    return found
+
+
+def image_blobs(image: BaseImage, *, manifest: bool = False) -> list[ImageBlob]:
+    """The parts of a base image."""
+    parts = [("manifest", image.digest, 0)] if manifest else []
+    parts += [("config", image.config, 0), *(("layer", digest, size) for digest, size, _ in image.layers)]
+    return [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
+
+
+def origin(entry: Input) -> str:
+    """What a site is asked for when this input is wanted."""
+    if isinstance(entry, DebianFile):
+        return entry.archive
+    if isinstance(entry, PythonFile):
+        return entry.origin or "python:"
+    return parse(entry.reference).origin if isinstance(entry, ImageBlob) else entry.origin
+
+
+def supplier(site: Site, origin: str) -> str:
+    """Who supplies an origin here: ``mirror`` (the site names one, or the machine's own configuration of apt and pip
+    does), ``network`` (the public place that its name stands for), or nobody (empty).
+    """
+    kind = origin[: origin.find(":") + 1]
+    if kind == "python:":
+        return "mirror" if site.use_host or any(site.mirrors.get(kind, ())) else ""
+    if kind == "oci:" and not site.places(origin)[1]:
+        return "network" if site.use_host else ""
+    places = site.places(origin)[1]
+    if places and places == (HOMES.get(kind),) and kind not in site.mirrors:
+        return "network"
+    return "mirror" if places else ""
+
+
+def requested(request: LockRequest) -> list[str]:
+    """Origins that a lock of this image takes its inputs from, as far as they are known before there is one (not
+    those of submodules).
+    """
+    units = request.units.values()
+    found = {archive.origin for unit in units for archive in unit.archives}
+    found |= {source.origin for unit in units for source in unit.git}
+    found |= {repository.origin for repository in request.repositories}
+    found |= {index.origin for index in request.indexes} | {"python:"}
+    try:
+        archives: Sequence[str] = distribution(request.distribution or request.base).archives
+    except SpecError:
+        archives = ()
+    found.update(archives[:1])
+    if is_image(request.base):
+        found.add(parse(request.base).origin)
+    return sorted({name.partition("@")[0] for name in found})
+
+
+def described(entry: Input) -> str:
+    """An input as messages name it."""
+    if isinstance(entry, ImageBlob):
+        return f"the {entry.part} of {entry.reference} (sha256 {entry.sha256})"
+    if isinstance(entry, SourceFile):
+        return f"the source {entry.origin} ({entry.file}, sha256 {entry.sha256})"
+    kind = "Debian package" if isinstance(entry, DebianFile) else "Python file"
+    return f"the {kind} {entry.name} {entry.version} ({entry.file}, sha256 {entry.sha256})"
+
+
+def lost(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
+    """What to tell of a package or file that no place gave, and why each did not."""
+    looked = "".join(f"\n  {miss}" for miss in misses)
+    what = "run the command again"
+    if all_absent(misses) and isinstance(entry, DebianFile | PythonFile):
+        what = f"envbuild lock {image} --upgrade {entry.name}"
+    line = mirror_line(origin(entry))
+    hint = f"{what}, or write another place into site.yaml:  {in_mirrors(line)}"
+    return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint, (line,))

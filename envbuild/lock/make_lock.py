@@ -1,0 +1,307 @@
+"""The step resolve → lock: from what an image asks for to every input by its digest.
+
+Its parts are the base (where that is somebody's image), Debian packages, Python packages and sources. What one of them
+cannot have stops none of the others, so that one answer names everything that is missing. Where that is only a matter
+of the site, everything else is in the store by then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from packaging.utils import canonicalize_name
+
+from envbuild.core.console import Talk
+from envbuild.core.distributions import PLACE, Distribution, distribution, is_image
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock import pending_archives, unit_names
+from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
+from envbuild.lock.base_image.lock_base import Found, lock_base
+from envbuild.lock.component_versions import check_versions, component_versions
+from envbuild.lock.debian import resolve as debian
+from envbuild.lock.debian.repositories import Opening
+from envbuild.lock.diff import BASE, EVERYTHING, check_upgrades
+from envbuild.lock.inputs import Input
+from envbuild.lock.lockfile import DebianFile, Lock, SourceFile
+from envbuild.lock.missing_inputs import only_the_site, together
+from envbuild.lock.python import choose_files, uv
+from envbuild.lock.python import resolve as python
+from envbuild.lock.python.vendor_index import reachable_indexes, vendor_indexes
+from envbuild.lock.request import LockRequest
+from envbuild.lock.sources import lock_sources
+from envbuild.net.download import Transfer
+from envbuild.net.python_index import Index
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.net.uv_program import uv_version
+
+Part = TypeVar("Part")
+
+
+def make_lock(
+    request: LockRequest,
+    site: Site,
+    store: Store,
+    talk: Talk,
+    *,
+    previous: Lock | None = None,
+    upgrade: frozenset[str] = frozenset(),
+    refresh: bool = False,
+    waivers: Iterable[Mapping[str, str]] = (),
+    clashes: python.Clashes = lambda wheels: (),
+    pins: Mapping[str, str] | None = None,
+) -> Lock:
+    """Lock everything that `request` asks for.
+
+    `previous` keeps its versions wherever they still fit and can still be had, but for the packages in `upgrade`
+    (names, ``base`` for the image that the base is, ``*`` for all). A `previous` that answers this very request is
+    given back as it is, unless `refresh` asks to look again for what can no longer be had. `clashes` says what is wrong
+    with the Python packages of the image by their names, as soon as they are known; `pins`: source file → where its
+    commit is written down (`envbuild.lock.commit_origin`). Raises InputError with all that cannot be had, after
+    everything that can be had was fetched into the store (all of it where only the site has to name more places: a
+    mistake in the spec is told before large files are fetched); SpecError, ConflictError, EngineError (the store).
+    """
+    given = tuple(dict(waiver) for waiver in waivers)
+    components = request.spec.get("components")
+    if previous and previous.inputs == request.digest():
+        check_upgrades(previous, upgrade, components)  # at once, where the packages are known already
+        if not upgrade and not refresh and previous.waivers == given:
+            check_versions(request, previous)
+            return previous
+    kept = None if EVERYTHING in upgrade else previous
+    work = Locking(request, site, store, talk, kept, upgrade, refresh, clashes, pins or {})
+    lock = replace(work.lock(), waivers=given)
+    pending_archives.forget(store, lock.sources)
+    check_upgrades(lock, upgrade, components)
+    check_versions(request, lock)
+    return replace(lock, versions=component_versions(request, lock))
+
+
+@dataclass(slots=True)
+class Locking:
+    """One locking. `kept` is the lock whose versions stay, but for what is in `upgrade`; `errors` is what the parts
+    could not have, `resolved` what those with errors did find."""
+
+    request: LockRequest
+    site: Site
+    store: Store
+    talk: Talk
+    kept: Lock | None
+    upgrade: frozenset[str]
+    refresh: bool
+    clashes: python.Clashes
+    pins: Mapping[str, str] = field(default_factory=dict)
+    errors: list[EnvbuildError] = field(default_factory=list)
+    resolved: list[Input] = field(default_factory=list)
+    transport: Transport = field(init=False)
+    transfer: Transfer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = Transport(self.site.network())
+        self.transfer = Transfer(self.transport, self.store)
+
+    @property
+    def distribution(self) -> Distribution:
+        return distribution(self.request.distribution or self.request.base)
+
+    @property
+    def upgraded(self) -> frozenset[str]:
+        """`upgrade` as names of Python packages are written."""
+        return frozenset(str(canonicalize_name(name)) for name in self.upgrade)
+
+    def lock(self) -> Lock:
+        """Everything, but for what is concluded from it. Raises what `make_lock` raises."""
+        base = self.attempt(self.base) if is_image(self.request.base) else None
+        packages, python_lock = self.packages(base)
+        sources = self.attempt(self.sources)
+        if packages is None or python_lock is None or sources is None or self.errors:
+            self.resolved += found_inputs(base, packages, python_lock, sources)
+            self.fetch()
+            raise together(self.errors)
+        return assemble(self.request, self.distribution.name, base, packages, python_lock, sources)
+
+    def packages(self, base: Found | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
+        """The Debian and the Python packages. Without the `base` that is asked for nothing can be resolved on top of
+        it; what else is missing is told all the same."""
+        request, on_image = self.request, is_image(self.request.base)
+        if on_image and base is None:
+            self.talk.say(f"the packages of {request.image} wait for its base image")
+            self.attempt(self.look)
+            self.attempt(lambda: vendor_indexes(request.indexes, self.site, self.transport))
+            return None, None
+        packages = self.attempt(lambda: self.debian(base))
+        number = full_python(request.python, packages.units.values() if packages and not on_image else ())
+        return packages, self.attempt(lambda: self.python(number, base))
+
+    def attempt(self, part: Callable[[], Part]) -> Part | None:
+        """What `part` gives; what it cannot have is kept for the end."""
+        try:
+            return part()
+        except (InputError, ConflictError, SpecError) as error:
+            self.errors.append(error)
+            return None
+
+    def fetch(self) -> None:
+        """Bring what is resolved into the store, so that nothing is left to fetch but what is missing; what of it
+        cannot be had is missing too. A mistake in the spec is told without that."""
+        from envbuild.lock.fetch import fetch_inputs, tell_kept
+
+        pending_archives.note(
+            self.store, (entry for entry in self.resolved if isinstance(entry, SourceFile) and not entry.git)
+        )
+        if not only_the_site(self.errors):
+            return
+        wanted = {entry.sha256: entry for entry in self.resolved if not self.store.has_blob(entry.sha256)}
+        try:
+            fetch_inputs(self.request.image, list(wanted.values()), self.store, self.site, self.talk)
+        except EnvbuildError as error:
+            self.errors.append(error)
+        tell_kept(self.request.image, self.resolved, self.store, self.site, self.talk, self.errors)
+
+    def debian_names(self) -> dict[str, tuple[str, ...]]:
+        """Unit → names of its Debian packages. What every image has joins the run-time packages where the base has no
+        packages of its own."""
+        names = {name: unit.debian for name, unit in self.request.units.items()}
+        if is_image(self.request.base):
+            common = names.get(unit_names.BASE, ())
+            names = {unit_names.BASE: (), unit_names.DEBIAN: (), **names}
+            runtime = tuple(sorted({*names[unit_names.DEBIAN], *common}))
+            names |= {unit_names.BASE: (), unit_names.DEBIAN: runtime}
+        return names
+
+    def base(self) -> Found:
+        """The image that the base is."""
+        request, kept = self.request, self.kept
+        stays = kept is not None and not self.refresh and BASE not in self.upgrade
+        try:
+            return lock_base(
+                request.base,
+                request.arch,
+                self.site,
+                self.transport,
+                self.transfer,
+                self.store,
+                self.talk,
+                previous=kept.base_image if kept and stays else None,
+                distribution=self.distribution.name,
+                python=request.python,
+                promised=request.promised,
+                where=request.where,
+            )
+        except (InputError, ConflictError, SpecError) as error:
+            raise error.at(request.where.get(PLACE, "")) from None
+
+    def look(self) -> None:
+        """Ask every archive and repository of Debian packages."""
+        fresh = self.refresh or bool(self.upgrade)
+        opening = Opening(self.distribution, self.request.arch, self.site, self.store, self.transport, self.talk, fresh)
+        opening.apt(self.request.repositories)
+
+    def debian(self, base: Found | None) -> debian.DebianLock:
+        """The Debian packages. The apt sources that a base image has of its own take no part."""
+        names, forgotten = self.debian_names(), self.upgrade | self.upgraded
+        request = debian.DebianRequest(
+            self.distribution,
+            self.request.arch,
+            names,
+            self.request.repositories,
+            installed=base.status if base else None,
+            prefer={
+                file.name: file.version
+                for file in (self.kept.debian.values() if self.kept else ())
+                if file.name not in forgotten
+            },
+            refresh=self.refresh or bool(self.upgrade),
+            replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
+            where={**self.request.where, **{name: self.request.place(name) for name in names}},
+            askers=self.request.askers,
+        )
+        return debian.resolve(
+            request, self.site, self.store, self.talk, transport=self.transport, resolved=self.resolved
+        )
+
+    def python(self, number: str, base: Found | None) -> PythonFiles:
+        """The Python packages for Python `number`, and the uv that installs them."""
+        request, kept, glibc = self.request, self.kept, self.distribution.glibc
+        vendors, unplaced = reachable_indexes(request.indexes, self.site, self.transport)
+        with self.store.workdir() as workdir:
+            self.talk.start("python", "resolving Python packages")
+            try:
+                platform = choose_files.platform(request.arch, glibc)
+                choice = choose_files.Choice(
+                    number,
+                    choose_files.wheel_tags(request.python, request.arch, glibc),
+                    Index(self.transport, self.site.python()),
+                    self.transfer,
+                    vendors,
+                )
+                work = python.PythonWork(
+                    uv.Resolver(self.site, number, platform, workdir, self.store.root / "uv", vendors),
+                    choice,
+                    earlier_versions(kept, self.upgraded),
+                    present=base.image.python if base else {},
+                    lacking={
+                        str(canonicalize_name(name)): f"of {index.origin}"
+                        for index in request.indexes
+                        for name in index.packages
+                        if index.origin in unplaced
+                    },
+                    tell=self.talk.say,
+                    clashes=self.clashes,
+                    before=[InputError.of(findings) for findings in unplaced.values()],
+                )
+                stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded
+                tool = uv.Pin("uv", kept.tools["uv"] if kept and stays else uv_version(), frozenset())
+                try:
+                    return work.lock(request.units), choice.wheel(tool)
+                except EnvbuildError:
+                    with suppress(EnvbuildError):
+                        self.resolved.append(choice.wheel(tool))
+                    self.resolved += work.found()
+                    raise
+            finally:
+                self.talk.finish("python")
+
+    def sources(self) -> dict[str, SourceFile]:
+        """Archives and commits."""
+        units = self.request.units.values()
+        known = self.kept.sources if self.kept else {}
+        if not self.refresh and EVERYTHING not in self.upgrade:
+            known = {**pending_archives.recall(self.store), **known}
+        return lock_sources(
+            self.site,
+            self.transport,
+            self.transfer,
+            self.store,
+            self.talk,
+            [archive for unit in units for archive in unit.archives],
+            [source for unit in units for source in unit.git],
+            {name: file for name, file in known.items() if name not in self.upgrade},
+            where=self.request.places(),
+            pins=self.pins,
+            resolved=self.resolved,
+        )
+
+
+def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
+    """``3.13`` → ``3.13.5``, the version that the image's Debian packages bring, where they bring it."""
+    for files in units:
+        for file in files:
+            if file.name == f"python{python_version}" and (match := re.match(r"\d+\.\d+\.\d+", file.version)):
+                return match[0]
+    return python_version
+
+
+def earlier_versions(lock: Lock | None, upgraded: frozenset[str]) -> dict[str, dict[str, str]]:
+    """Unit → {package: version} of a lock, without `upgraded`; sdists stand under ``UNIT sdists``."""
+    found: dict[str, dict[str, str]] = {}
+    for name, unit in lock.units.items() if lock else ():
+        for key, files in ((name, unit.python), (f"{name} sdists", unit.sdists)):
+            entries = [lock.python_files[file] for file in files] if lock else []
+            found[key] = {entry.name: entry.version for entry in entries if entry.name not in upgraded}
+    return found

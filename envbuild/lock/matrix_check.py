@@ -1,0 +1,52 @@
+"""A lock and the version matrix: what was locked is looked at again, and what the lock rests on is written into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envbuild.lock.lockfile import Lock
+from envbuild.lock.request import lock_request
+from envbuild.matrix.answer.report import cautions
+from envbuild.matrix.answer.verdict import Answer
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.spec.matrix_request import settled_in
+from envbuild.spec.pick_versions import checked
+from envbuild.spec.resolve import Resolution
+from envbuild.spec.workspace import Workspace
+
+
+def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
+    """What the matrix says of a lock's versions, told where a person has to see to something. Raises ConflictError,
+    UnknownError."""
+    matrix = load_matrix(workspace.project.facts())
+    answer = checked(resolution.spec, resolution.target, matrix, lock.settled)
+    for line in cautions(answer):
+        workspace.talk.warn(line)
+    return answer
+
+
+def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
+    """A new lock with the versions that the matrix knows, those that were picked, and the facts that they rest on.
+    Warns when the package index has a newer torch than the facts know. Raises what `agree` raises."""
+    from envbuild.lock.component_versions import (
+        shipped_python,  # a lock that is only looked at does without what follows
+    )
+
+    matrix = load_matrix(workspace.project.facts())
+    shipped = shipped_python(lock_request(resolution), lock)
+    lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
+    lock = replace(lock, facts=agree(resolution, lock, workspace).facts)
+    if "torch" in lock.settled:
+        warn_of_newer_torch(matrix, workspace)
+    return lock
+
+
+def warn_of_newer_torch(matrix: FactTable, workspace: Workspace) -> None:
+    """Report releases of torch on the package index that are newer than the facts. Raises InputError."""
+    from envbuild.matrix.answer.newer_releases import newer_than_facts
+    from envbuild.net.python_index import Index
+    from envbuild.net.transport import Transport
+
+    for line in newer_than_facts(Index(Transport(workspace.site.network()), workspace.site.python()), matrix):
+        workspace.talk.warn(line)

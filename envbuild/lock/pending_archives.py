@@ -1,0 +1,45 @@
+"""Archives whose digest was found by a locking that came to no lock, because something else was missing: the next one
+within a day takes them as they are, and downloads nothing twice.
+
+Kept in the store's ``archives.json``, beside the archives themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from envbuild.core.store.store import Store, read_json, write_json
+from envbuild.lock.lockfile import SourceFile
+
+DAY = 24 * 3600.0
+FILE = "archives.json"
+
+
+def recall(store: Store) -> dict[str, SourceFile]:
+    """File name → archive, of those that are noted and in the store."""
+    return {name: SourceFile(name, origin, sha256, size) for name, (origin, sha256, size, _) in _noted(store).items()}
+
+
+def note(store: Store, archives: Iterable[SourceFile]) -> None:
+    """Note archives that are in the store."""
+    with store.lock("archives"):
+        new = {file.file: [file.origin, file.sha256, file.size, time.time()] for file in archives}
+        if new:
+            write_json(store.root / FILE, new | _noted(store))
+
+
+def forget(store: Store, names: Iterable[str]) -> None:
+    """Forget archives that a lock names now."""
+    if not (store.root / FILE).exists():
+        return
+    with store.lock("archives"):
+        gone = frozenset(names)
+        write_json(store.root / FILE, {name: entry for name, entry in _noted(store).items() if name not in gone})
+
+
+def _noted(store: Store) -> dict[str, list[Any]]:
+    """File name → [origin, sha256, size, when it was noted]."""
+    entries = (read_json(store.root / FILE) or {}).items()
+    return {name: entry for name, entry in entries if time.time() - entry[3] < DAY and store.has_blob(entry[1])}

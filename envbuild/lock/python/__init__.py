@@ -1,0 +1,1 @@
+"""Python packages: indexes, and resolution by uv."""

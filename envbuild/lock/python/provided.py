@@ -1,0 +1,129 @@
+"""Python packages of an image that no index gives: those that its builds compile, and those that its base image brings.
+
+They take part in the resolution, and are not installed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envbuild.core.errors import ConflictError, SpecError
+from envbuild.lock.lockfile import PythonFile
+from envbuild.lock.python.requirements import BUILD_TOOLS
+from envbuild.lock.request import UnitRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """Those packages, name → version, for Python `python` on `machine`: what the build of each unit makes (`made`),
+    what all builds make (`compiled`), and what the base image has and no build makes (`present`)."""
+
+    made: Mapping[str, Mapping[str, str]]
+    compiled: Mapping[str, str]
+    present: Mapping[str, str]
+    python: str
+    machine: str
+
+    @classmethod
+    def of(
+        cls,
+        made: Mapping[str, Mapping[str, str]],
+        assumed: Mapping[str, str],
+        present: Mapping[str, str],
+        python: str,
+        machine: str,
+    ) -> Provided:
+        """Sort them by where they come from. `assumed`: made by builds that nobody can look at now."""
+        compiled = {**assumed, **{name: version for found in made.values() for name, version in found.items()}}
+        kept = {name: version for name, version in plain_versions(present).items() if name not in compiled}
+        return cls(made, compiled, kept, python, machine)
+
+    def to_image(self, requirements: Iterable[str]) -> dict[str, str]:
+        """Return those that the image has without an index, given its run-time `requirements`."""
+        # What is compiled reaches the image as a wheel of its own, not from the index.
+        return {**accepted(self.present, requirements, self.python, self.machine), **self.compiled}
+
+    def to_build(self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str]) -> dict[str, str]:
+        """Return those that the build of a unit has below it. `shipped`: what the venv has in their place."""
+        kept = accepted(self.present, requirements, self.python, self.machine)
+        below = {
+            name: version
+            for name, version in self.present.items()
+            if name not in shipped and (name in kept or name not in BUILD_TOOLS)
+        }
+        # What an index has of another unit's package is another build of it: this one is below, or it is missed.
+        return below | {name: version for name, version in self.compiled.items() if name not in self.made[unit]}
+
+
+def compiled_packages(
+    units: Mapping[str, UnitRequest], sdists: Mapping[str, Iterable[PythonFile]]
+) -> dict[str, dict[str, str]]:
+    """Unit → (name → version) of what its build makes: from sdists, and what it says that it gives (``apex==0.1``).
+    Raises SpecError for what names no version, ConflictError when two builds make the same package in different
+    versions.
+    """
+    found: dict[str, str] = {}
+    made: dict[str, dict[str, str]] = {}
+    for unit, request in units.items():
+        made[unit] = {str(canonicalize_name(file.name)): file.version for file in sdists[unit]}
+        made[unit] |= [exact(text, unit) for text in request.gives]
+        for name, version in made[unit].items():
+            if found.setdefault(name, version) != version:
+                raise ConflictError(
+                    f"{name} is compiled twice, as {found[name]} and as {version} (by {unit})",
+                    "keep one of the recipes",
+                )
+    return made
+
+
+def exact(text: str, unit: str) -> tuple[str, str]:
+    """(name, version) of ``name==version``. Raises SpecError."""
+    try:
+        wanted = Requirement(text)
+        clauses = [(clause.operator, clause.version) for clause in wanted.specifier]
+        if len(clauses) == 1 and clauses[0][0] == "==" and not (wanted.extras or wanted.marker or wanted.url):
+            return str(canonicalize_name(wanted.name)), str(Version(clauses[0][1]))
+    except (InvalidRequirement, InvalidVersion):
+        pass
+    raise SpecError(f"'{text}' does not say what {unit} gives", "write its name and version in the recipe: apex==0.1")
+
+
+def plain_versions(packages: Mapping[str, str]) -> dict[str, str]:
+    """`packages` by their normalized names; those whose version is none (PEP 440) are left out."""
+    found = {}
+    for name, version in packages.items():
+        with suppress(InvalidVersion):
+            found[str(canonicalize_name(name))] = str(Version(version))
+    return found
+
+
+def accepted(present: Mapping[str, str], requirements: Iterable[str], python: str, machine: str) -> dict[str, str]:
+    """Those of `present` (name → version) that none of `requirements` refuses on this Python and machine; a requirement
+    with extras refuses too, because what they need is not known to be there."""
+    full = python if python.count(".") > 1 else f"{python}.0"
+    markers = {
+        "implementation_name": "cpython",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": full,
+        "python_version": ".".join(full.split(".")[:2]),
+        "sys_platform": "linux",
+        "extra": "",
+    }
+    found = dict(present)
+    for text in requirements:
+        wanted = Requirement(text)
+        name = str(canonicalize_name(wanted.name))
+        if name not in found or (wanted.marker and not wanted.marker.evaluate(markers)):
+            continue
+        if wanted.extras or not wanted.specifier.contains(found[name], prereleases=True):
+            del found[name]
+    return found

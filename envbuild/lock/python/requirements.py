@@ -1,0 +1,71 @@
+"""What the units of an image ask of the Python index: the run-time environment together, each build apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from envbuild.core.errors import SpecError
+from envbuild.lock.request import UnitRequest
+from envbuild.lock.unit_names import VENV, VENV_PARTS
+
+# Programs of a build that leave no trace of their own version in what they make: their version may differ from the
+# shipped one.
+BUILD_TOOLS = frozenset(
+    [
+        "build",
+        "cmake",
+        "cython",
+        "flit-core",
+        "hatchling",
+        "meson",
+        "meson-python",
+        "ninja",
+        "packaging",
+        "pip",
+        "pybind11",
+        "scikit-build-core",
+        "setuptools",
+        "setuptools-scm",
+        "uv",
+        "wheel",
+    ]
+)
+
+
+def venv_parts(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str, ...]]:
+    """Return unit → requirements of the units that form the lower layers of the venv."""
+    return {unit: request.python for unit, request in units.items() if unit in VENV_PARTS and request.python}
+
+
+def runtime_requirements(units: Mapping[str, UnitRequest]) -> tuple[str, ...]:
+    """Return what the venv and its parts ask for, each once; they are resolved together."""
+    asked = [text for texts in venv_parts(units).values() for text in texts]
+    return tuple(dict.fromkeys([*asked, *units.get(VENV, UnitRequest()).python]))
+
+
+def build_requirements(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str, ...]]:
+    """Return unit → requirements of the units that are resolved apart."""
+    parts = venv_parts(units)
+    return {
+        unit: (*request.python, *request.devel)
+        for unit, request in units.items()
+        if (request.python or request.devel) and unit != VENV and unit not in parts
+    }
+
+
+def check_requirements(unit: str, requirements: Iterable[str]) -> None:
+    """Raise SpecError for what is not a requirement by name (PEP 508)."""
+    for text in requirements:
+        try:
+            found = Requirement(text)
+        except InvalidRequirement as error:
+            raise SpecError(
+                f"'{text}' (of {unit}) is not a Python requirement: {error}", hint="write for example: numpy>=2,<3"
+            ) from None
+        if found.url:
+            raise SpecError(
+                f"'{text}' (of {unit}) names an address; a lock holds packages of an index",
+                hint="give a recipe with the source as an archive, or write a version",
+            )

@@ -1,0 +1,266 @@
+"""The Python half of a lock: one resolution for the run-time environment, one for each build.
+
+The run-time packages (``venv``) are resolved together; builds are resolved apart, but take every package that both have
+in the version that is shipped, so that a kernel is compiled against the torch it will meet.
+
+A base image brings packages of its own, which the venv sees. They take part in every resolution in the version that is
+there and are not installed again. Where a requirement of the spec or of a recipe names a version that the image does
+not have (or asks for extras), the venv gets one that fits, which hides the image's; what others of the image's packages
+think of that is not checked. A requirement of a build may so replace tools only: a kernel is compiled against what it
+will meet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
+from envbuild.lock.lockfile import PythonFile, UnitLock
+from envbuild.lock.missing_inputs import together
+from envbuild.lock.python.choose_files import Choice
+from envbuild.lock.python.provided import Provided, compiled_packages, exact
+from envbuild.lock.python.requirements import (
+    BUILD_TOOLS,
+    build_requirements,
+    check_requirements,
+    runtime_requirements,
+    venv_parts,
+)
+from envbuild.lock.python.uv import Pin, Resolver
+from envbuild.lock.request import UnitRequest
+from envbuild.lock.unit_names import VENV, VENV_PARTS
+
+Clashes = Callable[[Mapping[str, Sequence[str]]], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLock:
+    """Unit → UnitLock with only `python` and `sdists` set, and all files by file name."""
+
+    units: Mapping[str, UnitLock]
+    files: Mapping[str, PythonFile]
+
+
+@dataclass(slots=True)
+class PythonWork:
+    """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible.
+    `present`: name → version of the packages that a base image brings. `lacking`: name → why nobody can say now what it
+    needs (its vendor's index has no place here); a unit that needs one waits for it, and `tell` is told so. `clashes`:
+    what is wrong with the packages of the venv (name → names of those that ask for it). `before`: errors that are known
+    already, told with the others.
+
+    After an error, `found` gives the files that were chosen all the same.
+    """
+
+    resolver: Resolver
+    choice: Choice
+    previous: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
+    present: Mapping[str, str] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+    tell: Callable[[str], None] = lambda text: None
+    clashes: Clashes = lambda wheels: ()
+    before: Sequence[EnvbuildError] = ()
+    sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
+    errors: list[EnvbuildError] = field(default_factory=list)
+
+    def lock(self, units: Mapping[str, UnitRequest]) -> PythonLock:
+        """Resolve and choose. Raises SpecError, ConflictError, InputError, after everything that can be resolved and
+        chosen without what is missing was."""
+        for unit, request in units.items():
+            check_requirements(unit, (*request.python, *request.devel, *request.sdists))
+        self.errors = list(self.before)
+        assumed = self.choose_sdists(units)
+        provided = self.provided(units, assumed)
+        runtime = runtime_requirements(units)
+        omit = provided.to_image(runtime)
+        venv = self.resolve_venv(units, runtime, omit) if runtime else {}
+        pins = {VENV: venv or {}, **self.resolve_rest(units, venv, provided, omit)}
+        self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
+        if self.errors:
+            raise together(self.errors)
+        locked = {
+            unit: UnitLock(
+                python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
+                sdists=tuple(sorted(file.file for file in self.sdists.get(unit, ()))),
+            )
+            for unit in units
+        }
+        return PythonLock(locked, {file.file: file for file in self.found()})
+
+    def choose_sdists(self, units: Mapping[str, UnitRequest]) -> dict[str, str]:
+        """Fill `sdists`. Return name → version that is assumed of those that cannot be had."""
+        self.sdists = {}
+        assumed: dict[str, str] = {}
+        for unit, request in units.items():
+            for text in request.sdists:
+                try:
+                    self.sdists.setdefault(unit, []).append(self.choice.sdist(text, self.earlier(unit, text)))
+                except (InputError, ConflictError) as error:
+                    self.errors.append(error)
+                    assumed |= self.without(text)
+        return assumed
+
+    def provided(self, units: Mapping[str, UnitRequest], assumed: Mapping[str, str]) -> Provided:
+        """Return the packages that no index gives: those of builds, `assumed` ones too, and of the base image."""
+        made = compiled_packages(units, {unit: self.sdists.get(unit, []) for unit in units})
+        machine = self.resolver.platform.partition("-")[0]
+        return Provided.of(made, assumed, self.present, self.resolver.python, machine)
+
+    def resolve_venv(
+        self, units: Mapping[str, UnitRequest], runtime: Sequence[str], omit: Mapping[str, str]
+    ) -> dict[str, Pin] | None:
+        """Return the packages that are shipped; None where nobody can say. Raises what `clashes` finds wrong."""
+        beside = [text for request in units.values() for text in request.devel]
+        prefer = self.beside(runtime, beside, omit) if beside else self.previous.get(VENV)
+        pins = self.attempt(VENV, runtime, prefer=prefer, omit=omit)
+        # at once: an index without digests has files fetched to choose them
+        if findings := tuple(self.clashes({name: pin.users for name, pin in (pins or {}).items()})):
+            raise together([*self.errors, ConflictError.of(findings)])
+        return pins
+
+    def resolve_rest(
+        self,
+        units: Mapping[str, UnitRequest],
+        venv: Mapping[str, Pin] | None,
+        provided: Provided,
+        omit: Mapping[str, str],
+    ) -> dict[str, dict[str, Pin]]:
+        """Return unit → packages of the builds, and of the parts of the venv, in the versions that the `venv` has.
+        Without those (None) the parts are left out, and a build that fails is not an error of its own."""
+        blind = venv is None
+        shipped = {name: pin.version for name, pin in (venv or {}).items()}
+        builds = build_requirements(units)
+        parts = {} if blind else venv_parts(units)
+        asked = {**builds, **parts}
+        given = {unit: provided.to_build(unit, builds[unit], shipped) if unit in builds else omit for unit in asked}
+        with ThreadPoolExecutor(2) as pool:
+            results = pool.map(lambda unit: self.apart(unit, asked[unit], shipped, given[unit], blind=blind), asked)
+            return {unit: found or {} for unit, found in zip(asked, results, strict=True)}
+
+    def beside(self, runtime: Sequence[str], devel: Sequence[str], omit: Mapping[str, str]) -> dict[str, str]:
+        """The versions to prefer for the image: those in which its packages fit what its builds take of the same
+        product. Left to itself the image would get the newest CCCL, which NVSHMEM needs in any version, and nvcc comes
+        with its own."""
+        previous = self.previous.get(VENV, {})
+        found = self.attempt(VENV, [*runtime, *devel], prefer=previous, omit=omit, blind=True)
+        return {**previous, **{name: pin.version for name, pin in (found or {}).items()}}
+
+    def apart(
+        self,
+        unit: str,
+        requirements: Iterable[str],
+        shipped: Mapping[str, str],
+        omit: Mapping[str, str],
+        *,
+        blind: bool = False,
+    ) -> dict[str, Pin] | None:
+        """`attempt` of a build, or of a part of the venv, in the shipped versions; `omit`: those that are there."""
+        whole = unit in VENV_PARTS
+        bound = {name: version for name, version in shipped.items() if whole or name not in BUILD_TOOLS}
+        return self.attempt(
+            unit,
+            requirements,
+            constraints=[f"{name}=={version}" for name, version in bound.items()],
+            prefer={**shipped, **self.previous.get(unit, {})},
+            omit=omit,
+            blind=blind,
+        )
+
+    def attempt(
+        self,
+        unit: str,
+        requirements: Iterable[str],
+        *,
+        constraints: Iterable[str] = (),
+        prefer: Mapping[str, str] | None,
+        omit: Mapping[str, str],
+        blind: bool = False,
+    ) -> dict[str, Pin] | None:
+        """What `resolve` gives; None where that cannot be. Errors are kept for the end, but those of a `blind` unit,
+        for which another one failed that it would follow; what waits for something missing says so."""
+        named = {str(canonicalize_name(Requirement(text).name)) for text in requirements} - omit.keys()
+        waits = sorted(named & self.lacking.keys())
+        pins: dict[str, Pin] = {}
+        if not waits:
+            try:
+                pins = self.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
+            except (InputError, ConflictError, SpecError) as error:
+                waits = sorted(name for name in self.lacking if speaks_of(name, error.message))
+                if not waits:
+                    self.errors += [] if blind else [error]
+                    return None
+            waits = waits or sorted(pins.keys() & self.lacking.keys())
+        if waits:
+            self.tell(f"the Python packages of '{unit}' wait for {waits[0]} {self.lacking[waits[0]]}")
+            return None
+        return pins
+
+    def earlier(self, unit: str, text: str) -> str | None:
+        """The version of the sdist `text` in the earlier lock."""
+        return self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(Requirement(text).name)))
+
+    def without(self, text: str) -> dict[str, str]:
+        """What stands in for the sdist `text`, which cannot be had: its name and version where that is exact. Else
+        nobody knows what it will be, and those that need it wait."""
+        name = str(canonicalize_name(Requirement(text).name))
+        try:
+            return dict([exact(text, name)])
+        except SpecError:
+            self.lacking[name] = "(its sdist)"
+            return {}
+
+    def found(self) -> list[PythonFile]:
+        """Every file that was chosen."""
+        return [*self.chosen.values(), *(file for found in self.sdists.values() for file in found)]
+
+    def resolve(
+        self,
+        unit: str,
+        requirements: Iterable[str],
+        *,
+        constraints: Iterable[str] = (),
+        prefer: Mapping[str, str] | None,
+        omit: Mapping[str, str],
+    ) -> dict[str, Pin]:
+        """What the resolver says; a conflict with a package of the base image is told with the way out."""
+        try:
+            return self.resolver.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
+        except ConflictError as error:
+            named = {name: version for name, version in omit.items() if f"{name}==" in error.message}
+            named = {name: version for name, version in sorted(named.items()) if name in self.present}
+            if not named:
+                raise
+            brings = ", ".join(f"{name} {version}" for name, version in named.items())
+            own = f"name another version of {next(iter(named))} under python-packages: the venv then has its own"
+            raise ConflictError(
+                f"{error.message}\nThe base image brings {brings}.", f"{error.hint}, or {own}"
+            ) from None
+
+    def choose(self, pins: Mapping[tuple[str, str], Pin]) -> None:
+        """Fill `chosen` with the best wheel of every pin, `errors` with what to tell of the others."""
+        missing = [pin for key, pin in pins.items() if key not in self.chosen]
+
+        def one(pin: Pin) -> PythonFile | EnvbuildError:
+            try:
+                return self.choice.wheel(pin)
+            except (InputError, SpecError) as error:
+                return error
+
+        with ThreadPoolExecutor(8) as pool:
+            for pin, file in zip(missing, pool.map(one, missing), strict=True):
+                if isinstance(file, EnvbuildError):
+                    self.errors.append(file)
+                else:
+                    self.chosen[pin.name, pin.version] = file
+
+
+def speaks_of(name: str, message: str) -> bool:
+    """Whether a package is named in uv's words; ``torch`` is not in ``torchvision`` or ``torch-neuronx``."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message) is not None

@@ -1,0 +1,194 @@
+"""Conflicts in words: because of what, and what to change. And what holds a version back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from envbuild.core.distributions import DISTRIBUTIONS
+from envbuild.core.errors import SpecError
+from envbuild.core.yaml_reader import did_you_mean
+from envbuild.matrix.answer import conflict_core
+from envbuild.matrix.answer.fix_trial import FREE, Good, Rules
+from envbuild.matrix.answer.fixes import PLANS, Fix, fixes, fixes_of
+from envbuild.matrix.answer.hardware_limits import beyond
+from envbuild.matrix.facts.atoms import PRESENT_KINDS
+from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
+from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.solve.encoding import Core
+from envbuild.matrix.solve.phrasing import Reason, because, listed, reason, spoken
+from envbuild.matrix.solve.query import Case, decided
+from envbuild.matrix.solve.request import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Facts and requests that cannot stand together. `minimal`: without any one of them the rest can be had. `fixes`
+    are the nearest changes that work, cheapest first; `also` are other reasons against the same asks. `beyond`: of an
+    image for which there is no such change, what would have to be otherwise."""
+
+    text: str
+    reasons: tuple[Reason, ...]
+    asks: tuple[Ask, ...]
+    minimal: bool
+    fixes: tuple[str, ...]
+    also: tuple[str, ...] = ()
+    beyond: str = ""
+
+    @property
+    def hint(self) -> str:
+        return ", or ".join(self.fixes) or self.beyond
+
+
+def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
+    """Every conflict of a request, in words, with the nearest changes that work. Conflicts of the same asks are told
+    together. `good` says whether a change leads to something known."""
+    with decided():
+        found = conflict_core.cores(case.matrix, case.wanted, case.waived)
+    mends = remedies(case, found, good)
+    far = beyond(case, found, of_spec(case)) if case.image and not all(mends) else ""
+    told: dict[tuple[Ask, ...], Conflict] = {}
+    for core, some in zip(found, mends, strict=True):
+        involved = needed(case, core)
+        reasons = told_by(case, core, {ask.component: ask.constraint.text for ask in involved})
+        text = because(reasons, involved, case.matrix)
+        if (first := told.get(involved)) is None:
+            fixed = tuple(map(written, some))
+            told[involved] = Conflict(text, reasons, involved, core.minimal, fixed, beyond="" if fixed else far)
+        else:
+            told[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
+    return tuple(told.values())
+
+
+def needed(case: Case, core: Core) -> tuple[Ask, ...]:
+    """The asks of a conflict, without those that only decide what is meant by default (a GPU, of the architecture)."""
+    matrix, about = case.matrix, set[str]()
+    for row in core.rows:
+        if not matrix.fact(row).default:
+            about |= matrix.then(row).keys()
+            about |= {name for name, text in matrix.when(row).items() if "-" not in text.split(" or ")}
+    asks = case.involved(core)
+    return tuple(ask for ask in asks if ask.component in about) or asks
+
+
+def told_by(case: Case, core: Core, known: Mapping[str, str]) -> tuple[Reason, ...]:
+    """The rows of a conflict as reasons, what stands in the way first; a component whose definition is among them has
+    that value."""
+    matrix = case.matrix
+    whole = dict(known)
+    for row in core.rows:
+        if matrix.fact(row).kind in PRESENT_KINDS and all(name in whole for name in matrix.when(row)):
+            whole |= {name: text for name, text in matrix.then(row).items() if name not in whole and " or " not in text}
+    return tuple(reason(matrix, group[0], whole, len(group)) for group in reversed(core.groups))
+
+
+def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
+    """For each conflict the nearest changes that work: those that mend everything at once, else those that mend it when
+    the others are left aside. None leads to what is unknown. Other hardware is proposed where nothing else helps, and
+    never for an image."""
+    mends: list[list[Fix]] = [[] for _ in found]
+    for rules in stages(case):
+        if whole := sorted_out(case, fixes(case.matrix, case.wanted, found, case.waived, good, rules=rules)):
+            return [some or [fix for fix in whole if touches(fix, core)] or whole for some, core in pairs(mends, found)]
+        if len(found) > 1:
+            mends = [some or apart(case, core, found, rules) for some, core in pairs(mends, found)]
+        if all(mends):
+            break
+    return mends
+
+
+def pairs(mends: Sequence[list[Fix]], found: Sequence[Core]) -> Iterator[tuple[list[Fix], Core]]:
+    return zip(mends, found, strict=True)
+
+
+def apart(case: Case, core: Core, found: Sequence[Core], rules: Rules) -> list[Fix]:
+    """What mends one conflict when the others are left aside."""
+    others = [other for other in found if other is not core]
+    plans = PLANS // len(found)
+    return sorted_out(case, fixes_of(case.matrix, case.wanted, core, others, case.waived, plans=plans, rules=rules))
+
+
+def stages(case: Case) -> list[Rules]:
+    """What may be proposed: first anything but other hardware; then, where somebody asks by hand, that as well."""
+    rules = of_spec(case) if case.image else FREE
+    hardware = [component.name for component in case.matrix.components if component.cost >= HARDWARE]
+    kept = rules.fixing(hardware)
+    return [kept] if case.image else [kept, rules]
+
+
+def of_spec(case: Case) -> Rules:
+    """What a person can change in the spec of an image: its layers, and its base where that is a distribution, which
+    has one Python. The target stays, as does what is in somebody's image."""
+    matrix = case.matrix
+    said: dict[str, set[str]] = {}
+    for ask in case.asks:
+        if ask.by.startswith("recipe "):
+            said.setdefault(ask.by, set()).add(ask.component)
+    ties = {name: frozenset(names - {name}) for names in said.values() for name in names}
+    fixed = {ask.component for ask in case.asks if ask.by and not ask.by.startswith("recipe ")}
+    fixed |= {component.name for component in matrix.components if component.hidden}
+    base = next((request.mask for request in case.wanted if request.id and request.component == "base"), 0)
+    if not base or not set(matrix.values_of(matrix.number["base"], base)) & DISTRIBUTIONS.keys():
+        return Rules(frozenset(fixed | {"base"}), ties)
+    sets = [
+        {"base": matrix.bit("base", item.name), "python": matrix.bit("python", item.python)}
+        for item in DISTRIBUTIONS.values()
+        if knows(matrix, "base", item.name) and knows(matrix, "python", item.python)
+    ]
+    return Rules(frozenset(fixed), ties, {"base": [one for one in sets if not one["base"] & base]})
+
+
+def knows(matrix: FactTable, name: str, value: str) -> bool:
+    return name in matrix.number and value in matrix.values[matrix.number[name]]
+
+
+def sorted_out(case: Case, some: list[Fix]) -> list[Fix]:
+    """Without other hardware, and without what nobody asks for by name, where anything else helps."""
+
+    def plain(fix: Fix) -> bool:
+        components = [case.matrix.component(change.component) for change in fix.changes]
+        return all(component and component.cost < HARDWARE and not component.hidden for component in components)
+
+    return [fix for fix in some if plain(fix)] or some
+
+
+def touches(fix: Fix, core: Core) -> bool:
+    return any(change.component in core.components() for change in fix.changes)
+
+
+def written(fix: Fix) -> str:
+    """``torch>=2.1``, ``torch=2.4.0 with cuda=12.1``."""
+    return " with ".join(change.text for change in fix.changes)
+
+
+def why_not(matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> list[str]:
+    """Sentences that say why `component` is not newer in the answer to `asks`. Raises SpecError for a component that is
+    not there."""
+    case = Case.of(matrix, asks, waivers)
+    if case.plan is None:
+        return []
+    matrix = case.matrix
+    chosen = matrix.named(case.plan.assignment)
+    if component not in chosen:
+        raise SpecError(f"'{component}' is not among what was asked for", did_you_mean(component, chosen, "there are"))
+    lines = []
+    with decided():
+        held = conflict_core.held(matrix, case.wanted, case.plan, component, case.waived)
+    for value, core in held:
+        shown = spoken(matrix, component, {component: value})
+        given = case.involved(core)
+        known = {ask.component: ask.constraint.text for ask in given}
+        silent = [request.component for request in core.requests if not request.id]
+        known |= {name: chosen[name] for name in silent if name in chosen}
+        reasons = [one.cited for one in told_by(case, core, {**known, component: value}) if not one.default]
+        if not reasons:
+            texts = listed([f"{ask.text}{f' ({ask.by})' if ask.by else ''}" for ask in given])
+            lines.append(f"{shown} is not taken, because {texts} was asked for.")
+        else:
+            lines.append(f"{shown} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
+    if lines:
+        return lines
+    taken = spoken(matrix, component, chosen)
+    if chosen[component] == matrix.values[matrix.number[component]][0]:
+        return [f"{taken} is the newest that the facts know."]
+    return [f"{taken} is taken, because of newer ones something is unknown."]

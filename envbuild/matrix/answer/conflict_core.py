@@ -1,0 +1,144 @@
+"""Why a request cannot be met: the smallest set of requests and rows that contradict each other.
+
+Facts are left out first, as wholes, then the rows of those that are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
+
+from envbuild.matrix.facts.claims import components_of, components_of_condition
+from envbuild.matrix.facts.fact_table import HARD, HARD_AND_WARN, FactTable
+from envbuild.matrix.facts.value_order import ascending
+from envbuild.matrix.sat.minimal_core import Clock, smallest
+from envbuild.matrix.solve.encoding import SECONDS, Core, Owner, Picks, Problem, Request
+
+ORDERS = 8  # enough to find the smallest set in every instance that was measured
+ROW_ORDERS = 2
+GROUPED = 6  # rows of one fact that are told one by one
+CONFLICTS = 20
+
+
+def core(
+    matrix: FactTable,
+    requests: Sequence[Request],
+    waived: Collection[str] = (),
+    strengths: tuple[str, ...] = HARD,
+    ignored: Collection[int] = frozenset(),
+    seconds: float = SECONDS,
+) -> Core | None:
+    """The smallest conflict that is found within `seconds`; None when there is a plan. Rows `ignored` are left out.
+    Raises Undecided when not even that can be told."""
+    return _core(Problem.of(matrix, requests, waived, strengths, ignored), Clock(seconds))
+
+
+def _core(whole: Problem, clock: Clock) -> Core | None:
+    matrix, whole = whole.matrix, whole.relevant()
+
+    def fact(owner: Owner) -> Hashable:
+        """A request, a fact, or the facts that dispute one thing."""
+        return owner if isinstance(owner, int) else tuple(sorted({matrix.fact(row).id for row in owner}))
+
+    members, ask = whole.contradict(fact)
+    found = smallest(ask, members, clock, ORDERS)
+    if found is None:
+        return None
+    chosen = [number for number, owner in enumerate(whole.owners) if fact(owner) in found[0]]
+    inner = whole.part(chosen)
+    members, ask = inner.contradict(lambda owner: owner)
+    least = smallest(ask, members, clock, ROW_ORDERS)
+    assert least is not None
+    return _told(whole, least[0], found[1] and least[1])
+
+
+def _told(whole: Problem, members: Collection[Hashable], minimal: bool) -> Core:
+    matrix = whole.matrix
+    requests = tuple(request for at, request in enumerate(whole.requests) if at in members)
+    rows = {row for member in members if isinstance(member, tuple) for row in member}
+    ordered = _ordered(matrix, rows, {matrix.number[request.component] for request in requests})
+    by_fact: dict[str, list[int]] = {}
+    for row in ordered:
+        by_fact.setdefault(matrix.fact(row).id, []).append(row)
+    groups: list[tuple[int, ...]] = []
+    for row in ordered:
+        same = by_fact[matrix.fact(row).id]
+        if len(same) <= GROUPED:
+            groups.append((row,))
+        elif row == same[0]:
+            groups.append(tuple(same))
+    narrow = frozenset(row for row in rows if matrix.fact(row).kind != "provides")
+    last = frozenset(by_fact[matrix.fact(ordered[-1]).id]) if ordered else frozenset()
+    return Core(requests, tuple(ordered), tuple(groups), narrow or last, minimal)
+
+
+def _ordered(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[int]:
+    """Rows in the order in which one can be followed after another: first those about what is `known`. Where there is a
+    choice, definitions come first."""
+    left = sorted(rows, key=lambda row: (matrix.fact(row).kind != "provides", matrix.fact(row).id, row))
+    ordered: list[int] = []
+    known = set(known)
+    while left:
+        row = next((row for row in left if components_of_condition(matrix, row) <= known), left[0])
+        left.remove(row)
+        ordered.append(row)
+        known |= components_of(matrix, row)
+    return ordered
+
+
+def cores(
+    matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = (), seconds: float = SECONDS
+) -> list[Core]:
+    """Conflicts that stand beside each other; none when there is a plan. After one is found, the search goes on without
+    its rows (but with definitions, such as what a GPU's compute capability is, unless it consists of nothing else), or,
+    where requests contradict each other, without the last of them. Raises Undecided when nothing can be told."""
+    found: list[Core] = []
+    ignored: set[int] = set()
+    clock = Clock(seconds)
+    left = list(requests)
+    while len(found) < CONFLICTS and not (found and clock.over()):
+        conflict = _core(Problem.of(matrix, left, waived, HARD, ignored), clock)
+        if conflict is None:
+            break
+        found.append(conflict)
+        ignored |= conflict.aside
+        if not conflict.rows:
+            left.remove(conflict.requests[-1])
+    return found
+
+
+def held(
+    matrix: FactTable,
+    requests: Sequence[Request],
+    plan: Picks,
+    component: str,
+    waived: Collection[str] = (),
+    count: int = 3,
+) -> list[tuple[str, Core]]:
+    """Why `component` is not newer in `plan`: for each of the next `count` values that would be preferred, nearest
+    first, the conflict with the requests and with what is picked before it. What is picked stands among the requests of
+    a conflict with an empty id, the value itself does not. A conflict of nothing but a request means that this request
+    rules the value out."""
+    at = matrix.number[component]
+    whole = Problem.of(matrix, requests, waived, HARD_AND_WARN, plan.unheeded)
+    search = whole.search()
+    order = whole.order(search)
+    search.first()
+    before = set(order[: order.index(at)])
+    pins = [
+        Request("", matrix.components[number].name, plan.assignment[number])
+        for number in search.decided()
+        if number in before
+    ]
+    releases = ascending(matrix, at, plan.assignment[at])
+    found: list[tuple[str, Core]] = []
+    for bit in releases[releases.index(plan.assignment[at]) + 1 :] if plan.assignment[at] in releases else ():
+        for strengths in (HARD, HARD_AND_WARN):
+            whole = Problem.of(matrix, [*requests, *pins], waived, strengths, plan.unheeded)
+            domains = tuple(bit if number == at else mask for number, mask in enumerate(whole.domains))
+            conflict = _core(replace(whole, domains=domains), Clock(SECONDS))
+            if conflict is not None:
+                found.append((matrix.values_of(at, bit)[0], conflict))
+                break
+        if len(found) == count:
+            break
+    return found

@@ -1,0 +1,189 @@
+"""What to change in a request that cannot be met: the nearest combinations that can, cheapest first.
+
+One component is freed at a time, and each of its values tried together with everything else that is asked for; where no
+single change helps, two at a time; where that does not help either, each conflict is mended by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, islice
+
+from envbuild.matrix.answer.fix_trial import FREE, Budget, Good, Rules, Task, Trial
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
+from envbuild.matrix.solve.encoding import Core, Request
+
+PLANS = 200  # plans that are looked at: about a second. A count, so that a busy machine proposes the same
+PAIRS = 4  # pairs of components that are told
+NEAR = 24  # values of each component of a pair that are tried
+NAMES = 8  # names that are proposed in place of one
+SPARE = 2  # components of this cost or less may also be left out
+LEFT_OUT = 3  # what that costs more than another version
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`component` becomes `value` (None: it is left out). `reach`: ``>=`` or ``<=`` when every known value from there
+    on will do as well. `others`: further names that will do."""
+
+    component: str
+    value: str | None
+    reach: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As people write it: ``torch>=2.1``, ``gpu=A100``; ``leave apex out``."""
+        if self.value is None:
+            return f"leave {self.component} out"
+        return f"{self.component}{self.reach or '='}{_short(self.value) if self.reach else self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Changes that together make the request possible, what they cost, and the plan that is then picked."""
+
+    changes: tuple[Change, ...]
+    cost: int
+    assignment: list[int]
+
+
+def fixes(
+    matrix: FactTable,
+    requests: Sequence[Request],
+    conflicts: Sequence[Core],
+    waived: Collection[str] = (),
+    good: Good | None = None,
+    plans: int = PLANS,
+    rules: Rules = FREE,
+) -> list[Fix]:
+    """What mends all `conflicts` of `requests` at once, cheapest first: single changes, or else pairs. Only plans that
+    are `good` are proposed. Empty when nothing is found among `plans`."""
+    task = Task(matrix, requests, waived, good, Budget(plans), frozenset(), rules)
+    return _find(task, [conflict.components() for conflict in conflicts])
+
+
+def fixes_of(
+    matrix: FactTable,
+    requests: Sequence[Request],
+    conflict: Core,
+    others: Iterable[Core],
+    waived: Collection[str] = (),
+    good: Good | None = None,
+    plans: int = PLANS,
+    rules: Rules = FREE,
+) -> list[Fix]:
+    """What mends one conflict when the `others` are left aside."""
+    others = list(others)
+    ignored = frozenset(row for other in others for row in other.aside)
+    dropped = [other.requests[-1] for other in others if not other.rows]  # requests that contradict each other
+    kept = [request for request in requests if request not in dropped]
+    task = Task(matrix, kept, waived, good, Budget(plans), ignored, rules)
+    return _find(task, [conflict.components()])
+
+
+def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
+    """Return what mends all `conflicts`, each given by its components. A change mends only what it takes part in."""
+    fixed = task.rules.fixed
+    conflicts = [{*conflict, *_leading(task, conflict)} for conflict in conflicts]
+    names = sorted({name for conflict in conflicts for name in conflict} - fixed, key=partial(_cost, task))
+    found: list[Fix] = []
+    for name in sorted(names, key=lambda name: name not in task.rules.sets):  # few plans tell all of these
+        if all(name in conflict for conflict in conflicts):
+            found += _alone(task, name)
+            found += _left_out(task, name)
+    if all(fix.cost >= HARDWARE for fix in found):
+        alone = fixed.union(task.rules.sets)
+        asked = sorted({request.component for request in task.requests if request.id} - alone, key=partial(_cost, task))
+        pairs = sorted(combinations(asked, 2), key=lambda pair: _cost(task, pair[0])[0] + _cost(task, pair[1])[0])
+        for pair in pairs:
+            if len(found) < PAIRS and all(set(pair) & set(conflict) for conflict in conflicts):
+                found += _both(task, *pair)
+    once = {fix.changes: fix for fix in reversed(found)}
+    return sorted((fix for fix in found if once[fix.changes] is fix), key=lambda fix: fix.cost)
+
+
+def _leading(task: Task, conflict: Collection[str]) -> list[str]:
+    """The components whose change brings one of `conflict` along."""
+    sets = task.rules.sets
+    return [name for name in sets if any(other in conflict for one in sets[name] for other in one)]
+
+
+def _cost(task: Task, name: str) -> tuple[int, str]:
+    return task.matrix.components[task.matrix.number[name]].cost, name
+
+
+# --- one component
+
+
+def _alone(task: Task, name: str) -> list[Fix]:
+    """The nearest value on either side with which everything else can be met."""
+    if name in task.rules.sets:
+        return _together(task, name)
+    trial = Trial(task, (name,))
+    at = task.matrix.number[name]
+    cost = _cost(task, name)[0]
+    if task.matrix.components[at].kind == "name":
+        near = list(islice(trial.working(at, trial.near(name)), NAMES))
+        if not near:
+            return []
+        names = [task.matrix.values_of(at, bit)[0] for bit, _ in near]
+        return [Fix((Change(name, names[0], others=tuple(names[1:])),), cost, near[0][1])]
+    found = [
+        Fix((Change(name, task.matrix.values_of(at, bit)[0]),), cost, plan)
+        for bit, plan in islice(trial.working(at, trial.builds(name)), 1)
+    ]
+    for side, reach in zip(trial.sides(name), (">=", "<="), strict=True):
+        for bit, plan in islice(trial.working(at, side), 1):
+            beyond = side[side.index(bit) + 1 :]
+            all_the_way = bool(beyond) and trial.all_work(at, beyond)
+            change = Change(name, task.matrix.values_of(at, bit)[0], reach if all_the_way else "")
+            found.append(Fix((change,), cost, plan))
+    return found
+
+
+def _together(task: Task, name: str) -> list[Fix]:
+    """Another value of a component that changes together with others."""
+    number, sets = task.matrix.number, task.rules.sets[name]
+    trial = Trial(task, tuple(dict.fromkeys(other for one in sets for other in one)))
+    for one in sets:
+        plan = trial.plan({number[other]: mask for other, mask in one.items()})
+        if plan is not None and (task.good is None or task.good(plan)):
+            value = task.matrix.value(number[name], one[name])
+            return [Fix((Change(name, value),), _cost(task, name)[0], plan)]
+    return []
+
+
+def _left_out(task: Task, name: str) -> list[Fix]:
+    cost = _cost(task, name)[0]
+    if cost > SPARE or name in task.rules.ties:
+        return []
+    at = task.matrix.number[name]
+    plan = Trial(task, (), left_out=name).plan({})
+    if plan is None or plan[at] != ABSENT or not (task.good is None or task.good(plan)):
+        return []
+    return [Fix((Change(name, None),), cost + LEFT_OUT, plan)]
+
+
+# --- two components
+
+
+def _both(task: Task, cheap: str, dear: str) -> list[Fix]:
+    """The nearest value of the dearer component for which the cheaper one has any, and then the nearest of that."""
+    trial = Trial(task, (cheap, dear))
+    first, second = task.matrix.number[cheap], task.matrix.number[dear]
+    for bit in trial.possible({}, second, trial.near(dear)[:NEAR]):
+        for other, plan in islice(trial.working(first, trial.near(cheap)[:NEAR], {second: bit}), 1):
+            changes = [(dear, second, bit), (cheap, first, other)]
+            told = tuple(Change(name, task.matrix.values_of(at, mask)[0]) for name, at, mask in changes)
+            return [Fix(told, _cost(task, cheap)[0] + _cost(task, dear)[0], plan)]
+    return []
+
+
+def _short(value: str) -> str:
+    """``2.1`` of ``2.1.0``: as a bound it is the same."""
+    while value.endswith(".0") and value.count(".") > 1:
+        value = value.removesuffix(".0")
+    return value

@@ -1,0 +1,181 @@
+"""The tables that people ask for: each version of a component with what the facts say goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from envbuild.core.errors import SpecError
+from envbuild.core.result import Result
+from envbuild.core.text import table
+from envbuild.core.yaml_reader import did_you_mean
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Constraint, Term
+from envbuild.matrix.facts.value_order import ascending
+from envbuild.matrix.solve.phrasing import spelled
+from envbuild.matrix.solve.query import Case
+from envbuild.matrix.solve.request import Ask, of_words
+
+PAGE = """\
+# Tables
+
+Made from the facts by `make tables` (`envbuild matrix show --markdown`); a test compares. A cell is what all facts
+together leave of a component beside the first column, on amd64: `/` stands before what is also asked for but does not
+bind (a driver that is native to a CUDA, where an older one runs it by minor-version compatibility). An empty cell means
+that no fact narrows it. Where a fact comes from: `envbuild check torch=2.8.0 --json`."""
+TABLES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    (
+        "torch, wheels of the package index",
+        "torch",
+        ("channel=index",),
+        "`sm` are the GPUs that the wheel has code for.",
+    ),
+    ("CUDA toolkit", "cuda", (), "`sm` are the GPUs that code of its compiler runs on, `gcc` the host compilers."),
+    ("GPUs", "gpu", (), "`driver` is the first that knows the GPU."),
+    ("AWS Neuron SDK on Trainium 1", "neuron-sdk", ("gpu=Trainium1",), "What upstream released together."),
+)
+WIDE = 60  # characters of a cell on a terminal
+FEW = 8  # a column that fewer than one row in this many fills is left out
+MANY = 4  # values with a flavour (3.13t) that a cell names
+
+
+def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
+    """Return all components of the fact files in `folders` that a person can ask for; with `markdown` the page of the
+    main tables (docs/tables.md)."""
+    matrix = load_matrix(folders)
+    if markdown:
+        return Result({}, page(matrix))
+    rows = [
+        {"component": item.name, "about": item.about, "known": len(values), "newest": values[0] if values else ""}
+        for item, values in zip(matrix.components, matrix.values, strict=True)
+        if not item.hidden
+    ]
+    cells = [[str(row[key]) for key in ("component", "known", "newest", "about")] for row in rows]
+    return Result(rows, table(["COMPONENT", "KNOWN", "NEWEST", "ABOUT"], cells))
+
+
+def page(matrix: FactTable) -> str:
+    """The tables that docs/ holds."""
+    parts = [PAGE]
+    for title, name, given, about in TABLES:
+        rows = component_rows(matrix, name, of_words(given, matrix))
+        parts += [f"## {title}", about, "\n".join(markdown_table(columns_of(matrix, name, rows), rows))]
+    return "\n\n".join(parts)
+
+
+def columns_of(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """The component itself, then the others by rank."""
+    return [
+        name,
+        *(item.name for item in matrix.components if item.name != name and any(item.name in row for row in rows)),
+    ]
+
+
+def show_component(name: str, given: Sequence[str], folders: Sequence[Path], markdown: bool = False) -> Result:
+    """Return the table of one component of the fact files in `folders`; `given` are words such as ``arch=arm64`` under
+    which it is asked. Raises SpecError."""
+    matrix = load_matrix(folders)
+    component = matrix.component(name)
+    if component is None:
+        known = [item.name for item in matrix.components if not item.hidden]
+        raise SpecError(f"no component is called '{name}'", did_you_mean(name, known, "the components are"))
+    rows = component_rows(matrix, name, of_words(given, matrix))
+    columns = columns_of(matrix, name, rows)
+    if markdown:
+        return Result(rows, "\n".join(markdown_table(columns, rows)))
+    cells = [[short(row.get(column, "")) for column in columns] for row in rows]
+    return Result(rows, table([column.upper() for column in columns], cells))
+
+
+def component_rows(matrix: FactTable, name: str, given: Sequence[Ask]) -> list[dict[str, str]]:
+    """One row for each value of a component: component → what it may be beside it. Values that cannot be had under what
+    is `given` have no row; what few rows speak of, or all in the same way, has no column."""
+    number = matrix.number[name]
+    rows = []
+    for value in matrix.values[number]:
+        asks = (*_asked(matrix, name, value), *given)
+        case = Case.of(matrix, asks, ())
+        if case.plan is not None:
+            cells = allowed(case, {ask.component for ask in given} | {name})
+            rows.append({name: value, **cells})
+    counts: dict[str, int] = {}
+    for row in rows:
+        for column in row:
+            counts[column] = counts.get(column, 0) + 1
+    dull = {column for column in counts if len({row.get(column) for row in rows}) == 1 and len(rows) > 1}
+    kept = {column for column, count in counts.items() if count * FEW >= len(rows)} - dull
+    return [{column: text for column, text in row.items() if column in kept} for row in rows]
+
+
+def _asked(matrix: FactTable, name: str, value: str) -> tuple[Ask, ...]:
+    component = matrix.components[matrix.number[name]]
+    operator = "is" if component.kind == "name" else "=="
+    return (Ask(name, Constraint(((Term(operator, value),),), value), value),)
+
+
+def allowed(case: Case, named: Collection[str]) -> dict[str, str]:
+    """Component → the values that all facts that hold leave it; after a stroke what is also asked for, but does not
+    bind."""
+    assert case.plan is not None
+    matrix = case.matrix
+    hard: dict[int, int] = {}
+    soft: dict[int, int] = {}
+    for held in held_rows(matrix, case.plan.assignment, case.waived):
+        fact = matrix.fact(held.row)
+        if fact.default:
+            continue
+        for number, mask in claim_of(matrix, held.row).allowed.items():
+            if matrix.components[number].name not in held.yields and fact.strength != "disputed":
+                cells = hard if fact.strength == "hard" else soft
+                cells[number] = cells.get(number, matrix.full[number]) & mask
+    found = {}
+    for number in sorted(hard.keys() | soft.keys()):
+        component, mask = matrix.components[number], hard.get(number, matrix.full[number])
+        if (component.hidden and component.kind == "name") or component.name in named:
+            continue
+        texts = [ranges(matrix, number, mask)] if mask | ABSENT != matrix.full[number] else []
+        more = soft.get(number, mask) & mask
+        if more | ABSENT != mask | ABSENT and component.name == "driver":
+            texts.append(f"/ {ranges(matrix, number, more)}")
+        if texts and texts[0]:
+            found[component.name] = " ".join(texts)
+    return found
+
+
+def ranges(matrix: FactTable, number: int, mask: int) -> str:
+    """The values of a mask, neighbours as ranges: ``3.10–3.14, 3.13t``, ``>=525.60.13``."""
+    component = matrix.components[number]
+    values = [spelled(component, value) for value in matrix.values_of(number, mask)]
+    if component.kind == "name":
+        return ", ".join(values)
+    bits = ascending(matrix, number)
+    runs: list[list[str]] = []
+    last = -2
+    for at, bit in enumerate(bits):
+        if mask & bit:
+            value = spelled(component, matrix.values_of(number, bit)[0])
+            if at == last + 1 and runs:
+                runs[-1].append(value)
+            else:
+                runs.append([value])
+            last = at
+    if len(runs) == 1 and bits and len(runs[0]) > 1 and mask & bits[-1] and not component.complete:
+        return f">={runs[0][0]}"
+    plain = {value for run in runs for value in run}
+    texts = [run[0] if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return ", ".join(texts + [value for value in values if value not in plain and "+" not in value][:MANY])
+
+
+def short(text: str) -> str:
+    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """The rows as a Markdown table."""
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines += [f"| {' | '.join(row.get(column, '').replace('|', '/') for column in columns)} |" for row in rows]
+    return lines

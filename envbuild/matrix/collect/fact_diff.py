@@ -1,0 +1,164 @@
+"""What a refresh changes in a derived file, row by row, as a person reads it; and what it takes away.
+
+Files are compared as plain trees (texts, lists, mappings), in which ``true`` is a text: that is how
+`envbuild.core.yaml_nodes` reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envbuild.core.errors import Finding
+from envbuild.core.text import human_list
+from envbuild.matrix.collect.fact_writer import Derived, Tree
+
+
+def tree_of(derived: Derived) -> Tree:
+    """The same of what a collector gave; `seen` is empty."""
+    facts = [{**fact.node(""), "rows": [row.node() for row in fact.rows]} for fact in derived.facts]
+    return {"components": _plain(derived.components), "questions": _plain(derived.questions), "facts": _plain(facts)}
+
+
+def same_facts(old: Tree, new: Tree) -> dict[str, str]:
+    """Fact id → the day on which it was seen, of facts that say what they said before."""
+    before = {fact["id"]: fact for fact in facts_of(old)}
+    found = {}
+    for fact in facts_of(new):
+        other = before.get(fact["id"])
+        if other is not None and _without_day(other) == _without_day(fact):
+            found[fact["id"]] = str(other.get("source", {}).get("seen", ""))
+    return found
+
+
+def lines(old: Tree, new: Tree) -> Iterator[str]:
+    """The differences: ``+`` added, ``-`` gone, ``~`` changed."""
+    for part in ("components", "questions"):
+        before, after = _table(old.get(part)), _table(new.get(part))
+        for name in sorted(before.keys() | after.keys()):
+            yield from _entry(name, before.get(name), after.get(name))
+    were, are = ({fact["id"]: fact for fact in facts_of(tree)} for tree in (old, new))
+    for id in sorted(were.keys() | are.keys()):
+        own = list(_fact(were.get(id, {}), are.get(id, {})))
+        if id not in were or id not in are:
+            sign, count = ("+", len(own)) if id in are else ("-", len(own))
+            yield f"{sign} fact {id}, {count} {'row' if count == 1 else 'rows'}"
+        elif own:
+            yield f"{id}"
+        yield from (f"  {line}" for line in own)
+
+
+def fewer(old: Tree, new: Tree, where: str) -> Iterator[Finding]:
+    """What there is less of: rows of a fact, values of a component. A changed page or a half-read index looks so."""
+    after = {fact["id"]: fact for fact in facts_of(new)}
+    for fact in facts_of(old):
+        now, was = rows_of(after.get(fact["id"], {})), rows_of(fact)
+        if len(now) < len(was):
+            gone = [_key(row) for row in was if _key(row) not in {_key(row) for row in now}]
+            yield Finding(f"{fact['id']} would have {len(now)} instead of {len(was)} rows{_gone(gone)}", where)
+    for name, entry in _table(old.get("components")).items():
+        values, rest = (
+            list(entry.get("values", ())),
+            list(_table(new.get("components")).get(name, {}).get("values", ())),
+        )
+        if len(rest) < len(values):
+            gone = [str(value) for value in values if value not in rest]
+            yield Finding(f"{name} would have {len(rest)} instead of {len(values)} versions{_gone(gone)}", where)
+
+
+def _fact(old: Tree, new: Tree) -> Iterator[str]:
+    before, after = _by_when(old), _by_when(new)
+    for key in [*after, *(key for key in before if key not in after)]:
+        were, are = before.get(key, []), after.get(key, [])
+        if len(were) == len(are) == 1:
+            if were[0] != are[0]:
+                yield f"~ {key}: {_said(were[0])} → {_said(are[0])}{_only_note(were[0], are[0])}"
+            continue
+        yield from (f"+ {key}: {_said(row)}" for row in are if row not in were)
+        yield from (f"- {key}: {_said(row)}" for row in were if row not in are)
+    if old and new:
+        yield from _header(old, new)
+
+
+def _header(old: Tree, new: Tree) -> Iterator[str]:
+    was, now = ({key: value for key, value in fact.items() if key != "rows"} for fact in (old, new))
+    for key in sorted(was.keys() | now.keys()):
+        one, other = (_without_day(node).get(key, "") for node in (was, now))
+        if one != other:
+            yield f"~ {key}: {_text(one)} → {_text(other)}"
+
+
+def _entry(name: str, old: Any, new: Any) -> Iterator[str]:
+    """A component or a question."""
+    if old == new:
+        return
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        yield f"{'-' if new is None else '+'} {name}: {_text(old if new is None else new)}"
+        return
+    were, are = list(old.get("values", ())), list(new.get("values", ()))
+    yield from (f"+ {name} {value}" for value in are if value not in were)
+    yield from (f"- {name} {value}" for value in were if value not in are)
+    rest = [{key: value for key, value in entry.items() if key != "values"} for entry in (old, new)]
+    if rest[0] != rest[1] or sorted(were) == sorted(are):
+        yield f"~ {name}: {_text(rest[0])} → {_text(rest[1])}"
+
+
+def _by_when(fact: Tree) -> dict[str, list[Tree]]:
+    found: dict[str, list[Tree]] = {}
+    for row in rows_of(fact):
+        found.setdefault(_key(row), []).append(row)
+    return found
+
+
+def _key(row: Tree) -> str:
+    """What a row is for: ``torch ==2.8.0, arch amd64``."""
+    return ", ".join(f"{name} {_text(value)}" for name, value in sorted(row.get("when", {}).items())) or "always"
+
+
+def _said(row: Tree) -> str:
+    then = ", ".join(f"{name} {_text(value)}" for name, value in sorted(row.get("then", {}).items()))
+    return then or row.get("note", "") or "nothing"
+
+
+def _only_note(old: Tree, new: Tree) -> str:
+    same = {key: value for key, value in old.items() if key != "note"} == {
+        key: value for key, value in new.items() if key != "note"
+    }
+    return f" ({old.get('note', 'no note')} → {new.get('note', 'no note')})" if same else ""
+
+
+def _gone(gone: Sequence[str]) -> str:
+    return f"; gone: {human_list(gone, 5, separator='; ')}" if gone else ""
+
+
+def facts_of(tree: Tree) -> list[Tree]:
+    """The facts of a file; nothing else that may stand among them."""
+    facts = tree.get("facts")
+    return [fact for fact in facts if isinstance(fact, dict) and "id" in fact] if isinstance(facts, list) else []
+
+
+def rows_of(fact: Tree) -> list[Tree]:
+    """The rows of a fact."""
+    rows = fact.get("rows")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _table(node: Any) -> dict[str, Any]:
+    return node if isinstance(node, dict) else {}
+
+
+def _without_day(fact: Tree) -> Tree:
+    source = {key: value for key, value in _table(fact.get("source")).items() if key != "seen"}
+    return {**fact, "source": source}
+
+
+def _text(node: Any) -> str:
+    return node if isinstance(node, str) else json.dumps(node, ensure_ascii=False).replace('"', "")
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    return str(node) if isinstance(node, str | int) else [_plain(item) for item in node]

@@ -1,0 +1,171 @@
+"""The words of a derived fact file, and how it is written: sorted, one row on one line, the same bytes for the same
+content.
+
+A collector is a function ``collect(context) -> dict[str, Derived]``: stem of the file → content. `envbuild matrix
+refresh` has the table of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from envbuild.core import yaml_nodes
+from envbuild.core.console import Talk
+from envbuild.core.errors import Finding, InputError, SpecError
+from envbuild.matrix.collect.remote_wheel import Wheels
+from envbuild.net.python_index import Index
+
+HEADER = "# Written by `envbuild matrix refresh`; do not edit.\n"
+PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*( [A-Za-z0-9(][A-Za-z0-9_./+()-]*)*")
+WORDS = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # of which YAML readers make no text
+THREADS = 6
+PATIENCE = 5  # findings: more of them have one cause
+
+T = TypeVar("T")
+S = TypeVar("S")
+Tree = dict[str, Any]
+Node = str | bool | int | Sequence["Node"] | Mapping[str, "Node"]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRow:
+    """As `envbuild.matrix.facts.model.Row`, with constraints as the file has them. `note` says what was read (a
+    digest)."""
+
+    when: Mapping[str, Node]
+    then: Mapping[str, Node]
+    note: str = ""
+
+    def node(self) -> dict[str, Node]:
+        found: dict[str, Node] = {"when": self.when, "then": self.then}
+        return found | ({"note": self.note} if self.note else {})
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedFact:
+    """As `envbuild.matrix.facts.model.Fact`. `where` and `how` are of its source; `seen` is left to the refresh."""
+
+    id: str
+    kind: str
+    scope: str
+    type: str
+    where: str
+    how: str
+    rows: tuple[DerivedRow, ...]
+    question: str = ""
+    strength: str = "hard"
+    because: str = ""
+    condition: str = ""
+    hint: str = ""
+    default: bool = False
+
+    def node(self, seen: str) -> dict[str, Node]:
+        """Everything but the rows."""
+        found: dict[str, Node] = {"id": self.id}
+        for key in ("question", "kind", "scope", "strength", "because", "condition", "hint"):
+            if value := getattr(self, key):
+                found[key] = value
+        found |= {"default": True} if self.default else {}
+        return found | {"source": {"type": self.type, "where": self.where, "seen": seen, "how": self.how}}
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """One file. `components` extends or defines components, `questions` defines questions."""
+
+    components: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
+    questions: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
+    facts: tuple[DerivedFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What collectors work with. Network errors are raised as InputError."""
+
+    index: Index
+    wheels: Wheels
+    talk: Talk
+    folders: tuple[Path, ...] = ()  # where derived files are
+
+    def before(self, stem: str) -> Tree:
+        """A derived file as it is in the first folder that has it. Raises SpecError."""
+        return next((tree for folder in self.folders if (tree := read(folder / f"{stem}.yaml"))), {})
+
+    def each(self, task: str, text: str, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """`work` of every item, some at a time, told as one task; results in the order of `items`. Raises InputError
+        with every finding; after `PATIENCE` of them the rest is not tried."""
+        self.talk.start(task, f"{text}: {len(items)}")
+        found: dict[int, T] = {}
+        failed: list[Finding] = []
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            futures = {pool.submit(work, item): place for place, item in enumerate(items)}
+            for future in as_completed(futures):
+                try:
+                    found[futures[future]] = future.result()
+                except InputError as error:
+                    failed += error.findings
+                    if len(failed) >= PATIENCE:
+                        break
+                self.talk.note(task, f"{len(found)} of {len(items)}")
+                self.talk.advance(task, self.wheels.tally.received)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self.talk.finish(task)
+        if failed:
+            raise InputError.of(failed)
+        return [found[place] for place in range(len(items))]
+
+
+def read(path: Path) -> Tree:
+    """A derived file as a plain tree, in which every scalar is text; empty when there is none. Raises SpecError for a
+    file that is not readable YAML."""
+    if not path.exists():
+        return {}
+    findings: list[Finding] = []
+    tree = _plain(yaml_nodes.load(path, findings))
+    if findings:
+        raise SpecError.of(findings)
+    return dict(tree)
+
+
+def _plain(node: yaml_nodes.Node) -> Any:
+    if isinstance(node, yaml_nodes.Table):
+        return {key: _plain(value) for key, (_, value) in node.entries.items()}
+    return node.value if isinstance(node, yaml_nodes.Scalar) else [_plain(item) for item in node.items]
+
+
+def render(derived: Derived, seen: Mapping[str, str]) -> str:
+    """The file's text. `seen`: fact id → date."""
+    lines = [HEADER.rstrip("\n"), "schema: 1"]
+    for title, table in (("components", derived.components), ("questions", derived.questions)):
+        if table:
+            lines.append(f"{title}:")
+            lines += [f"  {name}: {flow(entry)}" for name, entry in sorted(table.items())]
+    if derived.facts:
+        lines.append("facts:")
+    for fact in sorted(derived.facts, key=lambda fact: fact.id):
+        first, *others = (f"{key}: {flow(value)}" for key, value in fact.node(seen[fact.id]).items())
+        lines += [f"- {first}", *(f"  {line}" for line in others), "  rows:"]
+        lines += [f"  - {flow(row.node())}" for row in fact.rows]
+    return "\n".join(lines) + "\n"
+
+
+def flow(node: Node) -> str:
+    """A value in YAML's flow style; every text that another reader could take for something else in quotes."""
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    if isinstance(node, int):
+        return str(node)
+    if isinstance(node, str):
+        plain = PLAIN.fullmatch(node) and node.lower() not in WORDS
+        return node if plain else json.dumps(node, ensure_ascii=False)
+    if isinstance(node, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(value)}" for key, value in node.items()) + "}"
+    return "[" + ", ".join(map(flow, node)) + "]"

@@ -1,0 +1,178 @@
+"""`envbuild matrix refresh`: rebuild the derived fact files from upstream, and tell what changed.
+
+A refresh that finds nothing new leaves every file as it is, byte for byte: the day on which a fact was seen moves only
+when the fact does. One that would take rows or versions away is refused, because a page that was read in half looks
+like that."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from envbuild.core.console import Talk
+from envbuild.core.errors import Finding, InputError, SpecError
+from envbuild.core.text import amount
+from envbuild.core.yaml_reader import did_you_mean
+from envbuild.matrix import FACTS
+from envbuild.matrix.collect import fact_diff
+from envbuild.matrix.collect.fact_writer import Context, Derived, read, render
+from envbuild.matrix.collect.index_pins import collect as collect_pins
+from envbuild.matrix.collect.nccl_cubins import collect as collect_cubins
+from envbuild.matrix.collect.neuron import facts as neuron_facts
+from envbuild.matrix.collect.neuron_manifest import read_manifest
+from envbuild.matrix.collect.nvcc import collect as collect_nvcc
+from envbuild.matrix.collect.remote_wheel import Wheels
+from envbuild.matrix.collect.torch_wheels import collect as collect_torch
+from envbuild.net.python_index import Index
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+
+COLLECTORS = {  # those that read the package index, by the names that people give them
+    "torch": collect_torch,
+    "nvcc": collect_nvcc,
+    "pins": collect_pins,
+    "cubins": collect_cubins,
+}
+NEURON = "neuron"  # reads a file that must be given, so it runs only when it is named
+NAMES = (*COLLECTORS, NEURON)
+FEWER = "look at what upstream has; when it is right: envbuild matrix refresh --allow-fewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Upstream's release manifest of AWS Neuron: the file, and the place (repository@commit path) it is from."""
+
+    path: Path
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One derived file: `lines` tell what changes; `fewer` what there is less of; `written` whether it was."""
+
+    path: Path
+    lines: tuple[str, ...]
+    fewer: tuple[Finding, ...]
+    changed: bool
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a refresh found and what it cost."""
+
+    files: tuple[File, ...]
+    requests: int
+    received: int
+    seconds: float
+
+    @property
+    def changed(self) -> bool:
+        return any(file.changed for file in self.files)
+
+    def text(self) -> str:
+        """For people."""
+        told = []
+        for file in self.files:
+            if file.changed:
+                told += [f"{file.path.name}{'' if file.written else ' (not written)'}", *(f"  {x}" for x in file.lines)]
+        same = sum(not file.changed for file in self.files)
+        if same:
+            told.append(f"{same} {'file is' if same == 1 else 'files are'} as before")
+        told.append(f"{self.requests} requests, {amount(self.received)}, {self.seconds:.0f} s")
+        return "\n".join(told)
+
+
+def refresh(
+    names: Iterable[str],
+    site: Site,
+    talk: Talk,
+    folder: Path,
+    *,
+    write: bool = True,
+    allow_fewer: bool = False,
+    manifest: Manifest | None = None,
+    today: date | None = None,
+) -> Report:
+    """Run the collectors `names` (none: those that read the package index) and bring `folder` up to date.
+
+    Without `write` nothing is changed. Raises SpecError for an unknown name or a derived file that is no YAML,
+    InputError when something cannot be read, and, before anything is written, when there would be fewer rows."""
+    began = time.monotonic()
+    wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
+    transport = Transport(site.network())
+    context = Context(Index(transport, site.python()), Wheels(transport), talk, (folder, FACTS / "derived"))
+    found: dict[str, Derived] = {}
+    for name in wanted:
+        found |= _collect(name, context, manifest)
+    empty = [
+        Finding(f"nothing for {stem}.yaml was found", hint="is it the right package index?")
+        for stem, derived in sorted(found.items())
+        if not derived.facts
+        and not any(entry.get("values") for entry in derived.components.values() if "kind" not in entry)
+    ]
+    if empty:
+        raise InputError.of(empty)
+    day = (today or datetime.now(UTC).date()).isoformat()
+    files = [_compare(folder / f"{stem}.yaml", derived, day) for stem, derived in sorted(found.items())]
+    fewer = [finding for file, _ in files for finding in file.fewer]
+    if write and fewer and not allow_fewer:
+        raise InputError.of([*fewer[:-1], Finding(fewer[-1].message, fewer[-1].where, FEWER)])
+    if write:
+        for file, text in files:
+            if file.changed:
+                _write(file.path, text)
+    told = tuple(File(file.path, file.lines, file.fewer, file.changed, write and file.changed) for file, _ in files)
+    tally = context.wheels.tally
+    return Report(told, tally.requests, tally.received, time.monotonic() - began)
+
+
+def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ...]:
+    wrong = [
+        Finding(f"no collector is called '{name}'", hint=did_you_mean(name, NAMES, "the collectors are"))
+        for name in names
+        if name not in NAMES
+    ]
+    if NEURON in names and manifest is None:
+        hint = "give n2-manifest.json of github.com/aws-neuron/aws-neuron-sdk, and the commit it is from"
+        wrong.append(Finding("the collector neuron reads a file, and none is given", hint=hint))
+    if wrong:
+        raise SpecError.of(wrong)
+    return tuple(name for name in NAMES if name in names)
+
+
+def _collect(name: str, context: Context, manifest: Manifest | None) -> dict[str, Derived]:
+    if name == NEURON and manifest is not None:
+        return {"neuron": neuron_facts(read_manifest(manifest.path), manifest.where)}
+    return COLLECTORS[name](context)
+
+
+def _compare(path: Path, derived: Derived, day: str) -> tuple[File, str]:
+    """The file as it would be, and its text."""
+    old, new = read(path), fact_diff.tree_of(derived)
+    kept = fact_diff.same_facts(old, new)
+    text = render(derived, {fact.id: kept.get(fact.id) or day for fact in derived.facts})
+    lines = tuple(fact_diff.lines(old, new))
+    changed = not path.exists() or path.read_bytes() != text.encode()
+    if changed and not lines:
+        lines = ("written anew: the order or the spelling of its lines was another",)
+    return File(path, lines, tuple(fact_diff.fewer(old, new, path.name)), changed, False), text
+
+
+def _write(path: Path, text: str) -> None:
+    """Atomic: who reads at the same time sees the old file or the new one. Raises InputError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        hint = "facts of one's own stand in the folder facts of a project"
+        raise InputError(f"cannot be written: {error.strerror}", hint, str(path)) from None

@@ -1,0 +1,193 @@
+"""Members of wheels on a package index, read by byte ranges: a wheel of 2 GB costs as much as the members looked at.
+
+`zipfile` reads the archive, over a file object that reads ranges (`envbuild.net.range_file`; what pip calls lazy
+wheels). Every size has a bound, because a central directory may claim anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from packaging.metadata import parse_email
+
+from envbuild.core.errors import InputError
+from envbuild.net.python_index import IndexFile
+from envbuild.net.range_file import WINDOW, Damaged, NoRanges, RemoteFile, Tally
+from envbuild.net.transport import Absent, Transport, Unreachable, reason
+from envbuild.net.urls import local_path
+
+if TYPE_CHECKING:
+    import requests
+
+MEMBER = 1 << 26  # the largest member that is read whole, where a caller says nothing else
+STEP = 1 << 22
+RANGES_HINT = "give an index that does as  mirrors: {python: [ADDRESS]}  in site.yaml"
+
+
+# What `zipfile`, `tarfile` and the decompressors raise for archives that are not what they say.
+DAMAGES = (
+    Damaged,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    UnicodeDecodeError,
+    OverflowError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What METADATA or PKG-INFO says: Requires-Dist lines with their markers, and the sha256 of the whole text."""
+
+    requires: tuple[str, ...]
+    requires_python: str
+    sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> Metadata:
+        raw = parse_email(content)[0]
+        return cls(
+            tuple(raw.get("requires_dist", ())), raw.get("requires_python", ""), hashlib.sha256(content).hexdigest()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """An open wheel. Methods raise Damaged."""
+
+    name: str
+    archive: zipfile.ZipFile
+
+    def names(self) -> list[str]:
+        return self.archive.namelist()
+
+    def read(self, member: str, most: int = MEMBER) -> bytes:
+        """All of a member of at most `most` bytes."""
+        return b"".join(self.stream(member, most))
+
+    def stream(self, member: str, most: int = MEMBER) -> Iterator[bytes]:
+        """The same in pieces, for what is large and read once."""
+        info, done = self._info(member), 0
+        if info.file_size > most:
+            raise Damaged(f"{member} claims {info.file_size} bytes, which is more than {most}")
+        try:
+            with self.archive.open(info) as stream:
+                while piece := stream.read(STEP):
+                    done += len(piece)
+                    yield piece
+        except DAMAGES as error:
+            raise Damaged(f"{member}: {error}") from None
+        if done != info.file_size:
+            raise Damaged(f"{member} has {done} bytes where the directory says {info.file_size}")
+
+    def metadata(self) -> Metadata:
+        found = [name for name in self.names() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+        if len(found) != 1:
+            raise Damaged(f"{len(found)} files are its METADATA")
+        return Metadata.of(self.read(found[0], 1 << 22))
+
+    def _info(self, member: str) -> zipfile.ZipInfo:
+        found = [info for info in self.archive.infolist() if info.filename == member]
+        if len(found) != 1:
+            raise Damaged(f"{len(found)} members are named {member}")
+        if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or found[0].flag_bits & 1:
+            raise Damaged(f"{member} is compressed or encrypted in a way that no wheel is")
+        return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """Opens wheels and sdists of an index. Safe to use from several threads."""
+
+    transport: Transport
+    tally: Tally = field(default_factory=Tally)
+
+    @contextmanager
+    def open(self, file: IndexFile) -> Iterator[Wheel]:
+        """One wheel. Raises InputError, also for what the body of the ``with`` finds damaged."""
+        with self._errors(file), self._file(file.url) as stream, zipfile.ZipFile(stream) as archive:
+            yield Wheel(file.name, archive)
+
+    def metadata(self, file: IndexFile) -> Metadata:
+        """METADATA of a wheel, or PKG-INFO of an sdist. Raises InputError."""
+        if file.name.endswith(".whl"):
+            with self.open(file) as wheel:
+                return wheel.metadata()
+        with self._errors(file):
+            return self._package_info(file)
+
+    def _package_info(self, file: IndexFile) -> Metadata:
+        path = local_path(file.url)
+        if path is not None:
+            with self.transport.open(path) as stream:
+                return _package_info(stream)
+        with self.transport.get(file.url) as answer:  # read from the beginning, and not beyond what is looked for
+            body = _Body(answer)
+            try:
+                return _package_info(io.BufferedReader(body, WINDOW))
+            finally:
+                self.tally.add(body.done)
+
+    @contextmanager
+    def _file(self, url: str) -> Iterator[IO[bytes]]:
+        path = local_path(url)
+        stream: Any = RemoteFile(self.transport, url, self.tally) if path is None else self.transport.open(path)
+        with stream:
+            yield stream
+
+    @contextmanager
+    def _errors(self, file: IndexFile) -> Iterator[None]:
+        try:
+            yield
+        except DAMAGES as error:
+            hint = RANGES_HINT if isinstance(error, NoRanges) else ""
+            raise InputError(f"{file.name} cannot be read: {error}", hint, file.name) from None
+        except (Absent, Unreachable, OSError) as error:
+            raise InputError(
+                f"{file.name} cannot be had: {reason(error)}", "run the command again", file.name
+            ) from None
+
+
+class _Body(io.RawIOBase):
+    """The body of an answer as a file object that ends after `MEMBER` bytes."""
+
+    def __init__(self, answer: requests.Response) -> None:
+        super().__init__()
+        self.pieces, self.rest, self.done = answer.iter_content(WINDOW), b"", 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.rest:
+            self.rest = next(self.pieces, b"")
+        if self.done > MEMBER:
+            raise Damaged("its PKG-INFO is not near its beginning")
+        size = min(len(self.rest), len(buffer))
+        buffer[:size], self.rest = self.rest[:size], self.rest[size:]
+        self.done += size
+        return size
+
+
+def _package_info(stream: IO[bytes]) -> Metadata:
+    with tarfile.open(fileobj=stream, mode="r|*") as archive:
+        for member in archive:
+            if re.fullmatch(r"[^/]+/PKG-INFO", member.name) and member.isreg() and member.size < 1 << 22:
+                extracted = archive.extractfile(member)
+                return Metadata.of(extracted.read() if extracted else b"")
+    raise Damaged("it has no PKG-INFO")

@@ -1,0 +1,1 @@
+"""Compatibility facts: model, files, values and their evaluation."""

@@ -1,0 +1,136 @@
+"""What rows ask for, as clauses for the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from envbuild.matrix.facts import precedence
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.claims import allowed_by, claim_of
+from envbuild.matrix.facts.fact_table import HARD, Caches, FactTable
+from envbuild.matrix.facts.precedence import Box, Claim
+from envbuild.matrix.sat.program import Program
+from envbuild.matrix.sat.solver import Clause, Index
+
+Narrowed = Mapping[tuple[int, int], Sequence[Box]]
+Groups = tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
+
+
+def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple[str, ...] = HARD) -> Program:
+    """Return the clauses of all rows of these strengths, without those of the facts `waived` (whose rivals then bind in
+    their place). What is disputed binds as far as all who dispute agree, whatever is waived of it but all."""
+    programs = matrix.caches.programs
+    key = frozenset(waived), strengths
+    if key not in programs:
+        replaced = waived_with_rivals(matrix, waived)
+        programs[key] = (
+            _compiled(matrix, replaced, strengths)
+            if key[0] == replaced
+            else _without(program_of(matrix, replaced, strengths), _rows_of(matrix, key[0] - replaced))
+        )
+    return programs[key]
+
+
+def waived_with_rivals(matrix: FactTable, waived: Collection[str]) -> frozenset[str]:
+    """Return those of the facts `waived` in whose place others bind; the others only leave gaps in the program of
+    all."""
+    return frozenset(fact.id for fact in matrix.facts if fact.question and fact.id in waived)
+
+
+def with_rivals_compared(matrix: FactTable) -> FactTable:
+    """Return the table with its rivals compared, as it has to be after a change of its values."""
+    narrowed, groups = rivalry(matrix)
+    return replace(matrix, narrowed=narrowed, groups=groups, caches=Caches(claims=matrix.caches.claims))
+
+
+def _rows_of(matrix: FactTable, ids: Collection[str]) -> set[int]:
+    numbers = {at for at, fact in enumerate(matrix.facts) if fact.id in ids}
+    return {row for row, line in enumerate(matrix.rows) if line.fact in numbers} if numbers else set()
+
+
+def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> Program:
+    """Return the clauses of all rows of these strengths, without those of the facts `waived`: the masks of what the
+    conditions of each exclude, and of what it says."""
+    atoms, facts, full = matrix.atoms, matrix.facts, matrix.full
+    narrowed = _narrowed_without(matrix, waived)
+    excluded = [(atom.component, full[atom.component] & ~atom.sure) for atom in atoms]
+    said: dict[tuple[str, int], tuple[int, int]] = {}
+    binding = [fact.strength in strengths and fact.id not in waived for fact in facts]
+    hard = [fact.strength == "hard" for fact in facts]
+    found = Program([], [])
+    for number, line in enumerate(matrix.rows):
+        if not binding[line.fact]:
+            continue
+        kind = facts[line.fact].kind
+        for at in line.then:
+            then = said.get((kind, at))
+            if then is None:
+                then = said[kind, at] = atoms[at].component, allowed_by(matrix, kind, atoms[at])
+            if not hard[line.fact]:  # what is merely advised is not brought in
+                then = then[0], then[1] | ABSENT
+            if (number, then[0]) not in narrowed:
+                found.clauses.append((*[excluded[at] for at in line.when], then))
+                found.owners.append((number,))
+            else:
+                for box in narrowed[number, then[0]]:
+                    _append(found, (number,), full, box, dict([then]))
+    for rows, boxes in matrix.groups if "hard" in strengths else ():
+        left = tuple(row for row in rows if matrix.fact(row).id not in waived)
+        for literals in precedence.any_of([claim_of(matrix, row) for row in rows]) if left else ():
+            for box in boxes:
+                _append(found, left, full, box, literals)
+    return replace(found, index=Index.of(found.clauses))
+
+
+def _without(whole: Program, rows: Collection[int]) -> Program:
+    """A program without what comes from these rows, each of which stands alone: clauses that hold whatever is chosen
+    stand in the place of theirs, so that the index stays."""
+    holds: Clause = ((0, -1),)
+    kept = [holds if owners[0] in rows else clause for clause, owners in zip(whole.clauses, whole.owners, strict=True)]
+    return Program(kept, whole.owners, whole.index)
+
+
+def rivalry(
+    matrix: FactTable, waived: Collection[str] = (), questions: Collection[str] | None = None
+) -> tuple[Narrowed, Groups]:
+    """(where rows bind that yield to a better source, which rows dispute one thing) among the facts that answer
+    `questions` (None: all facts), as if the facts `waived` said nothing."""
+    by_question: dict[str, list[Claim]] = {}
+    narrowed: dict[tuple[int, int], Sequence[Box]] = {}
+    for row, line in enumerate(matrix.rows):
+        fact = matrix.facts[line.fact]
+        if questions is not None and fact.question not in questions:
+            continue
+        claim = claim_of(matrix, row)
+        if fact.question and fact.id not in waived:
+            by_question.setdefault(fact.question, []).append(claim)
+        for component in claim.when.keys() & claim.allowed.keys():  # one clause must not name it twice
+            narrowed[row, component] = [claim.when]
+    groups: list[tuple[tuple[int, ...], Sequence[Box]]] = []
+    for claims in by_question.values():
+        narrowed.update(precedence.narrowed(claims, matrix.full))
+        for group in precedence.disputes(claims):
+            where = precedence.disputed_in(group, claims, matrix.full)
+            groups.append((tuple(claim.row for claim in group), where))
+    return narrowed, tuple(groups)
+
+
+def _narrowed_without(matrix: FactTable, waived: frozenset[str]) -> Narrowed:
+    """Return `FactTable.narrowed` as it is when the facts `waived` say nothing."""
+    questions = {fact.question for fact in matrix.facts if fact.id in waived and fact.question}
+    if not questions:
+        return matrix.narrowed
+    others = {key: boxes for key, boxes in matrix.narrowed.items() if matrix.fact(key[0]).question not in questions}
+    return {**others, **rivalry(matrix, waived, questions)[0]}
+
+
+def _append(
+    found: Program, owners: tuple[int, ...], full: Sequence[int], box: Box, literals: Mapping[int, int]
+) -> None:
+    """One clause; a component may stand both in the box and among the literals."""
+    merged = {component: full[component] & ~mask for component, mask in box.items()}
+    for component, mask in literals.items():
+        merged[component] = merged.get(component, 0) | mask
+    found.clauses.append(tuple(merged.items()))
+    found.owners.append(owners)

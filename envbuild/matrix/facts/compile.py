@@ -1,0 +1,114 @@
+"""From facts to the matrix: which values there are, in which order they are picked, and each constraint evaluated once
+for each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.matrix.facts import cache as cached
+from envbuild.matrix.facts.atoms import Atom, masks, operands, reserve, terms_of
+from envbuild.matrix.facts.clauses import with_rivals_compared
+from envbuild.matrix.facts.fact_table import FactTable, Line
+from envbuild.matrix.facts.model import Component, Constraint, Facts, Row
+
+BOUNDS = ("==", ">=", "<=")
+
+_last: dict[Path, FactTable] = {}  # of this process: the cache's entry → the matrix
+
+
+def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> FactTable:
+    """The matrix of the fact files in `folders`, from `cache` (None: the user's cache folder) where it is there. Raises
+    SpecError for wrong fact files; a cache that cannot be used is none."""
+    key = cached.key(folders)
+    place = cached.place(cache, key) if key else None
+    if place and place in _last and place.exists():  # several images of one run ask the same facts
+        return _last[place]
+    matrix = cached.read(place) if place else None
+    if matrix is None:
+        from envbuild.matrix.facts.load import load_facts  # reads YAML, which a cached matrix does without
+
+        matrix = compile_facts(load_facts(folders))
+        if place:
+            cached.write(place, matrix)
+    if place and cache is None:
+        _last.clear()
+        _last[place] = matrix
+    return matrix
+
+
+def compile_facts(facts: Facts) -> FactTable:
+    """The matrix of `facts`."""
+    components = tuple(sorted(facts.components.values(), key=lambda component: (component.rank, component.name)))
+    number = {component.name: at for at, component in enumerate(components)}
+    known = _known(facts)
+    values = tuple(pick_order(component, known[component.name]) for component in components)
+    atoms: list[Atom] = []
+    places: dict[tuple[int, Constraint], int] = {}
+    rows: list[Line] = []
+
+    def atom(name: str, constraint: Constraint) -> int:
+        at = places.setdefault((number[name], constraint), len(atoms))
+        if at == len(atoms):
+            component = number[name]
+            sure, maybe = masks(components[component], constraint, (None, *values[component]))
+            atoms.append(Atom(component, constraint.text, terms_of(constraint), sure, maybe))
+        return at
+
+    ordered = sorted(facts.facts.values(), key=lambda fact: fact.id)
+    for at, fact in enumerate(ordered):
+        for row in sorted(fact.rows, key=natural, reverse=True):
+            when, then = ([atom(*item) for item in part.items()] for part in (row.when, row.then))
+            rows.append(Line(at, when, then, row.where, row.note))
+    bare = tuple(replace(fact, rows=()) for fact in ordered)
+    questions = {name: replace(question, when={}) for name, question in facts.questions.items()}
+    arising = {
+        name: tuple(atom(*item) for item in question.when.items())
+        for name, question in facts.questions.items()
+        if question.when
+    }
+    made = FactTable(
+        components, values, questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest, arising=arising
+    )
+    return with_rivals_compared(made)
+
+
+def natural(row: Row) -> list[list[tuple[int, str]]]:
+    """Sorts rows by what they say, numbers by their size: the same rows in another order are the same matrix."""
+    texts = [f"{name} {constraint.text}" for part in (row.when, row.then) for name, constraint in sorted(part.items())]
+    return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)] for text in texts]
+
+
+def _known(facts: Facts) -> dict[str, list[str]]:
+    """Component → every value that is listed, that a row names with ``==`` (of an exact component also as a bound), or
+    that a row provides though no other is known that would do."""
+    known = {name: list(component.values) for name, component in facts.components.items()}
+    provided: list[tuple[Component, Constraint]] = []
+    for fact in facts.facts.values():
+        for row in fact.rows:
+            for name, constraint in (*row.when.items(), *row.then.items()):
+                component = facts.components[name]
+                if component.kind != "name":
+                    known[name] += operands(component, constraint, BOUNDS if component.exact else ("==",))
+                    if fact.kind == "provides" and name in row.then:
+                        provided.append((component, constraint))
+    for component, constraint in provided:
+        if not any(masks(component, constraint, known[component.name])):
+            known[component.name] += operands(component, constraint, ("in",))
+    return known
+
+
+def pick_order(component: Component, values: Iterable[str]) -> tuple[str, ...]:
+    """`values` without doubles in the order in which they are picked: versions newest first, those in reserve last.
+    Names stay in their order."""
+    if component.kind == "name":
+        return tuple(dict.fromkeys(values))
+    if component.kind == "sm":
+        return tuple(sorted(set(values), key=lambda value: [int(part) for part in value.split(".")], reverse=True))
+    from envbuild.matrix.facts import version
+
+    found = {version.key(value): value for value in reversed(list(values))}  # of two spellings the first
+    ordered = [found[key] for key in sorted(found, reverse=True)]
+    return tuple(sorted(ordered, key=reserve))

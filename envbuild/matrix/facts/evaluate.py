@@ -1,0 +1,88 @@
+"""Which rows hold in an assignment, and what they find wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from envbuild.matrix.facts import precedence
+from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.fact_table import FactTable, Held
+
+PLANS = 16  # of which it is remembered which rows hold
+ALWAYS = -1  # in the place of a component: of rows without a condition
+
+
+def held_rows(matrix: FactTable, assignment: Sequence[int], waived: Collection[str] = ()) -> list[Held]:
+    """Return the rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
+    held = matrix.caches.held  # a plan is looked at from several sides
+    key = tuple(assignment), frozenset(waived)
+    if key not in held:
+        if len(held) >= PLANS:
+            held.clear()
+        held[key] = _evaluated(matrix, assignment, waived)
+    return held[key]
+
+
+def _evaluated(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
+    atoms = matrix.atoms
+    held = [
+        number
+        for number in _candidates(matrix, assignment)
+        if all(not assignment[atoms[at].component] & ~atoms[at].sure for at in matrix.rows[number].when)
+        and matrix.fact(number).id not in waived
+    ]
+    held.sort()
+    by_question: dict[str, list[int]] = {}
+    for row in held:
+        by_question.setdefault(matrix.fact(row).question, []).append(row)
+    return [_judged(matrix, row, assignment, by_question[matrix.fact(row).question]) for row in held]
+
+
+def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[int]:
+    """The rows whose narrowest condition is met, so that most of them need not be looked at."""
+    met = matrix.caches.met
+    guarded = matrix.caches.guarded
+    if guarded is None:
+        guarded = matrix.caches.guarded = _guarded(matrix)
+    found = [row for row, _ in guarded.get(ALWAYS, ())]
+    for key in enumerate(assignment):
+        if key not in met:
+            number, mask = key
+            met[key] = [row for row, sure in guarded.get(number, ()) if not mask & ~sure]
+        found += met[key]
+    return found
+
+
+def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
+    """Component → (row, values) of the rows whose narrowest condition is that it has these values."""
+    guarded: dict[int, list[tuple[int, int]]] = {}
+    for row, line in enumerate(matrix.rows):
+        atom = min((matrix.atoms[at] for at in line.when), key=lambda atom: atom.sure.bit_count(), default=None)
+        component, sure = (atom.component, atom.sure) if atom else (ALWAYS, 0)
+        guarded.setdefault(component, []).append((row, sure))
+    return guarded
+
+
+def _judged(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> Held:
+    """`rows`: those that hold and answer the same question."""
+    claim = claim_of(matrix, row)
+    unsure = [
+        matrix.components[atom.component].name
+        for atom in (matrix.atoms[number] for number in matrix.rows[row].then)
+        if assignment[atom.component] & atom.maybe
+    ]
+    yields = {}
+    fails = []
+    for number, allowed in claim.allowed.items():
+        name = matrix.components[number].name
+        better = [
+            other
+            for other in (rows if claim.fact.question else ())
+            if precedence.beats(matrix.fact(other), claim.fact)
+            and claim_of(matrix, other).allowed.get(number, allowed) != allowed
+        ]
+        if better:
+            yields[name] = better[0]
+        elif not assignment[number] & allowed:
+            fails.append(name)
+    return Held(row, tuple(fails), tuple(unsure), yields)

@@ -1,0 +1,167 @@
+"""The facts as bit masks: what the solver and the explanations work on.
+
+Each component has its known values in the order in which they are picked. A mask is an int: bit 0 stands for "absent",
+bit i+1 for the i-th value. An *assignment* holds one mask a component, by its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from envbuild.matrix.facts.atoms import ABSENT, Atom
+from envbuild.matrix.facts.model import Component, Constraint, Fact, Question
+from envbuild.matrix.facts.precedence import Box, Claim
+from envbuild.matrix.sat.program import Program, SoftProgram
+
+HARDWARE = 9  # Component.cost of what nobody changes for a version
+HARD = ("hard",)
+WARN = ("warn",)
+HARD_AND_WARN = ("hard", "warn")
+
+
+class Line(NamedTuple):
+    """A row of fact number `fact`; `when` and `then` are numbers of atoms."""
+
+    fact: int
+    when: Sequence[int]
+    then: Sequence[int]
+    where: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row that holds in an assignment. `fails`: the components of its `then` that are not as it says; `unsure`: those
+    of which order says nothing. `yields`: component → the row of a better source that binds it instead (what that
+    component fails does not stand under `fails`)."""
+
+    row: int
+    fails: tuple[str, ...]
+    unsure: tuple[str, ...]
+    yields: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Caches:
+    """What was computed once of a table, each by the function that is named like it. `closed` changes nothing of it, so
+    that tables which differ in nothing else share it."""
+
+    masks: dict[tuple[str, Constraint], int] = field(default_factory=dict)
+    labelled: dict[int, int] = field(default_factory=dict)
+    interchangeable: dict[int, Mapping[int, int]] = field(default_factory=dict)
+    claims: dict[int, Claim] = field(default_factory=dict)
+    programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = field(default_factory=dict)
+    soft_programs: dict[frozenset[str], SoftProgram] = field(default_factory=dict)
+    held: dict[tuple[tuple[int, ...], frozenset[str]], list[Held]] = field(default_factory=dict)
+    guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
+    met: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
+    calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Compiled facts. `facts` have no rows of their own here, `rows` are those of all of them; a row is known by its
+    number. `narrowed`: (row, component) → where a row that yields to a better source still binds; `groups`: rows that
+    dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to be
+    asked; `closed`: the components that stay absent."""
+
+    components: tuple[Component, ...]
+    values: tuple[tuple[str, ...], ...]
+    questions: Mapping[str, Question]
+    facts: tuple[Fact, ...]
+    atoms: tuple[Atom, ...]
+    rows: tuple[Line, ...]
+    narrowed: Mapping[tuple[int, int], Sequence[Box]]
+    groups: tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
+    digest: str = ""
+    arising: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    closed: frozenset[int] = frozenset()
+    caches: Caches = field(default_factory=Caches, compare=False, repr=False)
+
+    def closing(self, closed: Iterable[int]) -> FactTable:
+        """Return this table with nothing in the components `closed`."""
+        twin = copy(self)  # with what was computed of it once, of which nothing depends on this
+        object.__setattr__(twin, "closed", frozenset(closed))
+        return twin
+
+    # --- components and values
+
+    @cached_property
+    def number(self) -> Mapping[str, int]:
+        """Name of a component → its number. Numbers follow (rank, name)."""
+        return {component.name: at for at, component in enumerate(self.components)}
+
+    @cached_property
+    def full(self) -> tuple[int, ...]:
+        """The mask of each component that leaves everything open."""
+        return tuple((1 << len(values) + 1) - 1 for values in self.values)
+
+    @property
+    def domains(self) -> tuple[int, ...]:
+        """What each component may be before anything is asked: those that are `closed` are absent."""
+        return tuple(ABSENT if at in self.closed else mask for at, mask in enumerate(self.full))
+
+    @cached_property
+    def bits(self) -> tuple[dict[str, int], ...]:
+        """For each component: value → its mask."""
+        return tuple({value: 2 << at for at, value in enumerate(values)} for values in self.values)
+
+    def component(self, name: str) -> Component | None:
+        """Return the component of that name."""
+        number = self.number.get(name)
+        return None if number is None else self.components[number]
+
+    def bit(self, name: str, value: str | None) -> int:
+        """Return the mask of one value (None: absent). Raises KeyError for one that is not known."""
+        return ABSENT if value is None else self.bits[self.number[name]][value]
+
+    def value(self, number: int, mask: int) -> str | None:
+        """Return the first value of a mask of component `number`, in the order of picking; None for absent."""
+        at = (mask & -mask).bit_length() - 2
+        return self.values[number][at] if at >= 0 else None
+
+    def values_of(self, number: int, mask: int) -> list[str]:
+        """Return all values of a mask, in the order of picking."""
+        return [value for at, value in enumerate(self.values[number]) if mask >> at + 1 & 1]
+
+    def named(self, assignment: Sequence[int]) -> dict[str, str]:
+        """Return component → value of all that are present."""
+        found = {}
+        for number, mask in enumerate(assignment):
+            value = self.value(number, mask)
+            if value is not None:
+                found[self.components[number].name] = value
+        return found
+
+    def assignment(self, chosen: Mapping[str, str]) -> list[int]:
+        """Return the assignment in which exactly `chosen` is present. Raises KeyError for an unknown name or value."""
+        bits = [ABSENT] * len(self.components)
+        for name, value in chosen.items():
+            bits[self.number[name]] = self.bit(name, value)
+        return bits
+
+    # --- rows
+
+    @cached_property
+    def defaults(self) -> tuple[int, ...]:
+        """The rows of facts that only say what is meant when nobody says otherwise."""
+        return tuple(row for row, line in enumerate(self.rows) if self.facts[line.fact].default)
+
+    def fact(self, row: int) -> Fact:
+        """Return the fact that a row belongs to."""
+        return self.facts[self.rows[row].fact]
+
+    def when(self, row: int) -> dict[str, str]:
+        """Return component → text of the constraints under which a row holds."""
+        return self._texts(self.rows[row].when)
+
+    def then(self, row: int) -> dict[str, str]:
+        """Return component → text of what a row says."""
+        return self._texts(self.rows[row].then)
+
+    def _texts(self, numbers: Iterable[int]) -> dict[str, str]:
+        atoms = (self.atoms[number] for number in numbers)
+        return {self.components[atom.component].name: atom.text for atom in atoms}

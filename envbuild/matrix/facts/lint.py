@@ -1,0 +1,137 @@
+"""What is wrong with facts that can be read: rivals that nobody decided between, rows that say nothing, sources that
+name something else. Reading (`envbuild.matrix.facts.load`) finds what is wrong with one line; this looks at all of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from envbuild.core.errors import Finding
+from envbuild.core.yaml_reader import short
+from envbuild.matrix.facts import values, version
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.lint_rows import find_contradictions, find_disputes, find_rivals, find_rows_ruled_out
+from envbuild.matrix.facts.lint_sources import check_places, check_sentences, check_source
+from envbuild.matrix.facts.model import Constraint, Fact, Facts, Row
+from envbuild.matrix.facts.value_match import matches
+
+MONTH = 30.44  # days
+
+
+def lint(facts: Facts) -> list[Finding]:
+    """Every mistake in `facts`, by place."""
+    matrix = compile_facts(facts)
+    sampled = _sampled(facts, matrix)
+    found = [
+        *find_rivals(sampled),
+        *find_contradictions(sampled),
+        *find_disputes(sampled),
+        *_constraints(facts, matrix, sampled),
+        *find_rows_ruled_out(sampled),
+        *_unused(facts),
+    ]
+    for fact in facts.facts.values():
+        found += check_source(fact)
+        found += check_places(facts, fact)
+        found += check_sentences(fact)
+    return sorted(dict.fromkeys(found), key=lambda finding: [_number(part) for part in finding.where.split(":")])
+
+
+def aged(facts: Facts, months: int, today: date) -> list[Finding]:
+    """The facts that were last seen more than `months` before `today`: something to know, no mistake."""
+    found = []
+    for fact in facts.facts.values():
+        age = (today - date.fromisoformat(fact.source.seen)).days / MONTH
+        if age > months:
+            found.append(Finding(f"{fact.id} was seen {age:.0f} months ago, on {fact.source.seen}", fact.where))
+    return found
+
+
+def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
+    """The matrix with every version that any constraint names, those just after, one before and one after all: so that
+    ranges differ of which no version is known."""
+    named: dict[str, set[str]] = {}
+    for _, _, name, wanted in _all(facts):
+        kind = facts.components[name].kind
+        for term in (term for terms in wanted.alternatives for term in terms if term.operand and kind != "name"):
+            sampled = named.setdefault(name, {"0", "99999"} if kind == "version" else set())
+            sampled.add(term.operand.rstrip("af") if kind == "sm" else term.operand)
+            if kind == "version" and term.op in (">", "<="):
+                *first, last = version.parse(term.operand).numbers
+                sampled.add(".".join(str(number) for number in (*first, last + 1)))
+    return extend(matrix, {name: sorted(sampled) for name, sampled in named.items()})
+
+
+def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
+    """Every constraint: (fact, row, component, constraint)."""
+    for fact in facts.facts.values():
+        for row in fact.rows:
+            for name, wanted in (*row.when.items(), *row.then.items()):
+                yield fact, row, name, wanted
+
+
+# --- rows that say nothing
+
+
+def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterator[Finding]:
+    """Constraints that no value meets, and versions that never were."""
+    met: dict[tuple[str, Constraint], tuple[bool, bool]] = {}
+    for fact, row, name, wanted in _all(facts):
+        component = facts.components[name]
+        text = f"{fact.id}: {name} '{short(wanted.text)}'"
+        if (name, wanted) not in met:
+            met[name, wanted] = _known(sampled, name, wanted), _known(matrix, name, wanted)
+        possible, known = met[name, wanted]
+        if not possible:
+            yield Finding(f"{text} can be met by nothing", row.where)
+        elif component.values and not known:
+            newest = component.values[0]
+            yield Finding(f"{text} is met by no value that is known", row.where, f"the newest known is {newest}")
+        elif component.complete and component.kind == "version":
+            for operand in _plain(wanted):
+                near = values.between(component, operand)
+                if near and not any(
+                    matches(component, values.constraint(component, operand), value) for value in component.values
+                ):
+                    yield Finding(
+                        f"{fact.id}: there never was a {name} {operand}",
+                        row.where,
+                        f"it lies between {near[0]} and {near[1]}",
+                    )
+
+
+def _known(matrix: FactTable, name: str, wanted: Constraint) -> bool:
+    component = matrix.components[matrix.number[name]]
+    known = (None, *matrix.values[matrix.number[name]])
+    return any(matches(component, wanted, value) is not False for value in known)
+
+
+def _plain(wanted: Constraint) -> Iterator[str]:
+    """The releases that a constraint names. Builds with a label are listed nowhere in full."""
+    for terms in wanted.alternatives:
+        for term in terms:
+            if term.op in ("==", "in") and "+" not in term.operand:
+                yield term.operand
+
+
+def _unused(facts: Facts) -> Iterator[Finding]:
+    """Components of which nothing is said and questions that nothing answers."""
+    used = {name for _, _, name, _ in _all(facts)}
+    for component in facts.components.values():
+        if component.name not in used:
+            yield Finding(f"no fact is about the component '{component.name}'", hint="remove it, or say what is known")
+    for question in facts.questions.values():
+        rows = [row for fact in facts.facts.values() if fact.question == question.id for row in fact.rows]
+        if not any({*row.when, *row.then} >= set(question.of) for row in rows):
+            what = f"no row with all of {', '.join(question.of)}" if rows else "no fact"
+            yield Finding(f"nothing answers the question '{question.id}': {what}")
+
+
+# --- sources and sentences
+
+
+def _number(part: str) -> tuple[int, str]:
+    return (int(part), "") if part.isdigit() else (0, part)

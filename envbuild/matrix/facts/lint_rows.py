@@ -1,0 +1,154 @@
+"""What is wrong with rows that hold together: rivals that nothing decides between, contradictions, rows that never
+hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from envbuild.core.errors import Finding
+from envbuild.matrix.facts import precedence
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Fact
+from envbuild.matrix.facts.precedence import Claim
+
+Binding = Mapping[frozenset[int], Sequence[Claim]]
+
+
+def _claims(matrix: FactTable) -> list[Claim]:
+    return [claim_of(matrix, row) for row in range(len(matrix.rows))]
+
+
+def _binding(matrix: FactTable) -> Binding:
+    """The rows that bind wherever they hold, by the components of their 'when'. Defaults are set aside by requests, and
+    other rows where a better source answers."""
+    found: dict[frozenset[int], list[Claim]] = {}
+    for claim in _claims(matrix):
+        yields = any((claim.row, number) in matrix.narrowed for number in claim.allowed)
+        if claim.fact.strength == "hard" and not claim.fact.default and not yields:
+            found.setdefault(frozenset(claim.when), []).append(claim)
+    return found
+
+
+def _against(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | None:
+    """The row that leaves some component nothing where all `claims` hold, whatever these say themselves.
+
+    Only what follows from one row after the other is looked at, which takes milliseconds; to search through all
+    combinations for each row takes minutes."""
+    box: dict[int, int] = {}
+    for claim in claims:
+        for number, mask in claim.when.items():
+            box[number] = box.get(number, matrix.full[number]) & mask
+    own = {claim.row for claim in claims}
+    before: dict[int, int] = {}
+    while box != before:
+        before = dict(box)
+        for names in [names for names in binding if names <= box.keys()]:
+            for other in binding[names]:
+                for number, mask in other.when.items():
+                    if box[number] & ~mask:
+                        break
+                else:
+                    for number, allowed in other.allowed.items() if other.row not in own else ():
+                        box[number] = box.get(number, matrix.full[number]) & allowed
+                        if not box[number]:
+                            return other
+    return None
+
+
+def find_rivals(matrix: FactTable) -> Iterator[Finding]:
+    """Rows of different facts that answer one question differently, without anything that decides between them."""
+    by_question: dict[str, list[Claim]] = {}
+    for claim in _claims(matrix):
+        if claim.fact.question and claim.allowed:
+            by_question.setdefault(claim.fact.question, []).append(claim)
+    binding, told = _binding(matrix), set()
+    for claims in by_question.values():
+        for one, other in combinations(claims, 2):
+            pair = (one.fact.id, other.fact.id)
+            if pair in told or not _undecided(one.fact, other.fact) or not precedence.overlap(one.when, other.when):
+                continue
+            for number in one.allowed.keys() & other.allowed.keys():
+                if (one.allowed[number] ^ other.allowed[number]) & ~ABSENT and not _against(
+                    matrix, binding, one, other
+                ):
+                    told.add(pair)
+                    yield Finding(
+                        f"{one.fact.id} and {other.fact.id} answer '{one.fact.question}' differently for"
+                        f" {matrix.components[number].name} ({_texts(matrix, one)}; {_texts(matrix, other)}),"
+                        f" both {one.fact.source.type}",
+                        matrix.rows[one.row].where,
+                        "narrow one, ask two questions, or call both disputed; the other is at "
+                        + matrix.rows[other.row].where,
+                    )
+
+
+def _undecided(one: Fact, other: Fact) -> bool:
+    """Whether both would bind and neither takes the place of the other."""
+    if (
+        one.id == other.id
+        or one.default
+        or other.default
+        or precedence.beats(one, other)
+        or precedence.beats(other, one)
+    ):
+        return False
+    return "hard" in (one.strength, other.strength) and {one.strength, other.strength} <= {"hard", "disputed"}
+
+
+def find_contradictions(matrix: FactTable) -> Iterator[Finding]:
+    """Two rows of one fact that hold together and leave a component no value."""
+    by_fact: dict[str, list[Claim]] = {}
+    binding = _binding(matrix)
+    for claim in _claims(matrix):
+        if claim.fact.strength == "hard":
+            by_fact.setdefault(claim.fact.id, []).append(claim)
+    for claims in by_fact.values():
+        for one, other in combinations(claims, 2):
+            both = [
+                matrix.components[number].name
+                for number in one.allowed.keys() & other.allowed.keys()
+                if not one.allowed[number] & other.allowed[number] & ~ABSENT
+                and one.allowed[number] & ~ABSENT
+                and other.allowed[number] & ~ABSENT
+            ]
+            if both and precedence.overlap(one.when, other.when) and not _against(matrix, binding, one, other):
+                yield Finding(
+                    f"{one.fact.id}: two rows hold together and leave {both[0]} nothing"
+                    f" ({_texts(matrix, one)}; {_texts(matrix, other)})",
+                    matrix.rows[other.row].where,
+                    f"the first is at {matrix.rows[one.row].where}",
+                )
+
+
+def find_disputes(matrix: FactTable) -> Iterator[Finding]:
+    """A dispute has two sides."""
+    sides = {row for rows, _ in matrix.groups for row in rows}
+    for claim in _claims(matrix):
+        if claim.fact.strength == "disputed" and claim.row not in sides:
+            yield Finding(
+                f"{claim.fact.id} is disputed, but no other disputed fact has a row with this 'when' and question",
+                matrix.rows[claim.row].where,
+                "give the other side's fact the same question and the same 'when'",
+            )
+
+
+def _texts(matrix: FactTable, claim: Claim) -> str:
+    when = ", ".join(f"{name} {text}" for name, text in matrix.when(claim.row).items()) or "always"
+    then = ", ".join(f"{name} {text}" for name, text in matrix.then(claim.row).items())
+    return f"{when}: {claim.fact.kind} {then}"
+
+
+def find_rows_ruled_out(matrix: FactTable) -> Iterator[Finding]:
+    """Rows that hold in no combination, because other rows rule out their 'when'."""
+    binding = _binding(matrix)
+    for claim in _claims(matrix):
+        if all(claim.when.values()) and (against := _against(matrix, binding, claim)):
+            text = ", ".join(f"{name} {text}" for name, text in matrix.when(claim.row).items())
+            yield Finding(
+                f"{claim.fact.id}: {against.fact.id} rules out {text}",
+                matrix.rows[claim.row].where,
+                f"remove this row, or correct the one at {matrix.rows[against.row].where}",
+            )

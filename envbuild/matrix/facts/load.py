@@ -1,0 +1,147 @@
+"""Fact files: ``envbuild/matrix/data/*.yaml``, those below ``derived/`` there, and ``facts/*.yaml`` of a project.
+
+    schema: 1
+    components:
+      driver: {kind: version, about: NVIDIA driver of the host, rank: 90, cost: 6, exact: true}
+      torch: {values: ["2.8.0"]}            # without kind: more values of a component that another file defines
+    questions:
+      torch-sm: {of: [torch, sm], about: which GPUs the torch wheel has code for}
+    facts:
+    - id: torch.wheel-arch
+      question: torch-sm
+      kind: limits
+      scope: runtime
+      strength: hard
+      because: "torch=={torch}'s wheel carries no code for {sm}"
+      source: {type: measured, where: FILE, seen: "2026-11-21", how: architecture string read}
+      rows:
+      - {when: {torch: "==2.8.0", arch: amd64}, then: {sm: {cubins: ["70", "75"]}}}
+
+The names of the files and the order of what stands in them do not matter. A fact of a later folder replaces the fact of
+the same id of an earlier one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+from envbuild.core import yaml_nodes
+from envbuild.core.errors import SpecError
+from envbuild.core.toposort import ordered
+from envbuild.core.yaml_nodes import Node, Scalar, Table
+from envbuild.core.yaml_reader import Reader, short
+from envbuild.matrix.facts.components import read_components, read_questions
+from envbuild.matrix.facts.fact_reader import NAME, Known, read_constraints, read_facts
+from envbuild.matrix.facts.model import Component, Fact, Facts
+
+TOP = ("schema", "components", "questions", "facts")
+
+
+def load_facts(folders: Sequence[Path]) -> Facts:
+    """Everything that the fact files below `folders` say. Raises SpecError with every mistake of all files."""
+    reader = Reader()
+    read = _Files()
+    for folder in folders:
+        _folder(reader, folder, read)
+    if read.unread:
+        reader.finish()
+    components = read_components(reader, read.components)
+    # A day is written where the writer is: the date line is 14 hours ahead of UTC.
+    known = Known(reader, components, {}, datetime.now(timezone(timedelta(hours=14))).date())
+    questions = known.questions = read_questions(reader, read.questions, components, partial(read_constraints, known))
+    facts: dict[str, Fact] = {}
+    for layer in read.facts:
+        facts |= read_facts(known, layer)
+    _circles(reader, components, facts)
+    reader.finish()
+    if not (components and facts):
+        names = ", ".join(yaml_nodes.shown(folder) for folder in folders)
+        raise SpecError("there are no facts", f"they are read from *.yaml in: {names}")
+    return Facts(
+        {name: components[name] for name in sorted(components, key=lambda name: (components[name].rank, name))},
+        {name: questions[name] for name in sorted(questions)},
+        {name: facts[name] for name in sorted(facts)},
+        digest(folders),
+    )
+
+
+def files(folder: Path) -> list[Path]:
+    """The fact files of one folder, by name: people's, then those that collectors wrote."""
+    return [path for place in (folder, folder / "derived") for path in sorted(place.glob("*.yaml"))]
+
+
+def digest(folders: Sequence[Path]) -> str:
+    """sha256 over the bytes of the files, whatever their names. Raises SpecError for a file that cannot be read."""
+    whole = hashlib.sha256()
+    for folder in folders:
+        try:
+            parts = sorted(hashlib.sha256(path.read_bytes()).digest() for path in files(folder))
+        except OSError as error:
+            raise SpecError(f"cannot be read: {error.strerror}", where=yaml_nodes.shown(folder)) from None
+        whole.update(len(parts).to_bytes(4, "big") + b"".join(parts))
+    return whole.hexdigest()
+
+
+@dataclass
+class _Files:
+    """The nodes of all files: components and questions with the nodes of their names, facts by folder."""
+
+    components: list[tuple[Scalar, Table]] = field(default_factory=list)
+    questions: list[tuple[Scalar, Table]] = field(default_factory=list)
+    facts: list[list[Node]] = field(default_factory=list)
+    unread: bool = False  # a file is left out: what it defines would be missed everywhere else
+
+
+def _folder(reader: Reader, folder: Path, read: _Files) -> None:
+    read.facts.append([])
+    for path in files(folder):
+        try:
+            top = reader.load(path)
+            reader.schema(top, "fact file")
+        except SpecError as error:  # this file cannot be judged; the others can
+            reader.findings.extend(error.findings)
+            read.unread = True
+            continue
+        nodes = reader.table(top, TOP, "fact file", "a fact file")
+        if not top.entries.keys() - {"schema"}:
+            reader.wrong(top.where, "the file says nothing", "it holds components, questions or facts")
+        read.components += _named(reader, nodes, "components")
+        read.questions += _named(reader, nodes, "questions")
+        read.facts[-1] += reader.items(nodes["facts"], "facts") if "facts" in nodes else ()
+
+
+def _named(reader: Reader, nodes: Mapping[str, Node], key: str) -> list[tuple[Scalar, Table]]:
+    """The entries under `key` that have a name and keys."""
+    found = []
+    for name, (place, node) in reader.entries(nodes[key], key).items() if key in nodes else ():
+        if not re.fullmatch(NAME, name):
+            reader.wrong(place.where, f"'{short(name)}' cannot be a name", "names are lower-case words with dashes")
+        elif isinstance(node, Table):
+            found.append((place, node))
+        else:
+            reader.wrong(node.where, f"'{name}' must be keys with values, not {yaml_nodes.describe(node)}")
+    return found
+
+
+# --- facts
+
+
+def _circles(reader: Reader, components: Mapping[str, Component], facts: Mapping[str, Fact]) -> None:
+    """Hidden components follow from others; those that follow from each other in a circle follow from nothing."""
+    follows: dict[str, dict[str, str]] = {name: {} for name, component in components.items() if component.hidden}
+    for fact in facts.values() if follows else ():
+        if fact.kind == "provides":
+            for row in fact.rows:
+                for name in row.then.keys() & follows.keys():
+                    follows[name] |= dict.fromkeys(row.when.keys() & follows.keys(), row.where)
+    _, circle = ordered(follows)
+    if circle:
+        steps = ", ".join(f"'{name}' from '{other}'" for name, other in pairwise(circle))
+        hint = "one of them must follow from something that people name"
+        reader.wrong(follows[circle[0]][circle[1]], f"hidden components follow from each other: {steps}", hint)

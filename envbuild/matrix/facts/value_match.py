@@ -1,0 +1,79 @@
+"""Whether a value is what a constraint allows."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.model import Component, Constraint, Term
+
+# CUDA 12.8 and 12.9 call sm_101 what is sm_110 from 13.0 on, the same chip (Dao-AILab/flash-attention, setup.py).
+# Whether a driver of the new name loads code of the old one, nobody says.
+RENAMED = {(10, 1): (11, 0)}
+ORDER = (">=", ">", "<=", "<")
+
+
+@lru_cache(maxsize=1 << 12)
+def fold(name: str) -> str:
+    """A name without what people write differently: case, blanks, ``- _ / . :`` and the maker's name."""
+    plain = re.sub(r"[\s\-_/.:]+", "", name.casefold())
+    return plain.replace("nvidia", "") or plain
+
+
+def matches(component: Component, wanted: Constraint, value: str | None) -> bool | None:
+    """Whether `value` (None: absent) is what `wanted` allows; None where order says nothing about it, as for NGC's
+    pre-releases."""
+    answer: bool | None = False
+    for terms in wanted.alternatives:
+        verdict: bool | None = True
+        for term in terms:
+            one = _holds(component.kind, term, value)
+            if one is False:
+                break
+            verdict = verdict and one
+        else:
+            if verdict:
+                return True
+            answer = None
+    return answer
+
+
+def _holds(kind: str, term: Term, value: str | None) -> bool | None:
+    op, operand = term.op, term.operand
+    if op == "none" or value is None:
+        return op == "none" and value is None
+    if op == "any":
+        return True
+    if kind == "name":
+        if op == "in":
+            return fold(value).startswith(fold(operand))
+        return (value == operand) is (op != "!=")
+    if kind == "sm":
+        return _runs(op, operand, value)
+    if op in ORDER:
+        return version.ordered(value, op, operand)
+    return version.begins(value, operand) if op == "in" else version.same(value, operand) is (op == "==")
+
+
+def _runs(op: str, operand: str, value: str) -> bool | None:
+    """A cubin runs on its own major version with the same or a higher minor, PTX on everything later; ``a`` on exactly
+    its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX ISA, .target)."""
+    gpu, wanted = _pair(value), _pair(operand.rstrip("af"))
+    if op == "cubin" and RENAMED.get(wanted) == gpu:
+        return None
+    if op in ORDER:
+        return {">=": gpu >= wanted, ">": gpu > wanted, "<=": gpu <= wanted, "<": gpu < wanted}[op]
+    if op in ("==", "!="):
+        return (gpu == wanted) is (op == "==")
+    if operand.endswith("a"):
+        return gpu == wanted
+    if op == "ptx" and not operand.endswith("f"):
+        return gpu >= wanted
+    return gpu[0] == wanted[0] and gpu >= wanted
+
+
+@lru_cache(maxsize=1 << 10)
+def _pair(capability: str) -> tuple[int, int]:
+    major, minor = capability.split(".")
+    return int(major), int(minor)

@@ -1,0 +1,282 @@
+"""What a component may be and what it is: constraints as fact files and people write them, and whether a value meets
+them.
+
+Versions: ``2.8`` (that and all that begin with it), ``==2.8.0+cu128``, ``!=``, ``>=``, ``>``, ``<=``, ``<``,
+``~=2.8.1`` (at least that, and in 2.8), ``==2.8.*``; a comma means and. Names: ``H100``, ``!=H100``, ``ubuntu*``.
+Compute capabilities: ``9.0``, ``sm_90``, ``>=8.0``, or what code was compiled for: ``{cubins: ["80", "90a"], ptx:
+["90"]}``. All: ``*`` present, ``-`` absent."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
+
+from envbuild.core.errors import SpecError
+from envbuild.core.text import human_list
+from envbuild.core.yaml_reader import did_you_mean, short
+from envbuild.matrix.facts import version
+from envbuild.matrix.facts.model import Component, Constraint, Term
+from envbuild.matrix.facts.value_match import ORDER, fold
+
+OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
+NAMED = 12  # names that a hint lists
+
+
+class BadValue(ValueError):
+    """A text that is no value, no constraint or no request; `args` are what is wrong and a hint that can be typed (may
+    be empty)."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message, self.hint = message, hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+def normal(component: Component, text: str) -> str:
+    """The value that `text` means: aliases replaced, numbers beyond the component's precision cut off, ``sm_90`` as
+    ``9.0``. Raises BadValue."""
+    text = text.strip()
+    if component.kind == "sm":
+        number, variant = _capability(text)
+        if variant:
+            raise BadValue(f"'{short(text)}' is what code is compiled for, not what a GPU is", f"write {number}")
+        return number
+    if component.kind == "name":
+        return _named(component, text)
+    return version.truncate(_plain(component, text), component.precision)
+
+
+def constraint(
+    component: Component, given: str | Iterable[str] | Mapping[str, Iterable[str]], *, asked: bool = False
+) -> Constraint:
+    """What `given` allows: one text, a list of texts (any of them), or the architectures of compiled code.
+
+    `asked`: a person's request, in which a bare version of an `exact` component is that version alone. Raises BadValue.
+    """
+    if isinstance(given, Mapping):
+        return _compiled(component, given)
+    if isinstance(given, str):
+        return _text(component, given, asked)
+    return either([_text(component, text, asked) for text in given])
+
+
+def either(parts: Iterable[Constraint]) -> Constraint:
+    """What any of `parts` allows. Raises BadValue for none."""
+    given = tuple(parts)
+    if not given:
+        raise BadValue("an empty list allows nothing", 'write "-" for absent')
+    alternatives = dict.fromkeys(terms for part in given for terms in part.alternatives)
+    return Constraint(tuple(alternatives), " or ".join(dict.fromkeys(part.text for part in given)))
+
+
+def between(component: Component, text: str) -> tuple[str, str] | None:
+    """The known versions just below and just above one that is not known; None for one that is older or newer than all,
+    is known, or has no order. Labels and pre-releases are neighbours only of their like."""
+    if component.kind != "version" or not version.comparable(text):
+        return None
+    labelled, early, place = "+" in text, version.prerelease(text), version.key(text)
+    known = [value for value in component.values if version.comparable(value)]
+    known = [value for value in known if ("+" not in value or labelled) and (early or not version.prerelease(value))]
+    keys = {version.key(value): value for value in known}
+    below = max((key for key in keys if key < place), default=None)
+    above = min((key for key in keys if key > place), default=None)
+    if place in keys or below is None or above is None:
+        return None
+    return keys[below], keys[above]
+
+
+def request(text: str, known: Container[str] = ()) -> tuple[str, str]:
+    """(component, constraint) of a word such as ``torch=2.0.1``, ``torch>=2.1,<2.8``, ``gpu=RTX 4090``, ``apex`` (it is
+    there). Raises BadValue; `known` are components, for its hint."""
+    match = re.fullmatch(rf"\s*([A-Za-z][A-Za-z0-9_-]*)?\s*{OPERATORS}", text, re.DOTALL)
+    name, op, rest = match.groups() if match and text.isprintable() else ("", "", text)
+    name, op, rest = (name or "").lower().replace("_", "-"), op or "", rest.strip()
+    if not name:
+        raise BadValue(f"'{short(text)}' names no component", "write component=version: torch=2.8")
+    if not op and rest:
+        given = short(rest.lstrip(":@= "))
+        sure = name in known or given[:1].isdigit()
+        hint = f"write {name}={given}" if sure else "write component=version: torch=2.8; the images: envbuild list"
+        raise BadValue(f"'{short(text)}' is no request", hint)
+    if op and not rest:
+        raise BadValue(f"'{short(text)}' has nothing after '{op}'", f"write {name}{op}VERSION, or {name} alone")
+    if op == "=" and rest[0] in "<>" and rest[1:2] != "=":
+        raise BadValue(f"'{short(text)}' has '={rest[0]}'", f"write {name}{rest[0]}={short(rest[1:].strip())}")
+    return name, rest if op == "=" else f"{op}{rest}" or "*"
+
+
+def asked(text: str, components: Mapping[str, Component]) -> tuple[Component, Constraint]:
+    """What a word of a command line asks for. Raises SpecError for an unknown component or value."""
+    try:
+        name, wanted = request(text, components)
+        if name not in components:
+            known = [component.name for component in components.values() if not component.hidden]
+            raise BadValue(f"no component is called '{short(name)}'", did_you_mean(name, known, "the components are"))
+        return components[name], constraint(components[name], wanted, asked=True)
+    except BadValue as error:
+        raise SpecError(error.message, error.hint) from None
+
+
+# --- reading
+
+
+@lru_cache(maxsize=1 << 14)
+def _parts(text: str) -> tuple[tuple[str, str], ...]:
+    """(operator, operand) of each part between commas."""
+    found = []
+    for part in text.split(","):
+        match = re.fullmatch(OPERATORS, part.strip(), re.DOTALL)
+        assert match is not None  # anything matches
+        found.append((match[1] or "", match[2].strip()))
+    return tuple(found)
+
+
+def _text(component: Component, text: str, asked: bool) -> Constraint:
+    if text.strip() in ("*", "-"):
+        return Constraint(((Term("any" if text.strip() == "*" else "none"),),), text.strip())
+    terms: list[Term] = []
+    for op, operand in _parts(text):
+        if not operand:
+            what = f"nothing after '{op}'" if op else "nothing beside a comma" if "," in text else "no value"
+            raise BadValue(f"'{short(text)}' has {what}", _example(component))
+        if op == "=":
+            raise BadValue(f"'{short(text)}' has =, which is no comparison", f"write =={short(operand)}")
+        terms += READERS[component.kind](component, "==" if op == "===" else op, operand, asked)
+    if len(terms) > 1 and all(term.op in ("in", "is") for term in terms):
+        hint = "a comma means and; alternatives are a list in a fact file"
+        raise BadValue(f"'{short(text)}' would have to be several things at once", hint)
+    return Constraint((tuple(dict.fromkeys(terms)),), text.strip())
+
+
+def _version(component: Component, op: str, operand: str, asked: bool) -> list[Term]:
+    prefix, star = (operand[:-2], True) if operand.endswith(".*") else (operand, False)
+    if star and op not in ("", "=="):
+        hint = f"write <{prefix} or >{prefix}" if op == "!=" else f"write {op}{prefix}"
+        raise BadValue(f"'{short(op + operand)}' compares with many versions", hint)
+    full = _plain(component, prefix)
+    cut = version.truncate(full, component.precision)
+    labelled = "+" in cut
+    if op == "~=":
+        numbers = version.parse(full).text.split(".")
+        if len(numbers) < 2 or labelled:
+            raise BadValue(f"'{full}' cannot follow ~=", f"write ~=X.Y, or {numbers[0]} for all that begin with it")
+        parts = _version(component, ">=", full, asked) + _version(component, "", ".".join(numbers[:-1]), False)
+        return [term for term in parts if term.op != "any"]
+    if labelled and (op in ORDER or star):
+        raise BadValue(f"'{full}' has a local label, and labels have no order", f"write =={full}")
+    if op == "" or star:
+        exact = not star and (labelled or (asked and component.exact))
+        return [Term("==" if exact else "in", cut)]
+    if full == cut:
+        return [Term(op, cut)]
+    return [_widened(op, full, cut)]
+
+
+def _plain(component: Component, text: str) -> str:
+    lower = text.lower()
+    try:
+        version.parse(lower)
+    except ValueError as error:
+        raise BadValue(f"'{short(text)}' {error} of {component.name}", _example(component)) from None
+    return lower.removeprefix("v")
+
+
+def _widened(op: str, full: str, cut: str) -> Term:
+    """A comparison with more numbers than the component keeps holds for 3.9 when it holds for any 3.9.x: ``<3.9.2`` is
+    ``<=3.9``, ``!=3.9.7`` says nothing."""
+    if op == "!=":
+        return Term("any")
+    if op == "<" and version.public(full) <= version.public(cut):
+        return Term("<", cut)
+    return Term({"<": "<=", ">": ">="}.get(op, op), cut)
+
+
+def _name(component: Component, op: str, operand: str, asked: bool) -> list[Term]:
+    if op not in ("", "==", "!="):
+        hint = f"write {short(operand)} or !={short(operand)}"
+        raise BadValue(f"'{short(op + operand)}': {component.name} is a name, and names have no order", hint)
+    if operand.endswith("*"):
+        if op:
+            raise BadValue(f"'{short(op + operand)}' compares with many names", f"write {short(operand)}")
+        beginning = operand[:-1].strip()
+        if not any(fold(value).startswith(fold(beginning)) for value in component.values):
+            raise BadValue(f"no known {component.name} begins with '{short(beginning)}'", _known(component, beginning))
+        return [Term("in", beginning)]
+    return [Term("!=" if op == "!=" else "is", _named(component, operand))]
+
+
+def _sm(component: Component, op: str, operand: str, asked: bool) -> list[Term]:
+    if op == "~=":
+        raise BadValue(f"'{short(operand)}' cannot follow ~=", "write >=8.0,<9.0")
+    return [Term(op or "==", normal(component, operand))]
+
+
+READERS = {"version": _version, "name": _name, "sm": _sm}
+
+
+def _compiled(component: Component, given: Mapping[str, Iterable[str]]) -> Constraint:
+    """Code compiled for these architectures: it runs where any of the cubins or any of the PTX does."""
+    if component.kind != "sm":
+        raise BadValue(f"'{component.name}' cannot have keys, as only compute capabilities can", _example(component))
+    if unknown := [key for key in given if key not in ("cubins", "ptx")]:
+        raise BadValue(
+            f"unknown key '{short(unknown[0])}' for what code is compiled for",
+            did_you_mean(unknown[0], ("cubins", "ptx"), "its keys are"),
+        )
+    terms, names = [], []
+    for key, op, words in (("cubins", "cubin", "sm_{}"), ("ptx", "ptx", "PTX of sm_{}")):
+        for text in given.get(key, ()):
+            number, variant = _capability(text)
+            terms.append(Term(op, number + variant))
+            names.append(words.format(number.replace(".", "") + variant))
+    if not terms:
+        raise BadValue("no architecture at all", 'write "-" when the code runs on no GPU')
+    return Constraint(tuple((term,) for term in dict.fromkeys(terms)), ", ".join(dict.fromkeys(names)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _capability(text: str) -> tuple[str, str]:
+    """("9.0", "a") of ``90a``, ``sm_90a``, ``9.0a``, ``compute_90a``."""
+    pattern = r"(?:sm_?|compute_)?(?:([0-9]{1,2})([0-9])|([0-9]{1,2})\.([0-9]))([af]?)"
+    match = re.fullmatch(pattern, text.strip().lower())
+    if match is None or not text.isascii():
+        raise BadValue(f"'{short(text)}' is not a compute capability", "write it as 9.0 or sm_90")
+    major, minor = match[1] or match[3], match[2] or match[4]
+    return f"{int(major)}.{minor}", match[5]
+
+
+# --- names
+
+
+def _named(component: Component, text: str) -> str:
+    folded = fold(text)
+    if folded in component.aliases:
+        return component.aliases[folded]
+    for value in component.values:
+        if fold(value) == folded:
+            return value
+    raise BadValue(f"no {component.name} is called '{short(text)}'", _known(component, text))
+
+
+def _known(component: Component, text: str) -> str:
+    """The closest name, found whatever its case, or the first few."""
+    spelled = {value.casefold(): value for value in component.values}
+    close = difflib.get_close_matches(text.casefold()[:100], spelled, n=1, cutoff=0.6) if text else []
+    if close:
+        return f"did you mean '{spelled[close[0]]}'?"
+    rest = f" (envbuild matrix show {component.name})" if len(component.values) > NAMED else ""
+    return f"known are: {human_list(component.values, NAMED)}{rest}"
+
+
+def _example(component: Component) -> str:
+    """What a value of this component looks like."""
+    if component.kind == "sm":
+        return "write it as 9.0 or sm_90"
+    if component.kind == "name":
+        return _known(component, "")
+    newest = next((value for value in component.values), "")
+    return f"write it as {newest}" if newest else ""

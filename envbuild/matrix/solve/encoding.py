@@ -1,0 +1,185 @@
+"""What is asked for, put before the solver, and the plan that meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.clauses import program_of, waived_with_rivals
+from envbuild.matrix.facts.fact_table import HARD, WARN, FactTable
+from envbuild.matrix.facts.model import SOURCES
+from envbuild.matrix.sat.minimal_core import Contradict
+from envbuild.matrix.sat.program import SoftProgram
+from envbuild.matrix.sat.solver import NOTHING, Clause, Index, Search, relevant
+
+STEPS = 500_000  # for one question to the solver
+SECONDS = 1.0  # for the search of one conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`component` is to have a value within `mask`. `id` is the caller's."""
+
+    id: str
+    component: str
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """A plan: one value a component. `unheeded`: the rows of warnings that no plan can heed."""
+
+    assignment: list[int]
+    unheeded: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Requests and rows that contradict each other. `rows` are in the order in which one follows from another; `groups`
+    are the same, with the rows of one fact together where they are many. `minimal`: it was proved that nothing of it
+    can be left out. `aside`: the rows that are left out when other conflicts are looked for."""
+
+    requests: tuple[Request, ...]
+    rows: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    aside: frozenset[int]
+    minimal: bool
+
+    def components(self) -> tuple[str, ...]:
+        """What the requests in it are about."""
+        return tuple(dict.fromkeys(request.component for request in self.requests))
+
+
+Owner = int | tuple[int, ...]  # of a clause: the number of a request, or the rows that it comes from
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The clauses of requests and rows, each with its owner. `domains`: what components may be to begin with; `index`:
+    of the first clauses."""
+
+    matrix: FactTable
+    requests: tuple[Request, ...]
+    clauses: tuple[Clause, ...]
+    owners: tuple[Owner, ...]
+    domains: tuple[int, ...]
+    index: Index = NOTHING
+
+    @classmethod
+    def of(
+        cls,
+        matrix: FactTable,
+        requests: Sequence[Request],
+        waived: Collection[str] = (),
+        strengths: tuple[str, ...] = HARD,
+        ignored: Collection[int] = frozenset(),
+    ) -> Problem:
+        """What `requests` and facts of these `strengths` ask for, less the facts `waived` and the rows `ignored`."""
+        program = program_of(matrix, waived, strengths)
+        asked = [((matrix.number[request.component], request.mask),) for request in requests]
+        clauses = (*program.clauses, *asked)
+        owners = (*program.owners, *range(len(requests)))
+        whole = cls(matrix, tuple(requests), clauses, owners, matrix.domains, program.index)
+        if not ignored:
+            return whole
+        return whole.part(at for at, owner in enumerate(owners) if isinstance(owner, int) or owner[0] not in ignored)
+
+    def search(self, free: Iterable[int] = ()) -> Search:
+        """The search for plans; assumptions will speak of `free` components."""
+        free = list(free)
+        search = Search(self.domains, self.clauses, free, self.index)
+        search.arrange(self.order(search, free))
+        return search
+
+    def order(self, search: Search, free: Iterable[int] = ()) -> list[int]:
+        """What is asked for, or must be there, in the order of ranks, then the rest: so that no component is left out
+        at the price of an older one that somebody asked for."""
+        asked = {self.matrix.number[request.component] for request in self.requests}.union(free)
+        implied = search.implied()[: len(self.domains)]
+        first = [at for at, domain in enumerate(implied) if at in asked or not domain & ABSENT]
+        return first + sorted(set(range(len(self.domains))).difference(first))
+
+    def relevant(self) -> Problem:
+        """Without the rows that hold whatever is chosen, as long as every request is met."""
+        domains = list(self.domains)
+        for request in self.requests:
+            domains[self.matrix.number[request.component]] &= request.mask
+        if not all(domains):  # requests contradict each other
+            return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int))
+        kept = {self.owners[number] for number in relevant(domains, self.clauses, self.index)}
+        return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int) or owner in kept)
+
+    def part(self, numbers: Iterable[int]) -> Problem:
+        """Only the clauses of these numbers."""
+        chosen = sorted(numbers)
+        clauses = tuple(self.clauses[number] for number in chosen)
+        return replace(self, clauses=clauses, owners=tuple(self.owners[number] for number in chosen), index=NOTHING)
+
+    def contradict(self, member: Callable[[Owner], Hashable | None]) -> tuple[list[Hashable], Contradict[Hashable]]:
+        """(what the clauses belong to, the question which of these contradict each other). `member` says what a clause
+        belongs to; clauses that belong to None always take part."""
+        parts: dict[Hashable, list[int]] = {}
+        for number, owner in enumerate(self.owners):
+            parts.setdefault(member(owner), []).append(number)
+        always = parts.pop(None, [])
+
+        def ask(members: Sequence[Hashable]) -> set[Hashable] | None:
+            numbers = [*always, *(number for one in members for number in parts[one])]
+            search = Search(self.domains, [self.clauses[number] for number in numbers])
+            if search.first(limit=STEPS) is not None:
+                return None
+            return {member(self.owners[numbers[used]]) for used in search.used()}
+
+        return list(parts), ask
+
+
+def picks(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
+    """The newest plan: component by component, in `Problem.order`, the first value with which the rest can still be
+    met; what nothing asks for is absent. Before that, as many warnings as can be are heeded, those of better sources
+    first. None when the hard facts cannot be met. Raises Undecided."""
+    hard = Problem.of(matrix, requests, waived)
+    soft = soft_program_of(matrix, frozenset(waived))
+    asked = hard.clauses[len(hard.clauses) - len(requests) :]
+    first = len(hard.domains)
+    search = Search((*hard.domains, *(0b11 for _ in soft.rows)), [*soft.clauses, *asked], index=soft.index)
+    search.arrange([*range(first, first + len(soft.rows)), *hard.order(search)])
+    values = search.first()
+    if values is None:
+        return None
+    return Picks(values[:first], tuple(row for at, row in enumerate(soft.rows, first) if values[at] == 0b10))
+
+
+def soft_program_of(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
+    """Return the clauses of hard facts and of warnings, less the facts `waived`; the rows of warnings by precedence.
+
+    Each warning has a variable, after those of the components, in this order: bit 0, it is heeded; bit 1, it is not.
+    These are chosen before all components."""
+    programs = matrix.caches.soft_programs
+    if waived not in programs:
+        programs[waived] = _soft_program(matrix, waived)
+    return programs[waived]
+
+
+def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
+    hard, warnings = program_of(matrix, waived), program_of(matrix, waived, WARN)
+    replaced = waived_with_rivals(matrix, waived)
+    rows: Sequence[int]
+    index = None
+    if replaced == waived:
+        rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
+    else:  # the others only leave gaps in the clauses, so that rows and index stay
+        whole = soft_program_of(matrix, replaced)
+        rows, index = whole.rows, whole.index
+    variable = {row: len(matrix.components) + at for at, row in enumerate(rows)}
+    clauses = list(hard.clauses)
+    for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
+        clauses.append((*clause, (variable[row], 0b10)))
+    return SoftProgram(rows, clauses, index or Index.of(clauses))
+
+
+def _precedence(matrix: FactTable, row: int) -> tuple[Any, ...]:
+    """Sorts rows the same whatever their order in the files."""
+    fact = matrix.fact(row)
+    return SOURCES.index(fact.source.type), fact.id, sorted(matrix.when(row).items()), sorted(matrix.then(row).items())

@@ -1,0 +1,150 @@
+"""What rows and requests say, as sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
+from envbuild.matrix.facts.model import Component, Source
+from envbuild.matrix.solve.request import Ask
+
+VERBS = {
+    "provides": "{when} comes with {then}",
+    "requires": "{when} needs {then}",
+    "limits": "{when} works with {then} only",
+    "forbids": "{when} does not work with {then}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A row of a fact as an answer cites it: `text` is the clause of a sentence, `rows` how many rows of the fact are
+    meant (the first is shown)."""
+
+    fact: str
+    kind: str
+    text: str
+    scope: str
+    strength: str
+    source: Source
+    when: Mapping[str, str]
+    then: Mapping[str, str]
+    condition: str = ""
+    hint: str = ""
+    rows: int = 1
+    default: bool = False
+
+    @property
+    def cited(self) -> str:
+        return f"{self.text} [{self.fact}]"
+
+
+def reason(matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False) -> Reason:
+    """What a row says when components are as `known` has them (component → value, or the text of a request).
+    `plainly`: what it says, not why it stands in the way."""
+    fact, when, then = matrix.fact(row), matrix.when(row), matrix.then(row)
+    texts = {**then, **when}
+
+    seen = {name: value for name, value in known.items() if fact.kind != "provides" or name not in then}
+
+    def filled(template: str) -> str:  # what comes with something is what its row says, whatever was asked for
+        return fill(template, matrix, seen, texts)
+
+    text = "" if plainly else filled(fact.because)
+    if not text:
+        told = {name: wanted for name, wanted in when.items() if name in known or "-" not in wanted.split(" or ")}
+        left = " with ".join(said(matrix, name, wanted, known) for name, wanted in told.items()) or "everything"
+        right = " and ".join(said(matrix, name, wanted, {}) for name, wanted in then.items())
+        text = VERBS[fact.kind].format(when=left, then=right) if right else f"{left} is known to work"
+    return Reason(
+        fact.id,
+        fact.kind,
+        text,
+        fact.scope,
+        fact.strength,
+        fact.source,
+        when,
+        then,
+        filled(fact.condition),
+        filled(fact.hint),
+        rows,
+        fact.default,
+    )
+
+
+def fill(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """The template with its ``{component}`` filled in, and ``{row.component}`` with what the row itself says of it;
+    ``torch=={torch}`` becomes ``torch<2.5`` for a request of that text."""
+
+    def put(match: re.Match[str]) -> str:
+        prefix, own, name = match[1] or "", match[2], match[3]
+        value = (texts if own else known).get(name) or texts.get(name) or ""
+        if not value or value in ("*", "-"):
+            return name
+        if re.match(r"[<>!~]|.* or ", value):
+            after_a_word = re.search(r"\w $", template[: match.start()]) is not None
+            return value.replace("==", "") if after_a_word else f"{name} {value.replace('==', '')}"
+        component = matrix.component(name)
+        return prefix + (spelled(component, value) if component else value)
+
+    text = re.sub(r"((?:[\w-]+==)?)\{(row\.)?([a-z0-9-]+)\}", put, template)
+    return re.sub(r"\b([a-z][a-z0-9-]+) \1\b", r"\1", text)  # "apex {apex}" of an apex without a version
+
+
+def said(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) -> str:
+    """A component with what is said of it: ``torch==2.8.0``, ``python 3.9 or 3.10``, ``driver>=525.60.13``."""
+    component = matrix.component(name)
+    wanted = known.get(name, wanted)
+    if component is None or wanted == "*":
+        return name
+    if wanted == "-":
+        return f"no {name}"
+    if component.kind == "sm":
+        return wanted if "sm_" in wanted else f"a GPU of {spelled(component, wanted)}"
+    bare = wanted.removeprefix("==")
+    if " or " in wanted or "," in wanted or re.match(r"[<>!~]", bare):
+        return f"{name} {wanted.replace('==', '')}" if " or " in wanted else f"{name}{wanted}"
+    return component.shown.format(name=name, value=bare)
+
+
+def spelled(component: Component, value: str) -> str:
+    """A value as people read it inside a sentence."""
+    bare = value.removeprefix("==")
+    if component.kind == "sm" and re.fullmatch(r"\d+\.\d", bare):
+        return f"sm_{bare.replace('.', '')}"
+    return bare
+
+
+def spoken(matrix: FactTable, name: str, chosen: Mapping[str, str]) -> str:
+    """A component with its value: ``torch==2.8.0``, ``H100``."""
+    component = matrix.component(name)
+    assert component is not None
+    return component.shown.format(name=name, value=spelled(component, chosen[name]))
+
+
+def conclusion(asks: Sequence[Ask], matrix: FactTable, scope: str) -> str:
+    """What follows for the person who asked. What only says where things come from is left out."""
+    asks = [ask for ask in asks if (c := matrix.component(ask.component)) and not (c.hidden and c.kind == "name")]
+    hardware = [ask for ask in asks if (c := matrix.component(ask.component)) and c.cost >= HARDWARE]
+    rest = [f"{ask.text} ({ask.by})" if ask.by else ask.text for ask in asks if ask not in hardware]
+    if hardware and rest:
+        return f"{listed(rest)} cannot run on {listed([ask.text for ask in hardware])}"
+    verb = {"install": "be installed", "build": "be built"}.get(scope, "run")
+    texts = [*rest, *(ask.text for ask in hardware)]
+    return f"{listed(texts)} cannot {verb}{' together' if len(texts) > 1 else ''}" if texts else "nothing can be had"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    *first, last = list(texts)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def because(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
+    """The sentence of a conflict."""
+    parts = " and ".join(dict.fromkeys(one.cited for one in reasons if not one.default))
+    obstacles = sorted((one for one in reasons if not one.default), key=lambda one: one.kind == "provides")
+    tail = conclusion(asks, matrix, obstacles[0].scope if obstacles else "")
+    return f"Because {parts}, {tail}." if parts else f"{tail[0].upper()}{tail[1:]}: no version is all of that."

@@ -1,0 +1,185 @@
+"""A request as the solver sees it, and the newest plan that meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from envbuild.core.errors import Finding, SpecError, UnknownError
+from envbuild.core.yaml_reader import closest
+from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
+from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.constraint_masks import asked_mask, unknown_versions
+from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.reachability import reachable
+from envbuild.matrix.facts.value_order import interchangeable
+from envbuild.matrix.sat.solver import Undecided
+from envbuild.matrix.solve.encoding import Core, Picks, Request, picks
+from envbuild.matrix.solve.request import Ask
+from envbuild.matrix.solve.unknowns import Unknown, blanks
+
+TRIES = 24  # plans that are looked at for one of which nothing is unknown
+
+
+@contextmanager
+def decided() -> Iterator[None]:
+    """A search that was given up inside becomes UnknownError: a question without an answer is no valid one."""
+    try:
+        yield
+    except Undecided as error:
+        hint = "name more of the versions: each that is given leaves less to search"
+        raise UnknownError(f"the facts leave this undecided: {error}", hint) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request as the solver sees it. `wanted` begins with the asks; what follows are components that must stay
+    absent, because nothing asks for them. `waived`: ids of facts set aside, by waivers or because they only say what is
+    meant when nobody says otherwise."""
+
+    matrix: FactTable
+    asks: tuple[Ask, ...]
+    wanted: list[Request]
+    waived: frozenset[str]
+    plan: Picks | None
+
+    @classmethod
+    def of(cls, matrix: FactTable, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Case:
+        """The newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
+        waived = known_waivers(matrix, waivers) | settled_by(matrix, asks)
+        matrix = extend(matrix, unheard(matrix, asks))
+        wanted = requests(matrix, asks, waived)
+        there = reachable(matrix, (ask.component for ask in asks))
+        matrix = matrix.closing(set(range(len(matrix.components))) - there)
+        with decided():
+            while (plan := picks(matrix, wanted, waived)) is not None:
+                extra = uncalled(matrix, plan.assignment, {ask.component for ask in asks}, waived)
+                if not extra:
+                    break
+                wanted += [Request("", name, ABSENT) for name in sorted(extra)]
+            if plan is not None:
+                plan = spoken_of(matrix, wanted, asks, waived, plan)
+        return cls(matrix, tuple(asks), wanted, waived, plan)
+
+    @property
+    def image(self) -> bool:
+        """Whether an image is asked about: then its target says what hardware it is for."""
+        return any(ask.by.startswith("target ") for ask in self.asks)
+
+    def involved(self, core: Core) -> tuple[Ask, ...]:
+        """The asks that a conflict names."""
+        return tuple(self.asks[int(request.id)] for request in core.requests if request.id)
+
+
+def spoken_of(
+    matrix: FactTable,
+    wanted: Sequence[Request],
+    asks: Sequence[Ask],
+    waived: frozenset[str],
+    plan: Picks,
+    tries: int = TRIES,
+) -> Picks:
+    """The newest plan of which nothing is unknown, as far as what the request leaves open allows one: what cannot be
+    helped of one component is no reason to take another one of which nothing is known. What is open is made older, the
+    last component in the order of picking first."""
+    asked = {ask.component for ask in asks}
+    best, missing = plan, blanks(matrix, plan.assignment, asks, waived)
+    kept: list[Request] = []  # what was found to be better avoided
+    hopeless: set[tuple[str, tuple[str, ...]]] = set()
+    while tries > 0 and (unknown := next((one for one in missing if (one.id, one.of) not in hopeless), None)):
+        others = {(one.id, one.of) for one in missing if one is not unknown}
+        avoided, current, left = list(kept), best, [unknown]
+        while left and tries > 0:
+            tries -= 1
+            step = older(matrix, [*wanted, *avoided], current, left, waived)
+            if step is None or uncalled(matrix, step[1].assignment, asked, waived):
+                break
+            avoided, current = [*avoided, step[0]], step[1]
+            found = blanks(matrix, current.assignment, asks, waived)
+            left = [one for one in found if (one.id, one.of) not in others]
+        if left:
+            hopeless.add((unknown.id, unknown.of))
+        else:
+            best, missing, kept = current, found, avoided
+    return best
+
+
+def older(
+    matrix: FactTable, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
+) -> tuple[Request, Picks] | None:
+    """(what to avoid, the newest plan then) to get away from what is unknown: the value, and those of which the facts
+    say the same, of the last component in the order of picking that can be another one."""
+    for number in sorted({matrix.number[name] for unknown in missing for name in unknown.of}, reverse=True):
+        value = plan.assignment[number]
+        alike = interchangeable(matrix, number).get(value, value) if value != ABSENT else value
+        other = Request("", matrix.components[number].name, matrix.full[number] & ~alike)
+        following = picks(matrix, [*wanted, other], waived)
+        if following is not None:
+            return other, following
+    return None
+
+
+def requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
+    """The asks as masks; each request's id is the number of its ask. A default that is set aside no longer says that a
+    version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
+    labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
+    masks = [asked_mask(matrix, ask.component, ask.constraint, labels=ask.component in labelled) for ask in asks]
+    return [Request(str(at), ask.component, mask) for at, (ask, mask) in enumerate(zip(asks, masks, strict=True))]
+
+
+def settled_by(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
+    """The ids of defaults about what a request names itself."""
+    named = {ask.component for ask in asks}
+    return frozenset(matrix.fact(row).id for row in matrix.defaults if named & matrix.then(row).keys())
+
+
+def uncalled(matrix: FactTable, assignment: Sequence[int], asked: set[str], waived: frozenset[str]) -> set[str]:
+    """Components that are there although nobody asks for them and no fact brings them: the search may add one to get
+    around a fact (a cuda-compat package under an old driver), which is for a person to decide."""
+    called = {matrix.number[name] for name in asked}
+    there = {number for number, mask in enumerate(assignment) if mask != ABSENT}
+    calls = [
+        (claim_of(matrix, held.row).when.keys() & there, claim_of(matrix, held.row).allowed.keys())
+        for held in held_rows(matrix, assignment, waived)
+        if matrix.fact(held.row).kind in PRESENT_KINDS
+    ]
+    grown = True
+    while grown:
+        before = len(called)
+        for needs, says in calls:
+            if needs <= called:
+                called |= says
+        grown = len(called) > before
+    return {matrix.components[number].name for number in there - called}
+
+
+def unheard(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[str]]:
+    """Versions that are asked for and that no fact names."""
+    found: dict[str, list[str]] = {}
+    for ask in asks:
+        for value in unknown_versions(matrix, ask.component, ask.constraint):
+            found.setdefault(ask.component, []).append(value)
+    return found
+
+
+def known_waivers(matrix: FactTable, waivers: Iterable[Waiver]) -> frozenset[str]:
+    """The ids of the facts and questions waived. Raises SpecError for those that do not exist."""
+    ids = {fact.id for fact in matrix.facts} | set(matrix.questions) | {"unrelated", "unheard"}
+    findings = [
+        Finding(
+            f"no fact is called '{waiver.fact}', so it cannot be waived", waiver.where, waiver_hint(waiver.fact, ids)
+        )
+        for waiver in waivers
+        if waiver.fact not in ids
+    ]
+    if findings:
+        raise SpecError.of(findings)
+    return frozenset(waiver.fact for waiver in waivers)
+
+
+def waiver_hint(name: str, ids: Collection[str]) -> str:
+    return closest(name, ids) or "the ids are those that `envbuild check` shows in brackets"

@@ -1,0 +1,93 @@
+"""What no fact says of a plan: questions without an answer, and components that no fact relates to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from envbuild.matrix.facts.atoms import ABSENT
+from envbuild.matrix.facts.claims import components_of
+from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.fact_table import FactTable, Held
+from envbuild.matrix.facts.model import Question
+from envbuild.matrix.solve.phrasing import listed, spoken
+from envbuild.matrix.solve.request import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What no fact answers: `id` is the question's (or ``unrelated``), `of` the components."""
+
+    id: str
+    of: tuple[str, ...]
+    text: str
+
+
+def blanks(matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> list[Unknown]:
+    """What no fact says of an assignment."""
+    held = held_rows(matrix, assignment, waived)
+    return unanswered(matrix, assignment, held, waived) + unrelated(matrix, assignment, held, asks, waived)
+
+
+def unanswered(
+    matrix: FactTable, assignment: Sequence[int], held: Iterable[Held], waived: frozenset[str]
+) -> list[Unknown]:
+    """Questions about components that are all there and that no fact answers."""
+    answered: dict[str, list[set[int]]] = {}
+    for one in held:
+        if not one.unsure:
+            answered.setdefault(matrix.fact(one.row).question, []).append(components_of(matrix, one.row))
+    chosen, found = matrix.named(assignment), []
+    for question in matrix.questions.values():
+        if question.id in waived or not arises(matrix, question, assignment):
+            continue
+        numbers = {matrix.number[name] for name in question.of}
+        if not any(numbers <= touched for touched in answered.get(question.id, ())):
+            texts = listed([spoken(matrix, name, chosen) for name in question.of])
+            what = f"whether {texts} go together" if len(question.of) > 1 else f"what {texts} asks for"
+            found.append(Unknown(question.id, question.of, f"no fact says {what}: {question.about}"))
+    return found
+
+
+def arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
+    """Whether an assignment has all that a question is about, and is as the question wants it."""
+    if any(assignment[matrix.number[name]] == ABSENT for name in question.of):
+        return False
+    atoms = [matrix.atoms[at] for at in matrix.arising.get(question.id, ())]
+    return all(not assignment[atom.component] & ~atom.sure for atom in atoms)
+
+
+def unrelated(
+    matrix: FactTable, assignment: Sequence[int], held: Iterable[Held], asks: Sequence[Ask], waived: frozenset[str]
+) -> list[Unknown]:
+    """Components that were asked for and that no chain of facts relates to the others."""
+    parent = list(range(len(assignment)))
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+    for one in held:
+        there = [number for number in components_of(matrix, one.row) if assignment[number] != ABSENT]
+        for number in there[1:]:
+            parent[root(number)] = root(there[0])
+    pieces: dict[int, list[str]] = {}
+    for ask in asks:
+        number = matrix.number[ask.component]
+        if assignment[number] != ABSENT and ask.component not in pieces.setdefault(root(number), []):
+            pieces[root(number)].append(ask.component)
+    if len(pieces) < 2 or "unrelated" in waived:
+        return []
+    chosen = matrix.named(assignment)
+    largest, *others = sorted(pieces.values(), key=len, reverse=True)
+    rest = listed([spoken(matrix, name, chosen) for name in largest])
+    return [
+        Unknown(
+            "unrelated",
+            (*piece, *largest),
+            f"no fact relates {listed([spoken(matrix, name, chosen) for name in piece])} to {rest}",
+        )
+        for piece in others
+    ]

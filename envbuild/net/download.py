@@ -1,0 +1,184 @@
+"""One file into the store: from the first of several places that has it, resumed where it broke off, and seen only when
+its digest is right.
+
+What has arrived of a file is kept in ``partial/<sha256>.part`` of the store, so that the next attempt, in this process
+or another, goes on from there (RFC 9110, section 14: a range request is answered 206 with the part, 200 with all, or
+416).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BufferedRandom
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import EngineError
+from envbuild.core.store.permissions import folder_in
+from envbuild.core.store.store import Store
+from envbuild.net.miss import Miss, MissKind, all_absent
+from envbuild.net.transport import Absent, Refused, Transport, Unreachable, reason
+from envbuild.net.urls import local_path, shown
+
+CHUNK = 1 << 18
+ATTEMPTS = 4
+
+
+class Unobtained(Exception):
+    """No place gave the file: `misses` in the order of asking."""
+
+    def __init__(self, misses: Sequence[Miss]) -> None:
+        super().__init__("; ".join(map(str, misses)))
+        self.misses = misses
+
+    @property
+    def absent(self) -> bool:
+        """Whether every place said that it does not have it."""
+        return all_absent(self.misses)
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Fetches files into `store`. `pause` is the first wait in seconds between attempts; `stop` ends all work soon
+    after it is set.
+    """
+
+    transport: Transport
+    store: Store
+    progress: Callable[[int], None] = lambda size: None  # bytes that arrived (negative: thrown away)
+    pause: float = 0.5
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def obtain(self, places: Iterable[str], sha256: str = "") -> tuple[str, int]:
+        """(sha256, size) of the blob that now is in the store. With `sha256` only that content is taken, else whatever
+        comes.
+
+        Raises Unobtained, and EngineError when the store is full or cannot be written.
+        """
+        part = self.store.part(sha256 or secrets.token_hex(8))
+        try:
+            folder_in(part.parent)
+            try:
+                while True:
+                    with self.store.filled(), part.open("a+b") as file:
+                        # Another process may be fetching the same file: wait for it, then see what it left.
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                        if sha256 and self.store.has_blob(sha256):
+                            size = self.store.blob(sha256).stat().st_size
+                            self.progress(size)
+                            return sha256, size
+                        if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                            self.progress(file.seek(0, os.SEEK_END))
+                            return self._from_any(places, sha256, file, part)
+            finally:
+                if not sha256:
+                    part.unlink(missing_ok=True)
+        except OSError as error:
+            raise EngineError(
+                f"the store {self.store.root} cannot be written: {error}",
+                hint="set ENVBUILD_STORE to a folder that you may write",
+            ) from None
+
+    def _from_any(self, places: Iterable[str], sha256: str, file: BufferedRandom, part: Path) -> tuple[str, int]:
+        misses: list[Miss] = []
+        for place in places:
+            for attempt in range(ATTEMPTS):
+                if self.stop.wait(self.pause * 2 ** (attempt - 1) if attempt else 0):
+                    raise Unobtained([*misses, Miss(shown(place), MissKind.UNREACHABLE, "stopped")])
+                try:
+                    found, size = self._receive(place, file, sha256)
+                    if sha256 and found != sha256:
+                        self._reset(file)
+                        why = f"it has other content: sha256 {found}, not {sha256}"
+                        raise Refused(why, kind=MissKind.MISMATCH)
+                    part.chmod(0o644)
+                    part.replace(self.store.blob(found))
+                    return found, size
+                except (Absent, Refused) as error:
+                    misses.append(error.miss(shown(place)))
+                    break
+                except Unreachable as error:
+                    if attempt == ATTEMPTS - 1:
+                        misses.append(error.miss(shown(place), f" ({ATTEMPTS} attempts)"))
+        if file.seek(0, os.SEEK_END) == 0:
+            part.unlink(missing_ok=True)
+        raise Unobtained(misses)
+
+    def _receive(self, place: str, file: BufferedRandom, sha256: str) -> tuple[str, int]:
+        """(sha256, size) of `file` once `place` has given all of it."""
+        if not sha256:
+            self._reset(file)  # what came from elsewhere need not be the same content
+        path = local_path(place)
+        if path is not None:
+            self._reset(file)
+            with self.transport.open(path) as source:
+                while chunk := source.read(CHUNK):
+                    self._write(file, chunk)
+            return _digest(file)
+        have = file.seek(0, os.SEEK_END)
+        with self.transport.get(place, {"Range": f"bytes={have}-"} if have else None) as answer:
+            status = answer.status_code
+            if status == 416:
+                # All of it is here already, or more than there is.
+                found, size = _digest(file)
+                if found == sha256:
+                    return found, size
+                self._reset(file)
+                raise Unreachable("what had arrived before did not fit")
+            if have and not (status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")):
+                if status == 206:
+                    self._reset(file)
+                    raise Unreachable("it answered with another range than was asked for")
+                self._reset(file)
+            expected = answer.headers.get("Content-Length")
+            arrived = 0
+            for chunk in _chunks(answer):
+                self._write(file, chunk)
+                arrived += len(chunk)
+                if self.stop.is_set():
+                    raise Unreachable("stopped")
+            if expected and expected.isdigit() and arrived < int(expected):
+                raise Unreachable(f"the connection broke off after {arrived} of {expected} bytes")
+        found, size = _digest(file)
+        if sha256 and found != sha256 and have and status == 206:
+            # The first part may be of other content; once more from the start before the place is blamed.
+            self._reset(file)
+            raise Unreachable(f"the resumed download has sha256 {found}, not {sha256}")
+        return found, size
+
+    def _write(self, file: BufferedRandom, chunk: bytes) -> None:
+        file.write(chunk)
+        self.progress(len(chunk))
+
+    def _reset(self, file: BufferedRandom) -> None:
+        self.progress(-file.seek(0, os.SEEK_END))
+        file.truncate(0)
+
+
+def _chunks(answer: Any) -> Iterable[bytes]:
+    """The body as it comes over the wire; network errors as Unreachable, so that they are not taken for those of the
+    disk.
+    """
+    from urllib3.exceptions import HTTPError
+
+    try:
+        while chunk := answer.raw.read(CHUNK):
+            yield chunk
+    except (HTTPError, OSError) as error:
+        with suppress(Exception):
+            answer.close()
+        raise Unreachable(reason(error)) from None
+
+
+def _digest(file: BufferedRandom) -> tuple[str, int]:
+    file.flush()
+    file.seek(0)
+    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256, file.seek(0, os.SEEK_END)

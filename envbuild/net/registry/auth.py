@@ -1,0 +1,153 @@
+"""Logging in to registries while they are read: basic authentication, and tokens of the service that one names.
+
+A registry answers 401 and says in WWW-Authenticate (RFC 9110, section 11) what it wants: ``Basic``, or ``Bearer`` with
+a realm, a service and a scope (distribution, "Token Authentication Specification" and "OAuth2 Token Authentication"). A
+token is asked for then, without a login when there is none, and kept for the requests that come after.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from envbuild.net.miss import MissKind
+from envbuild.net.registry.docker_config import Credential, Unusable, config_file, credential
+from envbuild.net.transport import CONNECT, READ, Refused, Transport, Unreachable, reason
+
+if TYPE_CHECKING:
+    import requests
+
+CLIENT = "envbuild"
+CHALLENGE = re.compile(r"(?:^|,)\s*(Basic|Bearer)\b", re.IGNORECASE)
+VALUE = re.compile(r'([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^\s,"]+))')
+REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs)/")
+
+
+@dataclass(slots=True)
+class Login:
+    """What `requests` calls for every request of a session (its ``auth``). `registry` is the name that images have; a
+    site may have them from other hosts, each with a login of its own."""
+
+    transport: Transport
+    registry: str
+    known: dict[tuple[str, str], str] = field(default_factory=dict)  # host, repository → Authorization header
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        host, repository = place(request.url)
+        header = self.known.get((host, repository))
+        if header:
+            request.headers["Authorization"] = header
+        request.register_hook("response", partial(self.answered, host))  # type: ignore[no-untyped-call]
+        return request
+
+    def answered(self, host: str, response: requests.Response, **options: Any) -> requests.Response:
+        """Ask again with what the registry wants. Raises Refused, Unreachable."""
+        # Not elsewhere: a registry sends its readers on to hosts that must not see a login.
+        if response.status_code != 401 or place(response.request.url)[0] != host:
+            return response
+        _, repository = place(response.request.url)
+        used = response.request.headers.get("Authorization", "")
+        challenge = response.headers.get("WWW-Authenticate", "")
+        with self.guard:
+            header = self.known.get((host, repository), "")
+            if header in ("", used):  # nobody else renewed it
+                header = self.header(host, challenge, str(response.request.url))
+                self.known[host, repository] = header
+        again = response.request.copy()
+        again.headers["Authorization"] = header
+        _ = response.content  # so that the connection can be used again
+        response.close()
+        second: requests.Response = response.connection.send(again, **options)
+        second.history.append(response)
+        second.request = again
+        if second.status_code == 401:
+            raise self.rejected(host, str(response.request.url))
+        return second
+
+    def header(self, host: str, challenge: str, url: str) -> str:
+        """The Authorization header that answers a challenge."""
+        wanted = challenges(challenge)
+        login = self.credential(host, url)
+        if "bearer" in wanted and wanted["bearer"].get("realm"):
+            return "Bearer " + self.token(host, login, wanted["bearer"], url)
+        if "basic" not in wanted:
+            raise Refused("HTTP 401, in a way that envbuild does not know", kind=MissKind.UNAUTHORIZED)
+        if login is None or login.token:
+            raise self.rejected(host, url)
+        return login.basic
+
+    def token(self, host: str, login: Credential | None, wanted: dict[str, str], url: str) -> str:
+        """A token from the service that the registry names."""
+        session, realm = self.transport.session(), wanted["realm"]
+        if login and urlsplit(url).scheme == "https" and urlsplit(realm).scheme != "https":
+            raise Refused("it wants the login sent to an address without https")
+        values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
+        options: dict[str, Any] = {"timeout": (CONNECT, READ), "verify": self.transport.verify(realm)}
+        try:
+            # `auth` is given always: requests would take a login of ~/.netrc otherwise.
+            if login and login.token:
+                form = {**values, "grant_type": "refresh_token", "client_id": CLIENT, "refresh_token": login.token}
+                options["allow_redirects"] = False  # the token would go along
+                answer = session.post(realm, data=form, auth=partial(authorized, ""), **options)
+            else:
+                header = login.basic if login else ""
+                answer = session.get(realm, params=values, auth=partial(authorized, header), **options)
+            status, value = answer.status_code, answer.json() if answer.ok else {}
+        except ValueError:
+            status, value = 200, {}
+        except OSError as error:  # RequestException is one
+            raise Unreachable(f"the service that gives its tokens: {reason(error)}") from None
+        token = (value.get("token") or value.get("access_token")) if isinstance(value, dict) else None
+        if status in (400, 401, 403):
+            raise self.rejected(host, url)
+        if not isinstance(token, str) or not token:
+            kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
+            raise Unreachable(f"the service that gives its tokens answers without one (HTTP {status})", kind=kind)
+        return token
+
+    def credential(self, host: str, url: str) -> Credential | None:
+        """The login for a host: of the address in the site, else docker's."""
+        address = urlsplit(url)
+        if address.username:
+            return Credential(unquote(address.username), unquote(address.password or ""), source="the site's address")
+        try:
+            return credential(host, self.registry)
+        except Unusable as error:
+            raise Refused(str(error), kind=MissKind.UNAUTHORIZED) from None
+
+    def rejected(self, host: str, url: str) -> Refused:
+        """The error of a registry that gives nothing; says nothing of the login itself."""
+        login, command = self.credential(host, url), f"docker login {host}"
+        why = f"it wants a login, and {config_file()} has none for it; log in: {command}"
+        if login:
+            why = f"it does not accept the login that {login.source} has for it; log in anew: {command}"
+        return Refused(why, kind=MissKind.UNAUTHORIZED, hint=command)
+
+
+def authorized(header: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
+    if header:
+        request.headers["Authorization"] = header
+    return request
+
+
+def place(url: str | None) -> tuple[str, str]:
+    """(host with its port, repository) of an address of the distribution API."""
+    parts = urlsplit(url or "")
+    found = REPOSITORY.search(parts.path)
+    return parts.netloc.rpartition("@")[2], found[1] if found else ""
+
+
+def challenges(text: str) -> dict[str, dict[str, str]]:
+    """The values of each kind (basic, bearer) of challenge in a WWW-Authenticate header."""
+    starts = [*CHALLENGE.finditer(text)]
+    ends = [*(start.start() for start in starts), len(text)][1:]
+    found = {}
+    for start, end in zip(starts, ends, strict=True):
+        values = VALUE.findall(text[start.end() : end])
+        found[start[1].lower()] = {name.lower(): quoted or plain for name, quoted, plain in values}
+    return found

@@ -1,0 +1,213 @@
+"""A client of registries that only reads: manifests and blobs, over the OCI distribution API and from OCI layouts.
+
+Where an image is asked for is the site's matter: mirrors of ``oci:HOST/PATH`` are registries
+(``http://localhost:5000/some/path``) or folders that hold OCI layouts; without any it is the registry that the
+reference names. Formats: OCI distribution spec 1.1 ("Pull"), OCI image spec 1.1 (image-layout.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from envbuild.core.errors import InputError
+from envbuild.net.download import Transfer
+from envbuild.net.miss import Miss, MissKind
+from envbuild.net.registry.auth import Login
+from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
+from envbuild.net.registry.media_types import OCI, REF_NAME
+from envbuild.net.registry.reference import Reference, host, parse
+from envbuild.net.site import Site, in_mirrors, mirror_line
+from envbuild.net.transport import Absent, Refused, Transport, Unreachable
+from envbuild.net.urls import join, local_path, shown
+
+if TYPE_CHECKING:
+    import requests
+
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # a registry gives its oldest form without
+LARGEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(slots=True)
+class RegistryTransport(Transport):
+    """A transport that logs in where a registry asks for it."""
+
+    login: Login | None = field(default=None, kw_only=True)
+
+    def session(self) -> requests.Session:
+        session = Transport.session(self)
+        session.auth = self.login
+        # Blobs that are manifests need it too; what a registry gives without is its oldest form, or nothing.
+        session.headers["Accept"] = f"{ACCEPT}, */*"
+        return session
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A repository of a registry: `url` is the registry's root, without a path."""
+
+    url: str
+    repository: str
+
+    def __str__(self) -> str:
+        return shown(f"{self.url}/{self.repository}")
+
+    def blob(self, digest: str) -> str:
+        return f"{self.url}/v2/{self.repository}/blobs/sha256:{digest}"
+
+    def listed(self, wanted: str) -> str:
+        return f"{self.url}/v2/{self.repository}/manifests/{wanted}"
+
+    def manifest(self, transport: Transport, wanted: str) -> bytes:
+        return transport.read(self.listed(wanted), ACCEPT, LARGEST).content
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """An OCI layout. `names`: what index.json may call the image (``org.opencontainers.image.ref.name``); `alone`: it
+    holds nothing but this repository, so that a single image without a name is the one."""
+
+    path: Path
+    names: tuple[str, ...]
+    alone: bool
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def blob(self, digest: str) -> str:
+        return str(self.path / "blobs" / "sha256" / digest)
+
+    def manifest(self, transport: Transport, wanted: str) -> bytes:
+        if wanted.startswith("sha256:"):
+            return transport.read(self.blob(wanted.removeprefix("sha256:"))).content
+        if not (self.path / "oci-layout").is_file():
+            raise Absent("no OCI layout")
+        try:
+            listed = json.loads(transport.read(str(self.path / "index.json")).content)["manifests"]
+            names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
+            digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Refused("its index.json is damaged") from None
+        ours = (*self.names, "") if self.alone and len(listed) == 1 else self.names
+        fitting = [number for number, name in enumerate(names) if name in ours]
+        if not fitting:
+            raise Absent(f"its index.json names no {wanted}")
+        if len(fitting) > 1:  # one name for several architectures
+            return json.dumps({"schemaVersion": 2, "manifests": [listed[number] for number in fitting]}).encode()
+        return transport.read(self.blob(digests[fitting[0]])).content
+
+
+@dataclass
+class Repository:
+    """The images of one repository, from wherever the site has them."""
+
+    reference: Reference
+    site: Site
+    plain: Transport  # for the services that registries send their readers to
+    transport: RegistryTransport = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = RegistryTransport(self.site.network(), login=Login(self.plain, self.reference.registry))
+
+    @cached_property
+    def places(self) -> tuple[Address | Folder, ...]:
+        """Where to ask, in this order. Raises InputError when nowhere."""
+        rest, mirrors = self.site.places(self.reference.origin)
+        found: list[Address | Folder] = []
+        for mirror in mirrors:
+            path = local_path(mirror)
+            found += [self.address(join(mirror, rest))] if path is None else self.folders(path, rest)
+        if not mirrors and self.site.use_host:
+            name = host(self.reference.registry)
+            # Docker, too, takes http on the machine itself.
+            schemes = ("https", "http") if name.rpartition(":")[0] in LOOPBACK or name in LOOPBACK else ("https",)
+            found = [Address(f"{scheme}://{name}", self.reference.repository) for scheme in schemes]
+        if not found:
+            line = mirror_line(self.reference.origin)
+            raise InputError(
+                f"no place is known for {self.reference.origin}",
+                hint=f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}",
+                mirror_lines=(line,),
+            )
+        return tuple(found)
+
+    @staticmethod
+    def address(url: str) -> Address:
+        parts = urlsplit(url)
+        return Address(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
+
+    def folders(self, mirror: Path, rest: str) -> list[Address | Folder]:
+        """The layouts that a mirror may hold: one for each repository, or one for all, which then names each image."""
+        reference = self.reference
+        full = (f"{reference.name}:{reference.tag}", f"{reference.repository}:{reference.tag}")
+        own = Folder(mirror / rest, (reference.tag, *full), True)
+        return [own] if not rest else [own, Folder(mirror, full, False)]
+
+    def manifest(self, wanted: str) -> bytes:
+        """The manifest or index that is called `wanted` (``sha256:<hex>`` or a tag); the content has that digest.
+
+        Raises InputError with every place and what it said.
+        """
+        misses: list[Miss] = []
+        for place in self.places:
+            try:
+                content = place.manifest(self.transport, wanted)
+            except (Absent, Unreachable) as error:
+                misses.append(error.miss(str(place)))
+                continue
+            found = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            if not wanted.startswith("sha256:") or wanted == found:
+                return content
+            misses.append(Miss(str(place), MissKind.MISMATCH, f"it has other content: {found}"))
+        separator = "@" if wanted.startswith("sha256:") else ":"
+        raise self.unobtainable(f"the image {self.reference.name}{separator}{wanted}", misses)
+
+    def transfer(self, transfer: Transfer) -> Transfer:
+        """`transfer` as one that may read what needs a login."""
+        return replace(transfer, transport=self.transport)
+
+    def blobs(self, digest: str) -> list[str]:
+        """Addresses and paths of a blob, for `Transfer.obtain`."""
+        return [place.blob(digest) for place in self.places]
+
+    def unobtainable(self, what: str, misses: Sequence[Miss]) -> InputError:
+        """The error for what no place gives."""
+        looked = "".join(f"\n  {miss}" for miss in misses)
+        login = next((miss.hint for miss in misses if miss.hint), "")
+        message = f"{what} cannot be had; looked at:{looked}"
+        if login:
+            return InputError(message, login)
+        if any(miss.kind is MissKind.RATE_LIMITED for miss in misses):
+            more = f"wait and run it again, or log in: docker login {self.reference.registry}"
+            return InputError(message, f"that is too often: {more}")
+        line = mirror_line(self.reference.origin)
+        hint = f"write another place into site.yaml:  {in_mirrors(line)}"
+        # A registry answered, and has no such image; a folder without it says nothing of the name.
+        if any(miss.kind is MissKind.ABSENT and local_path(miss.place) is None for miss in misses):
+            hint = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {hint}"
+        return InputError(message, hint, mirror_lines=(line,))
+
+
+def obtain_blob(
+    site: Site, transport: Transport, transfer: Transfer, reference: str, sha256: str, size: int = 0
+) -> None:
+    """Bring one blob of the image `reference` (its manifest, configuration or a layer) into the store of `transfer`.
+
+    Raises Unobtained with the places that were asked, InputError when none is known.
+    """
+    repository = Repository(parse(reference), site, transport)
+    places = repository.blobs(sha256)
+    if size == 0:  # a manifest, perhaps, which registries have under another address
+        places += [place.listed(f"sha256:{sha256}") for place in repository.places if isinstance(place, Address)]
+    repository.transfer(transfer).obtain(places, sha256)

@@ -1,0 +1,67 @@
+"""References of images: ``HOST[:PORT]/PATH[:TAG][@sha256:…]`` (distribution's "reference" grammar)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from envbuild.core.errors import SpecError
+
+DOCKER = "docker.io"  # a name, not a host: see `host`
+COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+GRAMMAR = re.compile(
+    r"(?P<registry>[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
+    rf"/(?P<repository>{COMPONENT}(?:/{COMPONENT})*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
+    r"(?:@sha256:(?P<digest>[0-9a-f]{64}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A parsed reference. `digest` (hex) wins over `tag`; with neither the tag is ``latest``."""
+
+    registry: str
+    repository: str
+    tag: str
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """Registry and repository."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def origin(self) -> str:
+        """What a site's mirrors are found by: ``oci:nvcr.io/nvidia/pytorch``."""
+        return f"oci:{self.name}"
+
+    @property
+    def wanted(self) -> str:
+        """What a registry is asked for: the digest, else the tag."""
+        return f"sha256:{self.digest}" if self.digest else self.tag
+
+
+def host(registry: str) -> str:
+    """The host that is asked for the images of a registry. For docker.io it is the one that Docker's SDK names, which
+    has the distribution API too (kaniko asks there)."""
+    if registry != DOCKER:
+        return registry
+    from docker.auth import INDEX_URL
+
+    return urlsplit(INDEX_URL).netloc
+
+
+def parse(text: str) -> Reference:
+    """The parts of a reference that names its registry. Raises SpecError."""
+    found = GRAMMAR.fullmatch(text)
+    if not found:
+        raise SpecError(
+            f"'{text[:200]}' is not the reference of an image",
+            hint="write HOST/PATH:TAG, as in nvcr.io/nvidia/pytorch:25.10-py3",
+        )
+    repository = found["repository"]
+    if found["registry"] == DOCKER and "/" not in repository:
+        repository = f"library/{repository}"  # where its official images are: docker.io/debian:13
+    return Reference(found["registry"], repository, found["tag"] or "latest", found["digest"] or "")

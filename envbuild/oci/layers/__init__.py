@@ -1,0 +1,1 @@
+"""Canonical layers: written, read, compared and applied."""

@@ -1,0 +1,109 @@
+"""What the layers below an upper directory show: a merged view without mounting anything.
+
+The rules are overlayfs' own (kernel documentation, filesystems/overlayfs.rst, "whiteouts and opaque directories", in
+the ``userxattr`` form): a character device 0:0 hides the name below it, ``user.overlay.opaque`` = y hides the directory
+below it, directories merge with directories and everything else replaces."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+
+from envbuild.core.errors import EngineError
+
+OVERLAY = "user.overlay."
+OPAQUE = "user.overlay.opaque"
+WHITEOUT = "user.overlay.whiteout"
+REFUSED = frozenset({"user.overlay.redirect", "user.overlay.metacopy"})
+NO_XATTR = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM})
+Dirs = tuple[bytes, ...]
+
+
+class LowerView:
+    """The merged view of layer trees, given bottom first. Directories are looked up once and remembered."""
+
+    def __init__(self, lowers: Sequence[bytes]) -> None:
+        self.known: dict[bytes, Dirs] = {b"": tuple(reversed(lowers))}
+
+    def dirs(self, path: bytes) -> Dirs:
+        """The real directories (top first) that merge into the directory `path` (relative, ``b""`` the root); empty
+        when there is none."""
+        found = self.known.get(path)
+        if found is None:
+            parent, _, name = path.rpartition(b"/")
+            found = self.known[path] = self._look(self.dirs(parent), name)[1]
+        return found
+
+    def entry(self, path: bytes) -> tuple[bytes, os.stat_result] | None:
+        """The visible entry at `path`: where it really is, and its lstat; None when nothing is there."""
+        parent, _, name = path.rpartition(b"/")
+        return self._look(self.dirs(parent), name)[0]
+
+    @staticmethod
+    def _look(folders: Dirs, name: bytes) -> tuple[tuple[bytes, os.stat_result] | None, Dirs]:
+        first: tuple[bytes, os.stat_result] | None = None
+        merged: list[bytes] = []
+        for folder in folders:
+            path = folder + b"/" + name
+            try:
+                status = os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if is_whiteout(path, status):
+                break
+            if not stat.S_ISDIR(status.st_mode):
+                first = first or (path, status)
+                break
+            first = first or (path, status)
+            merged.append(path)
+            if is_opaque(path):
+                break
+        return first, tuple(merged)
+
+
+def is_whiteout(path: bytes, status: os.stat_result) -> bool:
+    """A deletion: character device 0:0, or (kernel 6.8 and later, nested overlays) an empty file with the whiteout
+    attribute."""
+    if stat.S_ISCHR(status.st_mode):
+        return status.st_rdev == 0
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0 and get_xattr(path, WHITEOUT) is not None
+
+
+def is_opaque(path: bytes) -> bool:
+    return get_xattr(path, OPAQUE) == b"y"
+
+
+def get_xattr(path: bytes, name: str) -> bytes | None:
+    """The value of an extended attribute, or None."""
+    try:
+        return os.getxattr(path, name, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in NO_XATTR:
+            return None
+        raise
+
+
+def list_xattrs(path: bytes) -> dict[bytes, bytes]:
+    """The extended attributes that a layer carries: file capabilities and ``user.*`` (not overlay's own marks, no ACLs
+    and labels of the host).
+
+    Raises EngineError for marks that would make the content of a layer depend on the layers below.
+    """
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in NO_XATTR:
+            return {}
+        raise
+    found: dict[bytes, bytes] = {}
+    for name in sorted(names):
+        if name in REFUSED:
+            raise EngineError(
+                f"the overlay left {name} on {os.fsdecode(path)}: its content would depend on the layers below",
+                hint="modprobe -r overlay && modprobe overlay metacopy=off redirect_dir=off",
+            )
+        if name == "security.capability" or (name.startswith("user.") and not name.startswith(OVERLAY)):
+            found[os.fsencode(name)] = os.getxattr(path, name, follow_symlinks=False)
+    return found

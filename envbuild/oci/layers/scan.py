@@ -1,0 +1,254 @@
+"""From the upper directory of an overlay to the members of a canonical layer, and the upper directory made equal to
+them.
+
+`scan` decides what the layer holds: nothing that a lower layer already shows, no deletion of what is not there, an
+opaque mark only where it hides something (overlayfs marks every new directory that is renamed into place). `emit` reads
+it; `settle` then removes from the directory what the layer does not hold, so that the directory itself can be a lower
+layer and reads as the same layer again."""
+
+# names in a layer are bytes, which pathlib does not hold
+# ruff: noqa: PTH101, PTH108, PTH115, PTH123
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envbuild.oci.layers.lower_view import (
+    OPAQUE,
+    OVERLAY,
+    WHITEOUT,
+    Dirs,
+    LowerView,
+    is_opaque,
+    is_whiteout,
+    list_xattrs,
+)
+from envbuild.oci.tar import member as m
+from envbuild.oci.tar.member import Kind, Member
+
+ENTRY, DELETION, COVER = 0, 1, 2  # a thing of the layer; a whiteout; an opaque mark
+CHUNK = 1 << 20
+KINDS = {
+    stat.S_IFREG: Kind.FILE,
+    stat.S_IFDIR: Kind.DIR,
+    stat.S_IFLNK: Kind.SYMLINK,
+    stat.S_IFIFO: Kind.FIFO,
+}
+
+
+@dataclass
+class Scan:
+    """What a layer holds: `found` (path in the layer, ENTRY/DELETION/COVER, path in the directory), sorted by path in
+    the layer; `dropped`: entries of the directory that the layer does not hold; `implied`: directories that stand in
+    the directory only for what is below them."""
+
+    root: bytes
+    epoch: int | None
+    found: list[tuple[bytes, int, bytes]] = field(default_factory=list)
+    dropped: list[bytes] = field(default_factory=list)
+    implied: list[bytes] = field(default_factory=list)
+
+
+def scan(upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str] = ()) -> Scan:
+    """Compare an upper directory with the layer trees below it (bottom first). Times are clamped to `epoch` (seconds).
+
+    `keep`: absolute paths; when given, only they and what is below them belong to the layer, and their parents where no
+    lower has them."""
+    result = Scan(os.fsencode(upper), epoch)
+    kept = tuple(os.fsencode(path).strip(b"/") for path in keep)
+    view = LowerView([os.fsencode(path) for path in lowers])
+    _Scanner(result, view, kept).folder(b"", view.dirs(b""))
+    result.found.sort()
+    return result
+
+
+def scan_canonical(tree: Path, implied: Sequence[bytes]) -> Scan:
+    """Read a tree that `settle` left: everything in it is the layer, but for the `implied` directories."""
+    result = Scan(os.fsencode(tree), None, implied=list(implied))
+    hidden = frozenset(implied)
+    todo = [b""]
+    while todo:
+        folder = todo.pop()
+        for path, status in children(result.root, folder):
+            full = result.root + b"/" + path
+            if is_whiteout(full, status):
+                result.found.append((whiteout(path), DELETION, path))
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                todo.append(path)
+                if is_opaque(full):
+                    result.found.append((path + b"/" + m.OPAQUE, COVER, path))
+                if path in hidden:
+                    continue
+            result.found.append((path, ENTRY, path))
+    result.found.sort()
+    return result
+
+
+class _Scanner:
+    def __init__(self, result: Scan, view: LowerView, keep: tuple[bytes, ...]) -> None:
+        self.result, self.view, self.keep = result, view, keep
+
+    def folder(self, folder: bytes, below: Dirs) -> int:
+        """Scan one directory whose visible lower directories are `below`; returns how many members it gave."""
+        given = 0
+        for path, status in children(self.result.root, folder):
+            place = self.place(path)
+            if place == "outside":
+                self.result.dropped.append(path)
+                continue
+            given += self.entry(path, status, below, place == "parent")
+        return given
+
+    def place(self, path: bytes) -> str:
+        if not self.keep or any(path == kept or path.startswith(kept + b"/") for kept in self.keep):
+            return "inside"
+        return "parent" if any(kept.startswith(path + b"/") for kept in self.keep) else "outside"
+
+    def entry(self, path: bytes, status: os.stat_result, below: Dirs, parent: bool) -> int:
+        found, full = self.result.found, self.result.root + b"/" + path
+        lower, merged = self.view._look(below, path.rpartition(b"/")[2]) if below else (None, ())
+        if is_whiteout(full, status):
+            if lower is None or parent:
+                self.result.dropped.append(path)
+                return 0
+            found.append((whiteout(path), DELETION, path))
+            return 1
+        if stat.S_IFMT(status.st_mode) not in KINDS:
+            self.result.dropped.append(path)  # sockets and device nodes
+            return 0
+        if not stat.S_ISDIR(status.st_mode):
+            if lower and self.same(full, status, *lower):
+                self.result.dropped.append(path)
+                return 0
+            found.append((path, ENTRY, path))
+            return 1
+        given = 0
+        if is_opaque(full):
+            if merged:
+                found.append((path + b"/" + m.OPAQUE, COVER, path))
+                given = 1
+            merged = ()
+        given += self.folder(path, merged)
+        if lower and stat.S_ISDIR(lower[1].st_mode) and (parent or self.same(full, status, *lower)):
+            (self.result.implied if given else self.result.dropped).append(path)
+            return given
+        if parent and not given:
+            self.result.dropped.append(path)
+            return 0
+        found.append((path, ENTRY, path))
+        return given + 1
+
+    def same(self, path: bytes, status: os.stat_result, other: bytes, lower: os.stat_result) -> bool:
+        """Whether an entry of the upper directory shows exactly what the lower one does."""
+        directory = stat.S_ISDIR(status.st_mode)
+        if (status.st_mode, status.st_uid, status.st_gid) != (lower.st_mode, lower.st_uid, lower.st_gid):
+            return False
+        if seconds(status, self.result.epoch) != seconds(lower, self.result.epoch) or (
+            not directory and status.st_size != lower.st_size
+        ):
+            return False
+        if stat.S_ISLNK(status.st_mode):
+            return os.readlink(path) == os.readlink(other)
+        if list_xattrs(path) != list_xattrs(other):
+            return False
+        return not stat.S_ISREG(status.st_mode) or equal_content(path, other)
+
+
+def emit(scan: Scan) -> Iterator[tuple[Member, Path | None]]:
+    """The members in order, each with the file that holds its data (None when it has none). First name wins for hard
+    links."""
+    first: dict[tuple[int, int], bytes] = {}
+    for name, what, path in scan.found:
+        if what != ENTRY:
+            yield Member(name, Kind.FILE, 0o644), None
+            continue
+        full = scan.root + b"/" + path
+        status = os.lstat(full)
+        kind = KINDS[stat.S_IFMT(status.st_mode)]
+        link = b""
+        if kind is not Kind.DIR and status.st_nlink > 1:
+            link = first.setdefault((status.st_dev, status.st_ino), path)
+        if link and link != path:
+            kind, xattrs = Kind.HARDLINK, {}
+        else:
+            link = os.readlink(full) if kind is Kind.SYMLINK else b""
+            xattrs = {} if kind is Kind.SYMLINK else list_xattrs(full)
+        size = status.st_size if kind is Kind.FILE else 0
+        entry = Member(
+            path,
+            kind,
+            stat.S_IMODE(status.st_mode),
+            status.st_uid,
+            status.st_gid,
+            seconds(status, scan.epoch),
+            size,
+            link,
+            xattrs=xattrs,
+        )
+        yield entry, Path(os.fsdecode(full)) if kind is Kind.FILE else None
+
+
+def settle(scan: Scan) -> None:
+    """Make the directory what its layer says: drop what the layer does not hold, clamp times, clean overlay's marks.
+    Can be repeated."""
+    for path in scan.dropped:
+        full = scan.root + b"/" + path
+        if stat.S_ISDIR(os.lstat(full).st_mode):
+            shutil.rmtree(full)
+        else:
+            os.unlink(full)
+    covers = {path for _, what, path in scan.found if what == COVER}
+    deletions = [path for _, what, path in scan.found if what == DELETION]
+    for path in deletions:
+        os.utime(scan.root + b"/" + path, (0, 0), follow_symlinks=False)
+    entries = [path for _, what, path in scan.found if what == ENTRY]
+    for path in [*entries, *scan.implied]:
+        full = scan.root + b"/" + path
+        status = os.lstat(full)
+        if not stat.S_ISLNK(status.st_mode):
+            unmark(full, keep_opaque=path in covers)
+        clamped = seconds(status, scan.epoch)
+        os.utime(full, (clamped, clamped), follow_symlinks=False)
+    unmark(scan.root, keep_opaque=False)
+    os.chmod(scan.root, 0o755)
+    os.utime(scan.root, (0, 0))
+
+
+def unmark(path: bytes, *, keep_opaque: bool) -> None:
+    """Remove overlay's attributes; leave the opaque mark where it is meant."""
+    for name in os.listxattr(path, follow_symlinks=False):
+        if name.startswith(OVERLAY) and name != WHITEOUT and not (keep_opaque and name == OPAQUE):
+            os.removexattr(path, name, follow_symlinks=False)
+
+
+def children(root: bytes, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
+    """Entries of a directory, sorted: (path relative to `root`, lstat)."""
+    with os.scandir(root + b"/" + folder if folder else root) as entries:
+        prefix = folder + b"/" if folder else b""
+        return sorted((prefix + entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
+
+
+def whiteout(path: bytes) -> bytes:
+    parent, slash, name = path.rpartition(b"/")
+    return parent + slash + m.WHITEOUT + name
+
+
+def seconds(status: os.stat_result, epoch: int | None) -> int:
+    """Modification time in whole seconds, no later than `epoch`."""
+    whole = status.st_mtime_ns // 1_000_000_000
+    return whole if epoch is None else min(whole, epoch)
+
+
+def equal_content(path: bytes, other: bytes) -> bool:
+    with open(path, "rb") as one, open(other, "rb") as two:
+        while True:
+            first, second = one.read(CHUNK), two.read(CHUNK)
+            if first != second:
+                return False
+            if not first:
+                return True

@@ -1,0 +1,154 @@
+"""Archives that can only be read from front to back: compressed ones, and what a Docker Engine sends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import posixpath
+import tarfile
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from envbuild.core.errors import InputError
+from envbuild.oci.sources import image_documents
+from envbuild.oci.sources.archive_index import Archive, broken
+from envbuild.oci.sources.base import SourceImage, SourceLayer
+
+AGAIN = "save it or copy it here again, e.g. docker save NAME | gzip > FILE"
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+BUFFER = 1 << 20
+SMALL = 4 << 20  # bytes of a file that may be a document
+ALL = 64 << 20  # bytes of documents that an archive may hold
+BLOBS = "blobs/sha256/"
+HEAD = 512
+
+
+def compressed(path: Path) -> bool:
+    """Whether an archive is compressed. Raises InputError."""
+    with broken(path), path.open("rb") as file:
+        return file.read(4).startswith((GZIP, ZSTD))
+
+
+@contextlib.contextmanager
+def inflated(path: Path) -> Iterator[IO[bytes]]:
+    """The content of a compressed file. What is wrong with it is raised while it is read, as InputError."""
+    import zstandard
+    from isal import igzip, isal_zlib
+
+    damages: Any = (EOFError, zstandard.ZstdError, isal_zlib.error, igzip.BadGzipFile)
+    with path.open("rb") as file:
+        packed = file.read(4).startswith(GZIP)
+    try:
+        with contextlib.ExitStack() as stack:
+            if packed:
+                raw: Any = stack.enter_context(igzip.open(path, "rb"))  # type: ignore[no-untyped-call]
+            else:
+                source = stack.enter_context(path.open("rb"))
+                raw = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+            yield raw
+    except damages as error:
+        raise InputError(f"{path} is damaged, it cannot be unpacked: {error}", hint=AGAIN) from None
+
+
+def scan_compressed(path: Path) -> Archive:
+    """The names of a compressed archive, and its documents. Raises InputError."""
+    archive, total = Archive(path), 0
+    with broken(path), inflated(path) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar:
+        for entry in entries(tar):
+            name = archive.add(entry)
+            if name in archive.places and entry.size <= SMALL:
+                content = cast("IO[bytes]", tar.extractfile(entry)).read()
+                if content[:1] in (b"{", b"["):
+                    archive.contents[name] = content
+                    total += len(content)
+            if total > ALL:
+                raise InputError(f"{path} holds more than {ALL} bytes of JSON", hint="it is no archive of an image")
+    return archive
+
+
+def entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The entries of an archive, forgotten once they went by."""
+    while (entry := tar.next()) is not None:
+        yield entry
+        tar.members.clear()  # type: ignore[attr-defined]  # it would remember all of them, to be able to go back
+
+
+def in_turn(image: SourceImage, archive: Archive) -> SourceImage:
+    """`image` with its layers in the order of a compressed archive."""
+    layers = {archive.real(cast("partial[Any]", layer.open).args[0]): layer for layer in image.layers}
+
+    @contextlib.contextmanager
+    def stream() -> Iterator[Iterator[SourceLayer]]:
+        path = archive.path
+        with broken(path), inflated(path) as content, tarfile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar:
+            yield (
+                replace(layers[name], open=partial(part, tar, entry))
+                for entry in entries(tar)
+                if (name := posixpath.normpath(entry.name)) in layers
+            )
+
+    return replace(image, stream=stream)
+
+
+@contextlib.contextmanager
+def part(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Iterator[IO[bytes]]:
+    """The content of the entry that the archive stands at."""
+    yield cast("IO[bytes]", tar.extractfile(entry))
+
+
+@contextlib.contextmanager
+def joined(head: bytes, file: IO[bytes]) -> Iterator[IO[bytes]]:
+    yield cast("IO[bytes]", Joined(head, file))
+
+
+class Joined(io.RawIOBase):
+    """`head`, then what is left of a file."""
+
+    def __init__(self, head: bytes, file: IO[bytes]) -> None:
+        self.head, self.file = head, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self.head[: len(buffer)] or self.file.read(len(buffer))
+        self.head = self.head[len(chunk) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def read(self, size: int = -1) -> bytes:
+        if self.head or size < 0:
+            return super().read(size) or b""
+        return self.file.read(size)
+
+
+def sent(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterator[SourceLayer]:
+    """What may be layers in the archive that a Docker Engine sends, as they come.
+
+    Which layer an entry is says its name (``blobs/sha256/<diff_id>``, Docker 25 and newer), or nothing before
+    manifest.json at the end; such a layer has no `diff_id`."""
+    count = len(diff_ids)
+    numbers = {diff_id: number for number, diff_id in enumerate(diff_ids, 1)}
+    for entry in entries(tar):
+        if not entry.isreg() or entry.sparse:
+            continue
+        name = posixpath.normpath(entry.name)
+        file = cast("IO[bytes]", tar.extractfile(entry))
+        head = file.read(HEAD)
+        if not may_be_layer(head):
+            continue
+        digest = f"sha256:{name.removeprefix(BLOBS)}" if name.startswith(BLOBS) else ""
+        if digest in numbers:
+            told = image_documents.layer_name(numbers[digest], count)
+            yield SourceLayer(digest, "", entry.size, told, partial(joined, head, file))
+        else:
+            yield SourceLayer("", digest, entry.size, name, partial(joined, head, file))
+
+
+def may_be_layer(head: bytes) -> bool:
+    """Whether a file begins as a tar does, compressed or not, or as an empty one; documents begin with a brace."""
+    tar = len(head) == HEAD and (head[257:262] == b"ustar" or not head.strip(b"\0"))
+    return tar or head.startswith((GZIP, ZSTD))

@@ -1,0 +1,117 @@
+"""One blob of a registry as a stream that survives a broken connection.
+
+Bytes go from the socket to the reader; none are kept. Where a connection breaks off the stream goes on with a range
+request (RFC 9110, section 14) at the first byte that is missing, at the same place or the next one that has the blob:
+a blob is named by its digest, so that all of them hold the same bytes, and whoever reads it checks that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import IO, Any
+
+from urllib3.exceptions import HTTPError
+
+from envbuild.core import signals
+from envbuild.core.errors import EngineError
+from envbuild.net.miss import Miss
+from envbuild.net.registry.client import Address, Folder, Repository
+from envbuild.net.transport import Absent, NotGiven, Refused, Unreachable, reason
+from envbuild.net.urls import local_path
+from envbuild.oci.manifest import Part
+from envbuild.oci.sources.base import Reading
+
+ATTEMPTS = 5  # in a row without PROGRESS
+PROGRESS = 1 << 20
+PAUSE = 0.5  # seconds before the second attempt; doubled for each one after
+CHUNK = 1 << 20
+
+
+class Blob(Reading):
+    """The blob `part` of `repository`. `first`: which of its places is asked first.
+
+    `read` raises InputError, with every place and what it said, when none gives it whole.
+    """
+
+    def __init__(self, repository: Repository, part: Part, first: int = 0, pause: float = PAUSE) -> None:
+        places = repository.places
+        self.repository, self.part, self.pause = repository, part, pause
+        self.places: list[Address | Folder] = [*places[first % len(places) :], *places[: first % len(places)]]
+        self.misses: list[Miss] = []
+        self.position = self.mark = self.failures = 0
+        self.source: IO[bytes] | Any = None
+        self.held = contextlib.ExitStack()
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        size = CHUNK if size < 0 else size
+        while self.places:
+            if signals.number():
+                raise EngineError("stopped")
+            try:
+                if self.source is None:
+                    self.connect(self.places[0])
+                chunk: bytes = self.source.read(size)
+                if not chunk and self.position < self.part.size:
+                    raise Unreachable(f"the connection broke off after {self.position} of {self.part.size} bytes")
+                self.position += len(chunk)
+                return chunk
+            except (Absent, Refused) as error:
+                self.give_up(error)
+            except Unreachable as error:
+                self.again(error)
+            except (HTTPError, OSError) as error:
+                self.again(Unreachable(reason(error)))
+        raise self.repository.unobtainable(
+            f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
+        )
+
+    def again(self, error: Unreachable) -> None:
+        """The connection failed: once more after a pause, or after the seconds that the place wants, or elsewhere."""
+        self.disconnect()
+        if self.position - self.mark >= PROGRESS:
+            self.failures = 0
+        self.mark, self.failures = self.position, self.failures + 1
+        if self.failures >= ATTEMPTS:
+            self.give_up(error, f" ({ATTEMPTS} attempts)")
+        else:
+            signals.pause(max(self.pause * 2 ** (self.failures - 1), error.wait))
+
+    def give_up(self, error: NotGiven, more: str = "") -> None:
+        """This place is of no use."""
+        self.disconnect()
+        self.misses.append(error.miss(str(self.places.pop(0)), more))
+        self.failures = 0
+
+    def connect(self, place: Address | Folder) -> None:
+        """Open the blob at `position`. Raises Absent, Unreachable, Refused, OSError."""
+        url = place.blob(self.part.digest)
+        path = local_path(url)
+        if path is not None:
+            self.source = self.held.enter_context(self.repository.transport.open(path))
+            self.source.seek(self.position)
+            return
+        headers = {"Range": f"bytes={self.position}-"} if self.position else None
+        answer = self.held.enter_context(self.repository.transport.get(url, headers))
+        if answer.status_code == 416:
+            raise Unreachable("it has less than it gave before")
+        start = self.position if answer.status_code == 206 else 0
+        if start and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            raise Unreachable("it answered with another range than was asked for")
+        self.held.enter_context(signals.at_stop(getattr(answer.raw, "shutdown", answer.close)))  # urllib3 2.3
+        self.source = answer.raw
+        missing = self.position - start  # a place that knows no ranges begins anew: what was read goes by
+        while missing:
+            chunk = self.source.read(min(CHUNK, missing))
+            if not chunk:
+                raise Unreachable("the connection broke off")
+            missing -= len(chunk)
+
+    def disconnect(self) -> None:
+        self.source = None
+        with contextlib.suppress(HTTPError, OSError):
+            self.held.close()
+
+    def close(self) -> None:
+        self.disconnect()
+        super().close()

@@ -1,0 +1,133 @@
+"""An image of the Docker Engine of this machine, through its API.
+
+It is looked at first (``GET /images/NAME/json``): when all of its layers are packed already, nothing is sent. Otherwise
+the engine sends an archive once (``GET /images/NAME/get``, as `docker save` writes it), which is packed as it comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from envbuild.core.errors import EngineError, InputError
+from envbuild.oci import manifest as m
+from envbuild.oci.docker_engine import START, engine_here
+from envbuild.oci.sources import image_documents
+from envbuild.oci.sources.archive_stream import BUFFER, sent
+from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.sources.platform import Platform
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+CHUNK = 1 << 20
+HINT = f"{START}, or take the image from its registry: docker://NAME"
+
+
+@contextlib.contextmanager
+def open_daemon(name: str, platform: Platform) -> Iterator[SourceImage]:
+    """The image that the engine calls `name` (a reference or an id). Raises EngineError without an engine, InputError,
+    ConflictError."""
+    with contextlib.closing(engine_here(HINT)) as engine:
+        yield image_of(engine, name, platform)
+
+
+def image_of(engine: DockerClient, name: str, platform: Platform) -> SourceImage:
+    import docker.errors
+    import requests
+
+    reference = f"docker-daemon:{name}"
+    try:
+        value: Any = engine.api.inspect_image(name)  # type: ignore[no-untyped-call]
+    except docker.errors.NotFound:
+        raise InputError(
+            f"the Docker Engine has no image {name}", hint="docker images lists what there is; docker pull gets one"
+        ) from None
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        raise EngineError(f"the Docker Engine does not tell of {name}: {error}", hint=HINT) from None
+    found = inspected(value, reference, platform)
+    layers = tuple(
+        SourceLayer(diff_id, "", 0, image_documents.layer_name(number, len(found.diff_ids)), nowhere)
+        for number, diff_id in enumerate(found.diff_ids, 1)
+    )
+    tags = [str(tag) for tag in value.get("RepoTags") or []]
+    words = (name if name in tags or not tags else tags[0]).rpartition("/")[2]
+    plain = words.removeprefix("sha256:")[:12] if words.startswith("sha256:") else words
+
+    @contextlib.contextmanager
+    def stream() -> Iterator[Iterator[SourceLayer]]:
+        try:
+            with (
+                contextlib.closing(Chunks(save(engine, found.identity))) as content,
+                tarfile.open(fileobj=cast("IO[bytes]", content), mode="r|", bufsize=BUFFER) as tar,
+            ):
+                yield (replace(layer, image=reference) for layer in sent(tar, found.diff_ids))
+        except (docker.errors.DockerException, requests.RequestException, tarfile.TarError) as error:
+            raise EngineError(f"the Docker Engine broke off sending {name}: {error}", hint=HINT) from None
+
+    return SourceImage(
+        reference=reference,
+        origin=f"docker-daemon:{found.identity}",
+        manifest="",
+        config=found.config,
+        created=found.created,
+        layers=layers,
+        identity=found.identity,
+        name=image_documents.file_name([plain.partition("@")[0].replace(":", "-")]),
+        notes=found.notes,
+        stream=stream,
+    )
+
+
+def inspected(value: Mapping[str, Any], reference: str, platform: Platform) -> image_documents.Configuration:
+    """What the engine's answer says; it holds the image's configuration under other names. Its id is the digest of the
+    configuration, but with the image store of containerd that of the manifest."""
+    try:
+        layers = (value.get("RootFS") or {}).get("Layers") or []
+        same = {
+            "architecture": value["Architecture"],
+            "variant": value.get("Variant"),
+            "os": value["Os"],
+            "created": value.get("Created"),
+            "config": value.get("Config"),
+            "rootfs": {"diff_ids": list(layers)},
+        }
+        identity = image_documents.text(value["Id"])
+    except (m.Damaged, KeyError, TypeError, AttributeError) as error:
+        raise m.damaged(reference, error) from None
+    return image_documents.configuration(same, identity, reference, platform)
+
+
+def save(engine: DockerClient, identity: str) -> Iterator[bytes]:
+    """The archive of an image. Named by its id, because a name may be given to another image meanwhile."""
+    engine.api.timeout = None  # type: ignore[assignment]  # older engines write the archive to their disk before the first byte comes
+    return cast("Iterator[bytes]", engine.api.get_image(identity, chunk_size=CHUNK))
+
+
+def nowhere() -> contextlib.AbstractContextManager[IO[bytes]]:
+    raise EngineError("a layer of a Docker Engine is read from its stream")
+
+
+class Chunks(io.RawIOBase):
+    """A file of what an iterator gives."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self.chunks, self.rest = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.rest:
+            chunk = next(self.chunks, None)
+            if chunk is None:
+                return 0
+            self.rest = memoryview(chunk)
+        count = min(len(buffer), len(self.rest))
+        buffer[:count] = self.rest[:count]
+        self.rest = self.rest[count:]
+        return count

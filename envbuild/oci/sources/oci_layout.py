@@ -1,0 +1,124 @@
+"""An OCI layout (OCI image spec 1.1, image-layout.md): a folder, or the archive of one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from envbuild.core.errors import InputError
+from envbuild.net.registry.media_types import REF_NAME
+from envbuild.oci import manifest as m
+from envbuild.oci.sources import image_documents
+from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.platform import Platform, pick
+
+INDEXES = 4  # one index in another, at most
+
+
+class Files(Protocol):
+    """The files of a layout, wherever they are."""
+
+    def read(self, name: str) -> bytes:
+        """All of a small file. Raises InputError."""
+        ...
+
+    def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """A file from its first byte. Raises InputError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of a folder."""
+
+    path: Path
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as file:
+            return file.read(image_documents.LARGEST + 1)
+
+    def open(self, name: str) -> IO[bytes]:
+        try:
+            return (self.path / name).open("rb", buffering=0)
+        except OSError as error:
+            raise InputError(
+                f"{self.path / name} cannot be read: {error.strerror}",
+                hint="write the layout anew, e.g. skopeo copy docker://NAME oci:DIR",
+            ) from None
+
+
+@contextlib.contextmanager
+def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
+    """The image ``oci:PATH:TAG``. Raises InputError, ConflictError."""
+    if not (path / "index.json").is_file():
+        raise InputError(
+            f"{path} is no OCI layout, because it has no index.json",
+            hint="skopeo copy docker://NAME:TAG oci:DIR makes one",
+        )
+    reference = f"oci:{path}:{tag}" if tag else f"oci:{path}"
+    yield layout_image(Folder(path), tag, reference, path.absolute().name, platform)
+
+
+def layout_image(files: Files, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
+    """The image that a layout's index.json calls `tag` (empty: its only one); `stem` is what files made from it are
+    called."""
+    digest, value = "", m.document(files.read("index.json"), reference)
+    listed = named(value, tag, reference)
+    for _ in range(INDEXES):
+        part = pick(listed, reference, platform)
+        digest = f"sha256:{part.digest}"
+        value = m.document(image_documents.checked(files.read(blob(digest)), digest, reference), reference)
+        if not m.is_index(value):
+            break
+        listed = value["manifests"]
+    image = m.image(value, reference)
+    digest_of_config = f"sha256:{image.config.digest}"
+    content = image_documents.checked(files.read(blob(digest_of_config)), digest_of_config, reference)
+    found = image_documents.read_configuration(content, reference, platform)
+    return image_documents.of_manifest(
+        image,
+        found,
+        lambda part: partial(files.open, blob(f"sha256:{part.digest}")),
+        reference=reference,
+        origin=f"oci-layout:{digest}",
+        manifest=digest,
+        name=image_documents.file_name([stem, tag.rpartition(":")[2]]),
+    )
+
+
+def blob(digest: str) -> str:
+    return f"blobs/sha256/{digest.removeprefix('sha256:')}"
+
+
+def named(value: Mapping[str, Any], tag: str, reference: str) -> list[Mapping[str, Any]]:
+    """The entries of index.json that `tag` calls: a name as it stands there, or the tag of one."""
+    try:
+        listed = list(value["manifests"])
+        names = [str((item.get("annotations") or {}).get(REF_NAME) or "") for item in listed]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise m.damaged(reference, error) from None
+    there = sorted({name for name in names if name})
+    if not listed:
+        raise InputError(f"{reference} holds no image", hint="skopeo copy docker://NAME:TAG oci:DIR:TAG puts one in")
+    if not tag:
+        if len(set(names)) > 1:
+            raise several(reference, there)
+        return listed
+    for called in (names, [name.rpartition(":")[2] for name in names]):
+        if tag in called:
+            return [item for item, name in zip(listed, called, strict=True) if name == tag]
+    raise InputError(
+        f"{reference} has no image with that name; it has {', '.join(there) or 'one without a name'}",
+        hint="leave out the tag" if len(listed) == 1 else "name one of these",
+    )
+
+
+def several(reference: str, names: list[str]) -> InputError:
+    return InputError(
+        f"{reference} holds several images: {', '.join(names[:20]) or 'without names'}",
+        hint=f"name one: {reference}:{names[0]}" if names else "write one image into a layout of its own",
+    )

@@ -1,0 +1,135 @@
+"""Images that somebody else made, by what a person calls them: one module for each kind of place.
+
+    docker://[REGISTRY/]PATH[:TAG][@sha256:…]   a registry (registry.py)
+    oci:DIR[:TAG]                               an OCI layout (layout.py)
+    docker-archive:FILE[:TAG]                   of `docker save` or `podman save`, or an OCI archive (archive.py)
+    docker-daemon:NAME, dockerd://NAME          an image of the Docker Engine of this machine (daemon.py)
+
+A path alone is a layout or an archive, by what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.errors import InputError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.net.site import Site
+from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.platform import Platform
+
+PREFIXES = {
+    "docker://": "registry",
+    "oci:": "layout",
+    "docker-archive:": "archive",
+    "oci-archive:": "archive",
+    "docker-daemon:": "daemon",
+    "dockerd://": "daemon",
+}
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+FORMS = "docker://NAME:TAG, oci:DIR, docker-archive:FILE, docker-daemon:NAME, or the name of an image of the project"
+SCHEME = re.compile(r"([a-z][a-z0-9+-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A source as it was named: `kind` is one of registry, layout, archive, daemon; `rest` what follows the prefix."""
+
+    kind: str
+    rest: str
+
+
+def place_of(text: str) -> Place | None:
+    """The place that `text` names; None: it names an image of the project. Raises SpecError for other programs' forms
+    and for what is no form at all, InputError for a path where nothing is."""
+    for prefix, kind in PREFIXES.items():
+        if text.startswith(prefix):
+            rest = text.removeprefix(prefix).removeprefix("//")
+            if not rest:
+                raise SpecError(f"{text!r} names nothing", hint=f"write one of: {FORMS}")
+            return Place(kind, rest)
+    scheme = SCHEME.match(text)
+    if scheme:
+        raise SpecError(f"{text[:200]!r} is no source that envbuild reads", hint=advice(text, scheme[1]))
+    if text.endswith((".yaml", ".yml")) or ("/" not in text and not text.endswith(ARCHIVES)):
+        return None
+    return path_place(text)
+
+
+def advice(text: str, scheme: str) -> str:
+    """What to write in place of another program's form."""
+    rest = text[len(scheme) + 1 :].lstrip("/")
+    if scheme in ("podman", "containers-storage"):
+        return f"podman save -o image.tar {rest}; then: envbuild export docker-archive:image.tar --to squashfs"
+    if scheme == "docker":
+        return f"write docker://{rest} for a registry, docker-daemon:{rest} for the Docker Engine here"
+    if scheme in ("http", "https"):
+        return f"for an image of a registry write docker://{rest}"
+    if re.fullmatch(r"[\w.-]+|[0-9]+/.+", text[len(scheme) + 1 :]):  # ubuntu:24.04, localhost:5000/app:1
+        return f"for an image of a registry write docker://{text}"
+    return f"write one of: {FORMS}"
+
+
+def path_place(text: str) -> Place:
+    """What a bare path is, by what is there."""
+    try:
+        path, _ = split_path(text)
+    except InputError:
+        first = text.partition("/")[0]
+        if "." in first.strip(".") or ":" in first:  # nvcr.io/nvidia/pytorch
+            raise InputError(
+                f"there is no file or folder {text}", hint=f"for an image of a registry write docker://{text}"
+            ) from None
+        raise
+    if path.suffix == ".sqsh":
+        raise SpecError(f"{path} is a squashfs file already", hint=f"srun --container-image={path.absolute()}")
+    return Place("layout" if path.is_dir() else "archive", text)
+
+
+def split_path(text: str) -> tuple[Path, str]:
+    """(path, tag) of ``PATH[:TAG]``: the longest beginning that is there. Raises InputError."""
+    ends = [len(text), *(found.start() for found in reversed(list(re.finditer(":", text))))]
+    for end in ends:
+        path = Path(text[:end]).expanduser()
+        if text[:end] and path.exists():
+            return path, text[end + 1 :]
+    raise InputError(f"there is no file or folder {text}", hint="look at the path; a tag follows it after a colon")
+
+
+def open_source(
+    text: str, site: Site, store: Store, arch: str = "", *, keep: bool = False
+) -> AbstractContextManager[SourceImage]:
+    """The image that `text` names; what it opened is closed at the end of the context.
+
+    `arch`: the CPU architecture of it (``amd64``, ``arm64``, ``arm/v7``); empty: this machine's where there is a
+    choice. `keep`: the layers of a registry stay in the store. Raises SpecError for a text that names no source and for
+    a `keep` where there is no registry, InputError with every finding for what cannot be had or read, ConflictError
+    where the image is not made for `arch`, EngineError without a Docker Engine.
+    """
+    place = place_of(text)
+    if place is None:
+        raise SpecError(f"{text[:200]!r} is no source", hint=f"write one of: {FORMS}")
+    platform = Platform.of(arch)
+    if place.kind == "registry":
+        from envbuild.oci.sources.registry import open_registry
+
+        return open_registry(place.rest, site, store, platform, keep=keep)
+    if keep:
+        raise SpecError(
+            f"--keep-layers has no meaning for {text[:200]}, whose layers are on this machine", hint="leave it out"
+        )
+    if place.kind == "daemon":
+        from envbuild.oci.sources.docker_daemon import open_daemon
+
+        return open_daemon(place.rest, platform)
+    path, tag = split_path(place.rest)
+    if path.is_dir():
+        from envbuild.oci.sources.oci_layout import open_layout
+
+        return open_layout(path, tag, platform)
+    from envbuild.oci.sources.archive import open_archive
+
+    return open_archive(path, tag, platform)

@@ -1,0 +1,227 @@
+"""What is told of a layer that is not what its image says: first whose fault it is, because that says what to do.
+
+A blob with another digest than the image names was damaged on its way or where it lies: it is to be fetched or saved
+again. One with the right digest that is no sound layer all the same was pushed so: fetching it again does not help.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from envbuild.core.errors import InputError
+from envbuild.oci.sources.base import SourceLayer
+from envbuild.oci.tar.chunks import PIECE, Readable
+from envbuild.oci.tar.decompress import sound, unpacking
+from envbuild.oci.tar.member import Member, Sink
+from envbuild.oci.tar.reader import LayerError, read_tar
+
+PUSHED = "use another image or tag, or have whoever made this one build and push it again"
+AGAIN = {
+    "docker://": "run the command again; if that does not help, the registry or its mirror holds it damaged: have the "
+    "image pushed there again",
+    "docker-daemon:": "pull or build the image again, e.g. docker pull NAME",
+    "docker-archive:": "save or copy the archive again, e.g. docker save -o FILE NAME",
+    "oci:": "fetch or copy the layout again, e.g. skopeo copy docker://NAME:TAG oci:DIR",
+}
+
+
+def damaged(layer: SourceLayer, why: str) -> InputError:
+    """The bytes are others than the image names."""
+    hints = [hint for prefix, hint in AGAIN.items() if layer.image.startswith(prefix)]
+    return InputError(f"{called(layer)} is damaged: {why}", hint=hints[0] if hints else "fetch or save it again")
+
+
+def pushed_broken(layer: SourceLayer, why: str) -> InputError:
+    """The bytes are those that the image names, and no layer."""
+    digest = layer.digest or layer.diff_id
+    return InputError(
+        f"{called(layer)} was pushed broken: it is {digest}, as its image says, but no sound layer: {why}",
+        hint=PUSHED,
+    )
+
+
+def called(layer: SourceLayer) -> str:
+    return f"{layer.name} of {layer.image}" if layer.image else layer.name
+
+
+LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less than hours of zeros
+RATIO, SUSPECT = 200, 1 << 30  # a blob that grows more than 200 times, to more than 1 GiB, is no honest layer
+UNNAMED = "sha256:?"  # of a layer that does not say which it is: Docker's are all of this kind
+ALGORITHMS = ("sha256", "sha384", "sha512")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A layer that was taken in: the bytes of its tar, and its members."""
+
+    bytes: int
+    members: int
+
+
+def take_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT, ratio: int = RATIO) -> Taken:
+    """Read `layer` into `sinks` and close them.
+
+    `limit`: the most bytes that its tar may have; `ratio`: how many times the size of its blob it may be when it is
+    larger than 1 GiB (0: any). Raises InputError for a blob that is damaged, is not the one that the image names, or
+    is not a sound tar (which of them: `envbuild.oci.sources.read_layer`), what the sinks refuse, and what reading from
+    its place raises. The sinks are then not closed: whoever made them discards what they hold.
+    """
+    with sound(layer.name), layer.open() as stream:
+        blob = _Blob(stream, layer)
+        fan = _Fan(sinks)
+        with unpacking(blob) as content:
+            tar = _Tar(content, blob, layer, limit, ratio)
+            try:
+                size = read_tar(tar, fan)
+                fault = ""
+            except TooLarge:
+                raise
+            except LayerError as error:
+                fault = error.message
+                tar.drain()
+        judge(layer, blob, tar, fault)
+    fan.close()
+    return Taken(size, fan.members)
+
+
+def take_unnamed(layer: SourceLayer, sink: Sink) -> str:
+    """As `take_layer`, for a layer of a stream that does not say which it is; returns its diff_id."""
+    with sound(layer.name), layer.open() as stream:
+        blob = _Blob(stream, layer)
+        with unpacking(blob) as content:
+            tar = _Tar(content, blob, layer, LIMIT, RATIO)
+            read_tar(tar, sink)
+        if why := blob.differs():
+            raise damaged(layer, why)
+    sink.close()
+    return f"sha256:{tar.hash.hexdigest()}"
+
+
+class TooLarge(LayerError):
+    """There is more in a layer than there may be: it is not read to its end."""
+
+
+def judge(layer: SourceLayer, blob: _Blob, tar: _Tar, fault: str) -> None:
+    """Raise InputError for a layer that is not the one that its image names, or that has a `fault` all the same."""
+    if why := blob.differs():
+        raise damaged(layer, why)
+    why = tar.differs()
+    if blob.hash is None and (why or not tar.whole):  # the tar's digest is all there is to tell damage by
+        raise damaged(layer, why or f"it cannot be unpacked: {fault}")
+    if fault or why:
+        raise pushed_broken(layer, fault or why)
+
+
+class _Blob:
+    """The blob as it comes. `size`: bytes read of it; `known`: how many there are, 0 when nobody said."""
+
+    def __init__(self, stream: Readable, layer: SourceLayer) -> None:
+        self.stream, self.layer, self.size, self.known = stream, layer, 0, layer.size
+        # A blob that is not compressed has one digest: the tar's, which is taken anyway.
+        self.hash = algorithm(layer.digest) if layer.digest and layer.digest != layer.diff_id else None
+
+    def read(self, size: int) -> bytes:
+        chunk = self.stream.read(size)
+        self.size += len(chunk)
+        if self.known and self.size > self.known:
+            raise LayerError(f"it is larger than the {self.known} bytes that its image says it has")
+        if self.hash is not None:
+            self.hash.update(chunk)
+        return chunk
+
+    def differs(self) -> str:
+        """Read the blob to its end; returns in what it is another one than the image names (empty: in nothing)."""
+        try:
+            while self.read(PIECE):
+                pass
+        except LayerError as error:
+            return error.message
+        why = "" if self.hash is None else difference("its blob", self.hash, self.layer.digest)
+        if self.known and self.size != self.known:
+            return f"it has {self.size} bytes, and its image says {self.known}" + (f"; {why}" if why else "")
+        return why
+
+
+class _Tar:
+    """The unpacked blob."""
+
+    def __init__(self, content: Readable, blob: _Blob, layer: SourceLayer, limit: int, ratio: int) -> None:
+        self.content, self.blob, self.layer, self.limit, self.ratio = content, blob, layer, limit, ratio
+        self.hash = algorithm(layer.diff_id or UNNAMED)
+        self.size, self.whole, self.cut = 0, False, False
+
+    def read(self, size: int) -> bytes:
+        try:
+            piece = self.content.read(size)
+        except LayerError:
+            self.cut = True  # nothing comes after it, which is not the tar's end
+            raise
+        self.size += len(piece)
+        if self.size > self.limit:
+            raise TooLarge(f"it unpacks to more than {self.limit} bytes, which is the limit")
+        packed = self.blob.known or self.blob.size
+        if self.size > SUSPECT and self.ratio and self.size > self.ratio * packed:
+            raise TooLarge(f"its {packed} bytes unpack to more than {self.ratio} times as many: it is a bomb")
+        self.hash.update(piece)
+        self.whole = not piece and not self.cut
+        return piece
+
+    def drain(self) -> None:
+        """Read what is left, as far as it can be unpacked, for its digest."""
+        if self.blob.hash is None:
+            with contextlib.suppress(LayerError):
+                while self.read(PIECE):
+                    pass
+
+    def differs(self) -> str:
+        """In what the tar, read to its end, is another one than the image's configuration names."""
+        # a blob that has the tar's digest is the tar
+        what = "its blob" if self.blob.hash is None and self.layer.digest else "its tar"
+        return difference(what, self.hash, self.layer.diff_id) if self.whole else ""
+
+
+class _Fan:
+    """A sink that gives everything to several, and counts members."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.sinks, self.members = sinks, 0
+        if len(sinks) == 1:
+            self.data, self.zeros, self.end = sinks[0].data, sinks[0].zeros, sinks[0].end  # type: ignore[method-assign]
+
+    def begin(self, member: Member) -> None:
+        self.members += 1
+        for sink in self.sinks:
+            sink.begin(member)
+
+    def data(self, chunk: bytes) -> None:
+        for sink in self.sinks:
+            sink.data(chunk)
+
+    def zeros(self, count: int) -> None:
+        for sink in self.sinks:
+            sink.zeros(count)
+
+    def end(self) -> None:
+        for sink in self.sinks:
+            sink.end()
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+
+
+def algorithm(digest: str) -> Any:
+    """The hash that a digest is of. Raises LayerError for one that is not known."""
+    name, _, value = digest.partition(":")
+    if name not in ALGORITHMS or not value:
+        raise LayerError(f"its digest {digest!r} is of a kind that envbuild does not know")
+    return hashlib.new(name)
+
+
+def difference(what: str, found: Any, digest: str) -> str:
+    name, _, value = digest.partition(":")
+    return "" if found.hexdigest() == value else f"{what} is {name}:{found.hexdigest()}, and its image says {digest}"

@@ -1,0 +1,68 @@
+"""One entry of a layer, and what consumes entries.
+
+A layer is a sequence of members in byte order of their paths, as the tar of an OCI layer holds them: deletions are
+empty regular files named ``.wh.NAME``, an opaque directory holds ``.wh..wh..opq`` (OCI image spec, layer.md,
+"Whiteouts"). The canonical tar (`envbuild.oci.layers.layer`) and the squashfs pack (`envbuild.squashfs.pack.writer`)
+are both sinks of members, so that a layer is read once and hashed and compressed in the same pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+WHITEOUT = b".wh."
+OPAQUE = b".wh..wh..opq"
+
+
+class Kind(StrEnum):
+    """Type of a member."""
+
+    FILE = "file"
+    DIR = "dir"
+    SYMLINK = "symlink"
+    HARDLINK = "hardlink"
+    FIFO = "fifo"
+    CHAR = "char"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An entry of a layer.
+
+    `path` is relative, without a leading or trailing slash; the root directory is ``b""``. `mode` holds permission
+    bits only (0..0o7777). `mtime` is in whole seconds. `size` is the length of the data in bytes (0 for everything but
+    files). `link` is the target of a symlink, or the path (relative, as `path`) of the first name of a hard link.
+    `device` is (major, minor). `xattrs` holds full names (``security.capability``).
+    """
+
+    path: bytes
+    kind: Kind
+    mode: int
+    uid: int = 0
+    gid: int = 0
+    mtime: int = 0
+    size: int = 0
+    link: bytes = b""
+    device: tuple[int, int] = (0, 0)
+    xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
+class Sink(Protocol):
+    """Takes the members of one layer in order: `begin`, `data` and `zeros` any number of times, `end`; at last `close`.
+
+    `zeros` is a run of zero bytes of the file, a hole of a sparse one; it counts as data.
+    """
+
+    def begin(self, member: Member) -> None: ...
+
+    def data(self, chunk: bytes) -> None: ...
+
+    def zeros(self, count: int) -> None: ...
+
+    def end(self) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,317 @@
+"""Image specs: ``images/NAME.yaml``, read and checked as a whole.
+
+    schema: 1
+    description: PyTorch with UCX/UCC and NCCL collectives for 8xH100 InfiniBand nodes
+    extends: NAME            # another spec; this one changes what it names
+    target: h100-ib
+    base: debian:13          # or an image: nvcr.io/nvidia/pytorch:25.10-py3
+    python: "3.13"           # may be left out where the base is a distribution, which has one Python
+    distribution: ubuntu:24.04   # only where the base is an image: what that is made of
+    layers:
+      ucx: {version: "1.20"} # recipe: {options}
+      cuda: "13.2"           # recipe: value of the option that its class calls the shorthand
+      nccl: {}               # recipe with its defaults
+      apex: null             # with extends: without this layer
+    env: {NAME: "value"}
+    waivers: [{fact: ID, reason: text}]
+
+With `extends`, keys of the top, layers, variables and waivers (by fact) replace those of the same name; a layer is
+replaced whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envbuild.core.distributions import DISTRIBUTIONS, PLACE, distribution, is_image
+from envbuild.core.errors import SpecError
+from envbuild.core.toposort import ordered
+from envbuild.core.yaml_nodes import Node, Scalar, Table
+from envbuild.core.yaml_reader import Reader, did_you_mean, short
+from envbuild.matrix.facts.model import Waiver
+from envbuild.spec.enroot_rules import TUNABLE, env_guard, name_fault
+from envbuild.spec.project import Project, valid_name
+from envbuild.spec.recipe import Recipe, RecipeEnv
+from envbuild.spec.recipe_loader import load_recipe, read_options
+
+if TYPE_CHECKING:
+    from envbuild.spec.target import Target
+
+KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
+IMAGE = r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
+NEWEST, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
+PYTHON = r"3\.[0-9]{1,2}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """One image as its file says it. `recipes` are in the order of the file; `where` names the place
+    (``path:line:column``) of each layer, and under `envbuild.core.distributions.PLACE` that of the base."""
+
+    name: str
+    path: Path
+    description: str
+    target: str
+    base: str
+    python: str
+    distribution: str
+    recipes: Mapping[str, Recipe]
+    env: Mapping[str, str]
+    waivers: tuple[Waiver, ...]
+    where: Mapping[str, str]
+    text: str = ""
+
+    def recipe_env(self, target: Target, versions: Mapping[str, str] = {}) -> RecipeEnv:
+        """What the recipes may know of this image on `target`; `versions`: what is locked, by package."""
+        distribution = DISTRIBUTIONS[self.distribution]
+        return RecipeEnv(target, self.python, self.recipes, versions, distribution, self.base)
+
+
+def filled(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
+    """The spec with these versions (by component) in the recipes that have none."""
+    recipes = {
+        name: replace(recipe, version=versions[recipe.component])
+        if not recipe.version and recipe.component in versions
+        else recipe
+        for name, recipe in spec.recipes.items()
+    }
+    return replace(spec, recipes=recipes)
+
+
+@dataclass
+class _Draft:
+    """Nodes of a spec, those of the specs that it extends filled in: key → (place of the key, value)."""
+
+    top: dict[str, tuple[str, Node]]
+    layers: dict[str, tuple[str, Node]]
+    env: dict[str, tuple[str, Node]]
+    waivers: dict[str, Waiver]
+    where: str
+    text: str
+
+
+def load(name: str, project: Project) -> ImageSpec:
+    """The spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
+
+    Raises SpecError with every mistake that its file and the files that it extends hold.
+    """
+    path = project.find_image(name)
+    reader = Reader()
+    draft = _draft(path, project, reader, ())
+    if not valid_name(path.stem):
+        reader.wrong(
+            draft.where,
+            f"'{short(path.stem)}' cannot be the name of an image",
+            "name the file with a-z, 0-9, '.', '_' and '-'",
+        )
+    target = _target(reader, draft, project)
+    base, python, distribution = _base(reader, draft)
+    recipes = _recipes(reader, draft, project)
+    _together(reader, draft, recipes)
+    env = _env(reader, draft)
+    description = (
+        reader.text(draft.top["description"][1], "description", folded=True) if "description" in draft.top else ""
+    )
+    reader.finish()
+    return ImageSpec(
+        name=path.stem,
+        path=path,
+        description=description or "",
+        target=target,
+        base=base,
+        python=python,
+        distribution=distribution,
+        recipes=recipes,
+        env=env,
+        waivers=tuple(draft.waivers.values()),
+        where={PLACE: draft.top["base"][0], **{layer: place for layer, (place, _) in draft.layers.items()}},
+        text=draft.text,
+    )
+
+
+def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
+    """The nodes of one file over those of the file that it extends."""
+    top = reader.load(path)
+    reader.schema(top, "spec")
+    nodes = reader.table(top, KEYS, "spec", "a spec")
+    chain = (*chain, path.resolve())
+    draft = _Draft({}, {}, {}, {}, top.where, "")
+    if "extends" in nodes and (other := reader.text(nodes["extends"], "extends")) is not None:
+        draft = _parent(other, path, nodes["extends"].where, project, reader, chain)
+        draft.where = top.where
+        draft.text += "---\n"
+    draft.text += top.text if top.text.endswith("\n") else f"{top.text}\n"
+    for key, (place, node) in top.entries.items():
+        if key in KEYS and key not in ("schema", "extends", "layers", "env", "waivers"):
+            draft.top[key] = (place.where, node)
+    for kind, merged in (("layers", draft.layers), ("env", draft.env)):
+        for key, (place, node) in reader.entries(nodes[kind], kind).items() if kind in nodes else ():
+            if "extends" in nodes and isinstance(node, Scalar) and node.kind == "null":
+                if key not in merged:
+                    hint = did_you_mean(key, merged, "it has")
+                    reader.wrong(
+                        place.where,
+                        f"'{short(key)}' is not in the spec that this one extends, so it cannot be removed",
+                        hint,
+                    )
+                merged.pop(key, None)
+            else:
+                merged[key] = (place.where, node)
+    for waiver in _waivers(reader, nodes["waivers"]) if "waivers" in nodes else ():
+        draft.waivers[waiver.fact] = waiver
+    return draft
+
+
+def _parent(other: str, path: Path, where: str, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
+    beside = path.parent / f"{other}.yaml"
+    try:
+        found = beside if valid_name(other) and beside.is_file() else project.find_image(other)
+    except SpecError as error:
+        raise SpecError(f"'extends': {error.message}", error.hint, where) from None
+    if not found.is_file():
+        raise SpecError(f"'extends': no such file: {short(other)}", where=where)
+    if found.resolve() in chain:
+        names = [item.stem for item in (*chain[chain.index(found.resolve()) :], found)]
+        hint = "remove one 'extends'" if len(names) > 2 else "give this spec another name, or the other one"
+        raise SpecError(f"specs extend each other in a circle: {' → '.join(names)}", hint, where)
+    return _draft(found, project, reader, chain)
+
+
+def _target(reader: Reader, draft: _Draft, project: Project) -> str:
+    if "target" not in draft.top:
+        reader.wrong(
+            draft.where, "the spec has no target", f"write target: NAME, one of: {', '.join(project.targets())}"
+        )
+        return ""
+    node = draft.top["target"][1]
+    name = reader.text(node, "target")
+    if name is None:
+        return ""
+    try:
+        project.find_target(name)
+    except SpecError as error:
+        reader.wrong(node.where, f"unknown target: {error.message}", error.hint)
+    return name
+
+
+def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
+    """Base, Python and distribution."""
+    if "base" not in draft.top:
+        reader.wrong(draft.where, "the spec has no base", f"write base: {NEWEST}")
+        return "", "", ""
+    node = draft.top["base"][1]
+    base = reader.text(node, "base") or ""
+    text = {key: _given(reader, draft, key) for key in ("python", "distribution")}
+    if base and is_image(base):
+        if not re.fullmatch(IMAGE, base):
+            reader.wrong(node.where, f"base '{short(base)}' is not the reference of an image", f"write {EXAMPLE}")
+        for key, example in (("python", '"3.12"'), ("distribution", "ubuntu:24.04")):
+            if not text[key]:
+                because = f"because what is in {short(base)} is seen only when it is locked"
+                reader.wrong(node.where, f"'{key}' is missing, {because}", f"write {key}: {example}")
+        if text["python"] and not re.fullmatch(PYTHON, text["python"]):
+            reader.wrong(draft.top["python"][0], f"'{short(text['python'])}' is no Python", 'write python: "3.12"')
+        return base, text["python"], _distribution(reader, draft, text["distribution"])
+    try:
+        found = distribution(base) if base else None
+    except SpecError:
+        known = f"it builds on {', '.join(DISTRIBUTIONS)}, and on images: {EXAMPLE}"
+        reader.wrong(node.where, f"base '{short(base)}' is none that this version builds on", known)
+        found = None
+    named = (("python", "python3", "Python"), ("distribution", "the distribution", "distribution"))
+    for key, what, word in named if found else ():
+        has = getattr(found, "python" if key == "python" else "name")
+        if text[key] not in ("", has):
+            because = f"because {what} of {base} is {has}, and images use the {word} of their base"
+            reader.wrong(
+                draft.top[key][1].where,
+                f"{key} '{short(text[key])}' cannot be had, {because}",
+                f'write {key}: "{has}", or leave it out',
+            )
+    return (found.name, found.python, found.name) if found else (base, "", "")
+
+
+def _given(reader: Reader, draft: _Draft, key: str) -> str:
+    return (reader.text(draft.top[key][1], key) or "") if key in draft.top else ""
+
+
+def _distribution(reader: Reader, draft: _Draft, name: str) -> str:
+    try:
+        return distribution(name).name if name else ""
+    except SpecError as error:
+        reader.wrong(draft.top["distribution"][0], error.message, error.hint)
+        return ""
+
+
+def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recipe]:
+    recipes: dict[str, Recipe] = {}
+    for name, (place, node) in draft.layers.items():
+        try:
+            recipe = read_options(reader, load_recipe(project.find_recipe(name)), node)
+        except SpecError as error:
+            if error.where:  # the recipe's own mistake, told where it is
+                reader.findings.extend(error.findings)
+            else:
+                reader.wrong(place, f"unknown layer: {error.message}", error.hint)
+            continue
+        if recipe is not None:
+            recipes[name] = recipe
+    return recipes
+
+
+def _together(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
+    """What only the whole list of layers can show."""
+    for name, recipe in recipes.items():
+        for needed in recipe.requires:
+            if needed not in draft.layers:
+                reader.wrong(
+                    draft.layers[name][0], f"layer '{name}' needs layer '{needed}'", f"add under layers: {needed}: {{}}"
+                )
+    owners: dict[str, str] = {}
+    for name, recipe in recipes.items():
+        if recipe.prefix and (other := owners.setdefault(recipe.prefix.rstrip("/"), name)) != name:
+            first = draft.layers[other][0]
+            reader.wrong(
+                draft.layers[name][0],
+                f"layers '{other}' and '{name}' both install into {recipe.prefix}",
+                f"keep one; '{other}' is at {first}",
+            )
+    _, cycle = ordered({name: recipe.after for name, recipe in recipes.items()})
+    if cycle:
+        steps = ", ".join(f"'{above}' comes after '{below}'" for above, below in pairwise(cycle))
+        reader.wrong(
+            draft.layers[cycle[0]][0], f"layers wait for each other: {steps}", "correct 'after' in one of these recipes"
+        )
+
+
+def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for name, (place, node) in draft.env.items():
+        value = reader.text(node, name, env_guard)
+        if reason := name_fault(name):
+            reader.wrong(place, reason)
+        elif name.startswith(TUNABLE):
+            hint = f"leave it out here, and set it where the job starts: export {name}=… before srun"
+            reader.wrong(place, f"'{name}' belongs to the job: an image's value would beat the job's", hint)
+        elif value is not None:
+            env[name] = value
+    return env
+
+
+def _waivers(reader: Reader, node: Node) -> list[Waiver]:
+    waivers = []
+    for item in reader.items(node, "waivers"):
+        fields = reader.table(item, ("fact", "reason"), "waivers", "a waiver")
+        read = {key: reader.text(fields[key], key, folded=True) for key in fields}
+        missing = [key for key in ("fact", "reason") if key not in read or read[key] == ""]
+        if isinstance(item, Table) and missing:
+            hint = "write - {fact: ID, reason: who tested it, where and when}"
+            reader.wrong(item.where, f"a waiver needs a {' and a '.join(missing)}", hint)
+        fact, reason = read.get("fact"), read.get("reason")
+        if fact and reason:
+            waivers.append(Waiver(fact, reason, item.where))
+    return waivers

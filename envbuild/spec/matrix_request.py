@@ -1,0 +1,123 @@
+"""The request that an image makes of the version matrix, by its spec and by what its lock holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from envbuild.core.distributions import is_image
+from envbuild.core.errors import Finding, SpecError
+from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_reader import one_of, short
+from envbuild.matrix.facts.atoms import reserve
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.values import normal
+from envbuild.matrix.solve.request import Ask, knows, parse_ask
+from envbuild.spec.image_spec import ImageSpec
+from envbuild.spec.recipe import Runtime
+from envbuild.spec.recipe_loader import ask as ask_recipe
+from envbuild.spec.recipe_loader import file_of
+from envbuild.spec.target import Target
+
+# The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
+NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
+
+Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, who says so)
+
+
+def of_image(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
+    """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
+    every mistake."""
+    line = line_of(spec, "base")
+    told: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
+    if is_image(spec.base):
+        system = spec.distribution.replace(":", "")
+        told.append(("os", system, line_of(spec, "distribution"), "the spec's distribution"))
+    base = spec.base.partition("@")[0]
+    if not is_image(spec.base) or knows(matrix, "base", base):  # of an image of one's own the facts say nothing
+        told.insert(0, ("base", base, line, ""))
+    node, line = f"target {target.name}", line_of(spec, "target")
+    said = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
+    told += [(component, text, line, node) for component, text in said.items() if text]
+    env = spec.recipe_env(target)
+    for name, recipe in spec.recipes.items():
+        for component, text in ask_recipe(recipe, "matrix", dict, env).items():
+            place = spec.where.get(name, "") or shown(file_of(recipe))
+            told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
+    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _strange_labels(told, matrix)
+    named = {component for component, *_ in told}
+    for name, recipe in spec.recipes.items():
+        runtime = ask_recipe(recipe, "runtime", Runtime, env)
+        for component, text in required((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
+            if component not in named:
+                told.append((component, text, spec.where.get(name, ""), ""))
+    asks: dict[tuple[str, str], Ask] = {}
+    for component, text, where, by in told:
+        try:
+            ask = parse_ask(matrix, component, text, where=where, by=by)
+            asks[component, ask.text] = ask
+        except SpecError as error:
+            prefix = f"{by}: " if by else ""
+            findings += [Finding(prefix + found.message, where, found.hint) for found in error.findings]
+    if findings:
+        raise SpecError.of(findings)
+    return tuple(asks.values())
+
+
+def _strange_labels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
+    """Channels of PyTorch's own index that are none: its builds carry the channel as their label (``+cu126``). A recipe
+    without a whole version names the CUDA of the channel instead."""
+    if "torch" not in matrix.number or ("channel", "pytorch") not in {
+        (component, text) for component, text, *_ in told
+    }:
+        return []
+    values = (value for value in matrix.values[matrix.number["torch"]] if reserve(value) == 1)
+    labels = sorted({value.partition("+")[2] for value in values})
+    found = []
+    for component, text, where, by in told:
+        label = ""
+        if component == "torch":
+            label = text.partition("+")[2]
+        elif component == "torch-cuda" and by == "recipe torch" and text != "-":
+            label = f"cu{text.replace('.', '')}"
+        if label and labels and label not in labels:
+            message = f"layer 'torch': PyTorch's own index has no channel '{short(label)}' that the facts know"
+            found.append(Finding(message, where, one_of(label, labels, "there are")))
+    return found
+
+
+def line_of(spec: ImageSpec, key: str) -> str:
+    """Where a key of the top of a spec stands; where it comes from the spec that this one extends, the file."""
+    lines = spec.text.splitlines()
+    own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
+    number = next((at for at, line in enumerate(lines[own:], 1) if line.startswith(f"{key}:")), 0)
+    return f"{shown(spec.path)}:{number}:1" if number else shown(spec.path)
+
+
+def required(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:
+    """(component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with markers
+    are left to the lock, which knows whether they apply."""
+    packages = {
+        package: component.name
+        for component in matrix.components
+        if component.kind == "version"
+        for package in component.packages or (component.name,)
+    }
+    for requirement in requirements:
+        match = re.fullmatch(r"([A-Za-z0-9._-]+?)(\[[^\]]*\])?\s*([<>=!~].*)?", requirement.strip())
+        component = packages.get(match[1].replace("_", "-").lower()) if match and ";" not in requirement else None
+        if match and component:
+            yield component, (match[3] or "*").replace(" ", "")
+
+
+def settled_in(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
+    """Component → the version of what the matrix knows among the Python packages that an image ships with
+    (`envbuild.lock.component_versions.shipped_python`)."""
+    found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}
+    versions: dict[str, str] = {}
+    for component in matrix.components:
+        for package in component.packages or (component.name,):
+            if component.kind == "version" and package in found:
+                versions[component.name] = normal(component, found[package])
+                break
+    return versions

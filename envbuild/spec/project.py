@@ -1,0 +1,183 @@
+"""Where things are: a project's own images, recipes and targets, and those that ship with envbuild. A project's own
+win.
+
+A project is the current folder, or the nearest one above it, that holds ``images/*.yaml``, ``recipes/*.py``, or a
+``site.yaml`` with a ``schema:`` line. Because recipes are programs, a folder above the current one that everybody may
+write to is never taken for a project.
+
+Locks stand beside their specs. The specs that ship in an installed wheel cannot have theirs changed there, so a new
+lock for one goes to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
+(``~/.local/share/envbuild/locks``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.errors import SpecError
+from envbuild.core.paths import PACKAGE
+from envbuild.core.yaml_reader import closest, did_you_mean, short
+from envbuild.matrix import FACTS
+
+INSTALLED = (PACKAGE / "shipped").is_dir()
+SHIPPED = (
+    PACKAGE / "shipped" if INSTALLED else PACKAGE.parent
+)  # a checkout keeps images/ and recipes/ beside the package
+
+NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`root` is the project's folder, or None outside of any."""
+
+    root: Path | None = None
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> Project:
+        """The project that `start` (the current folder) lies in."""
+        try:
+            here = (start or Path.cwd()).absolute()
+        except FileNotFoundError:  # the current folder was removed
+            return cls()
+        for folder in (here, *here.parents):
+            if is_project(folder) and (folder == here or not _open_to_all(folder)):
+                return cls(folder)
+        return cls()
+
+    @classmethod
+    def of(cls, name: str) -> Project:
+        """The project for a spec given by name or path: a path belongs to the project that it lies in, wherever one
+        stands."""
+        return cls.find(Path(name).parent.resolve()) if looks_like_path(name) else cls.find()
+
+    def images(self) -> tuple[str, ...]:
+        return self._names("images", ".yaml")
+
+    def recipes(self) -> tuple[str, ...]:
+        return tuple(stem.replace("_", "-") for stem in self._names("recipes", ".py"))
+
+    def targets(self) -> tuple[str, ...]:
+        return self._names("targets", ".yaml")
+
+    def find_image(self, name: str) -> Path:
+        """The spec called `name`, or the file that it is a path of. Raises SpecError."""
+        if not looks_like_path(name):
+            return self._find("images", name)
+        path = Path(name)
+        if not path.exists() and path.stem in self.images():
+            raise SpecError("no such file", f"did you mean the image '{path.stem}'?", name)
+        return path
+
+    def misnamed(self) -> tuple[Path, ...]:
+        """Files of the project's images/ that look like specs, and that no name leads to."""
+        files = [] if self.root is None else _files(self.root / "images")
+        named = (path for path in files if path.suffix in (".yaml", ".yml") and path.is_file())
+        return tuple(sorted(path for path in named if path.suffix == ".yml" or not valid_name(path.stem)))
+
+    def find_recipe(self, name: str) -> Path:
+        """The file of recipe `name`; ``nccl-tests`` is ``nccl_tests.py``. Raises SpecError."""
+        return self._find("recipes", name)
+
+    def find_target(self, name: str) -> Path:
+        """The file of hardware target `name`. Raises SpecError."""
+        return self._find("targets", name)
+
+    def facts(self) -> tuple[Path, ...]:
+        """Folders of fact files (`envbuild.matrix`): those that ship with envbuild, then the project's own, whose facts
+        replace those of the same id."""
+        own = [] if self.root is None else [self.root / "facts"]
+        return (FACTS, *(folder for folder in own if folder.is_dir()))
+
+    def lock_path(self, spec: Path) -> Path:
+        """The lock to read for `spec`; the file need not exist."""
+        beside = spec.with_suffix(".lock")
+        if not self._read_only(spec):
+            return beside
+        own = [] if self.root is None else [self.root / "images" / beside.name]
+        return next((path for path in [*own, data_folder() / "locks" / beside.name] if path.is_file()), beside)
+
+    def new_lock_path(self, spec: Path) -> Path:
+        """Where a new lock for `spec` is written; its folder need not exist."""
+        beside = spec.with_suffix(".lock")
+        if not self._read_only(spec):
+            return beside
+        return (data_folder() / "locks" if self.root is None else self.root / "images") / beside.name
+
+    def _read_only(self, spec: Path) -> bool:
+        return INSTALLED and spec.resolve().is_relative_to(SHIPPED)
+
+    def _folders(self, kind: str) -> Iterator[Path]:
+        if self.root is not None:
+            yield self.root / kind
+        shipped = PACKAGE / kind if kind == "targets" else SHIPPED / kind
+        if self.root is None or shipped != self.root / kind:
+            yield shipped
+
+    def _names(self, kind: str, suffix: str) -> tuple[str, ...]:
+        found = {
+            path.stem
+            for folder in self._folders(kind)
+            for path in _files(folder)
+            if path.suffix == suffix and valid_name(path.stem) and path.is_file()
+        }
+        return tuple(sorted(found))
+
+    def _find(self, kind: str, name: str) -> Path:
+        file = f"{name.replace('-', '_')}.py" if kind == "recipes" else f"{name}.yaml"
+        if valid_name(name) and not (kind == "recipes" and "_" in name):  # one recipe, one name
+            for folder in self._folders(kind):
+                if (path := folder / file).is_file():
+                    return path
+        known = {"images": self.images, "recipes": self.recipes, "targets": self.targets}[kind]()
+        close, what = closest(name, known), kind.removesuffix("s")
+        if not valid_name(name):
+            rule = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
+            a = "an" if what[0] in "aeiou" else "a"
+            raise SpecError(f"'{short(name)}' cannot be the name of {a} {what}", close or rule)
+        add = f"to add one, write {kind}/{file} in a project" + (", with one Recipe class" if kind == "recipes" else "")
+        there = did_you_mean(name, known, f"the {kind} are")
+        raise SpecError(f"no {what} is called '{name}'", close or "; ".join(filter(None, (there, add))))
+
+
+def valid_name(name: str) -> bool:
+    """Whether an image, recipe or target can be called `name`."""
+    return re.fullmatch(NAME, name) is not None and ".." not in name
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a NAME of the command line is a path: it ends in .yaml."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def is_project(folder: Path) -> bool:
+    if any(path.suffix == ".yaml" for path in _files(folder / "images")):
+        return True
+    if any(path.suffix == ".py" for path in _files(folder / "recipes")):
+        return True
+    try:
+        with (folder / "site.yaml").open("rb") as file:
+            return re.search(rb"^schema:", file.read(65536), re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
+def data_folder() -> Path:
+    """The user's folder for what envbuild writes and cannot make again by itself."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "envbuild"
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _open_to_all(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IWOTH)

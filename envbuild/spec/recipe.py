@@ -1,0 +1,286 @@
+"""Recipes: one component, one file, one class.
+
+A recipe is a frozen dataclass in ``recipes/NAME.py`` whose fields are the keys that a spec may write under ``layers:
+NAME:``. It says what it needs (`sources`), how it is built (`build`, HPCCM primitives), what the finished image needs
+beside that (`runtime`) and how one sees that it is there (`verify`). Nothing in it touches the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from envbuild.core.distributions import DISTRIBUTIONS, Distribution, is_image
+
+if TYPE_CHECKING:
+    from envbuild.spec.target import Target
+
+VENV = "/opt/venv"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A source that is one file: a release tarball, or an sdist given by its origin.
+
+    The build sees it as /run/envbuild/archives/`file`; `name` is what it is the source of. `origin` names where it
+    comes from without a host (``github:openucx/ucx@v1.20.1``, ``debian:pool/main/p/…``); a site maps origins to
+    mirrors. `sha256` may be empty: then the lock finds and records it.
+    """
+
+    name: str
+    origin: str
+    file: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """A source that is one commit of a repository: locked as a tarball that is the same on every machine.
+
+    `name` is the folder that the tarball unpacks to; `origin` names the repository without a host
+    (``github:openucx/ucx``); `commit` is its full hash (40 hex digits), `tag` what upstream calls it (a lock is refused
+    when that tag now names another commit). `submodules` are the paths of those that the build needs; ``("*",)`` is
+    all of them, with theirs.
+    """
+
+    name: str
+    origin: str
+    commit: str
+    tag: str = ""
+    submodules: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The tarball's name below /run/envbuild/archives."""
+        return f"{self.name}-{self.commit[:12]}.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class AptRepository:
+    """A vendor's archive of Debian packages.
+
+    `origin` names it without a host (``apt:nvidia-cuda/ubuntu2204``); a site maps it to an address. `suite` and
+    `components` are apt's words (sources.list(5)); a flat repository has the suite ``./`` and no components. `key` is
+    the fingerprint (40 hex digits) of the OpenPGP key that signs it, `key_file` where the repository offers that key.
+    """
+
+    origin: str
+    suite: str
+    components: tuple[str, ...]
+    key: str
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonIndex:
+    """A vendor's package index (``pip:pytorch/cu113``, ``pip:aws-neuron``). `packages` come from it and from nowhere
+    else: the package index has projects of the same names that are something else."""
+
+    origin: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a recipe's parts come from.
+
+    A build unit gets Debian packages, Python requirements of the build (PEP 508), sdists from the package index
+    (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives, and commits. `gives` are the packages
+    whose wheels the unit makes from archives and commits (``apex==0.1``), so that the venv does not look for them on an
+    index. `repositories` and `indexes` are open to the whole image. `devel` are Python requirements that
+    `Recipe.devel` gets, in versions that fit those of the image.
+    """
+
+    debian: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    sdists: tuple[str, ...] = ()
+    archives: tuple[Archive, ...] = ()
+    git: tuple[Git, ...] = ()
+    gives: tuple[str, ...] = ()
+    repositories: tuple[AptRepository, ...] = ()
+    indexes: tuple[PythonIndex, ...] = ()
+    devel: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What the finished image needs: Debian packages, Python requirements (`core`: those of the large venv unit with
+    torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders for the loader
+    (ld.so.conf.d), files (path → content).
+
+    `replaces`: Debian package → version of the component that takes its place, in the image and for what depends on
+    that package there: dpkg is told of a package of that name without contents. Only for a library whose SONAME is the
+    same; where the distribution's packages ask for a newer one, the real package comes all the same."""
+
+    debian: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    core: tuple[str, ...] = ()
+    toolkit: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    replaces: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A verify line: a command in the finished image that must exit 0 and whose output must hold `expect` (a regular
+    expression)."""
+
+    name: str
+    command: str
+    expect: str = ""
+    tier: str = "run"  # audit | run | gpu | fabric
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an option is wrong, or a recipe cannot be in an image: `because` ends the sentence that begins with the
+    option or the layer; `hint` is what to type (may be empty)."""
+
+    because: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.because}; {self.hint}" if self.hint else self.because
+
+
+class OptionError(ValueError):
+    """Options of a recipe that do not go together, raised by its ``__post_init__``. `hint` is what to type."""
+
+    def __init__(self, because: str, hint: str = "") -> None:
+        super().__init__(because)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeEnv:
+    """What a recipe may know of the image it stands in. `recipes` are all recipes of the image by name; `versions` are
+    locked versions by package name, empty until there is a lock (only environment and verify lines may depend on
+    them)."""
+
+    target: Target
+    python: str
+    recipes: Mapping[str, Recipe]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    distribution: Distribution = DISTRIBUTIONS["debian:13"]
+    base: str = "debian:13"
+
+    def has(self, name: str) -> bool:
+        return name in self.recipes
+
+    def prefix_of(self, name: str) -> str:
+        """The folder that layer `name` is compiled into; "" where the image has none, or has it from elsewhere."""
+        layer = self.recipes.get(name)
+        return layer.prefix if layer and layer.builds else ""
+
+    @property
+    def on_image(self) -> bool:
+        """Whether the base is somebody's image, not a distribution made from packages."""
+        return is_image(self.base)
+
+    @property
+    def has_nvcc(self) -> bool:
+        """Whether jobs find CUDA's compiler in the finished image."""
+        return getattr(self.recipes.get("cuda"), "flavor", "") == "devel"
+
+    @property
+    def setuptools(self) -> str:
+        """What builds with setuptools ask for: 77 knows today's pyproject.toml and runs on Python 3.9 and later."""
+        return "setuptools>=77" if int(self.python.partition(".")[2]) >= 9 else "setuptools"
+
+    @property
+    def site_packages(self) -> str:
+        """Folder of the Python packages of the image's venv."""
+        return f"{VENV}/lib/python{self.python}/site-packages"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Base of all recipes. `shorthand` is the field that a bare value in a spec sets (``cuda: "13.2"``)."""
+
+    name: ClassVar[str] = ""  # set from the file's name
+    shorthand: ClassVar[str] = "version"
+    after: ClassVar[tuple[str, ...]] = ()  # recipes that stand below this one when the image has them
+    requires: ClassVar[tuple[str, ...]] = ()  # recipes that the image must have
+    package: ClassVar[str] = ""  # the locked package whose version is the component's, for people
+    prefix: ClassVar[str] = ""  # /opt/NAME when build() installs into a prefix
+    programs: ClassVar[tuple[str, ...]] = ()  # folders of the prefix with programs ("bin"): they come onto PATH
+    verbatim: ClassVar[
+        tuple[str, ...]
+    ] = ()  # options that are contents of files: neither a shell nor enroot reads them
+    wheel: ClassVar[bool] = False  # build() leaves wheels in /run/envbuild/out
+    component: ClassVar[str] = ""  # whose version `version` is, in the matrix's words; left out, resolve picks it
+    meets: ClassVar[tuple[str, ...]] = ()  # conditions (ids of facts) that build() sees to
+    arch_specific: ClassVar[bool] = False  # build() depends on the target's GPU architecture
+    on_toolkit: ClassVar[bool] = False  # build() needs the venv unit of the CUDA wheels below it
+    on_venv: ClassVar[bool] = False  # build() needs that and the venv unit with torch below it
+    memory_gb: ClassVar[float] = 0.5  # one compile job at its largest
+    cpu_minutes: ClassVar[float] = 0.0  # of a whole build, measured on one machine; 0: not measured
+
+    version: str = ""
+
+    @property
+    def builds(self) -> bool:
+        """Whether build() makes something with these options; those that depend on a provider say it themselves."""
+        return bool(self.prefix or self.wheel)
+
+    @property
+    def bins(self) -> tuple[str, ...]:
+        """The folders that it brings onto PATH: those of `programs`, where build() makes something."""
+        return tuple(f"{self.prefix}/{folder}" for folder in self.programs) if self.prefix and self.builds else ()
+
+    def faults(self) -> dict[str, Refusal]:
+        """Texts among the options that cannot be right → why. Told at their place in the spec, before anything is
+        locked. What is wrong with the options as a whole is an `OptionError` of ``__post_init__``."""
+        return {}
+
+    def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
+        """Why this recipe, as it is asked for, cannot stand in this image (a CPU architecture or distribution that its
+        provider does not serve, …), each as the end of "…, because". Told at the layer's place in the spec."""
+        return ()
+
+    def provides(self, env: RecipeEnv) -> tuple[str, ...]:
+        """Libraries that it puts on the loader's path (``libucp``): no two recipes of an image may bring the same."""
+        return ()
+
+    def promised(self, env: RecipeEnv) -> tuple[str, ...]:
+        """Paths (shell patterns) that the base image must hold, when this recipe takes its component from there."""
+        return ()
+
+    def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
+        """What this recipe says to the version matrix: component → what it may be (``2.15``, ``>=2.1``, ``*``)."""
+        return {self.component: self.version or "*"} if self.component else {}
+
+    def sources(self, env: RecipeEnv) -> Sources:
+        return Sources()
+
+    def build(self, env: RecipeEnv) -> list[Any]:
+        """HPCCM primitives and building blocks (of `envbuild.sdk`); empty: nothing is compiled."""
+        return []
+
+    def devel(self, env: RecipeEnv) -> list[Any]:
+        """What only builds need of it: primitives of a unit below that of `build`, at the same prefix, which is no part
+        of the image. The Python packages of ``Sources.devel`` lie in the folder ``python`` of the prefix when it
+        starts; none is kept there."""
+        return []
+
+    def runtime(self, env: RecipeEnv) -> Runtime:
+        return Runtime()
+
+    def extensions(self) -> tuple[str, ...]:
+        """Extension modules (dotted names) that must exist afterwards: builds that drop one in silence are common."""
+        return ()
+
+    def verify(self, env: RecipeEnv) -> list[Check]:
+        return []
+
+
+def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, Refusal]:
+    """What `faults` gives for those of `words` that are none of `known`: `what` is wrong with each ("is no op that …"),
+    and as hint the closest known one, all of them, and `other`, a way to have one that is not known."""
+    from envbuild.core.yaml_reader import one_of
+
+    hints = {word: one_of(word, known, "there are") for word in words if word not in known}
+    return {word: Refusal(what, "; ".join(filter(None, (hint, other)))) for word, hint in hints.items()}

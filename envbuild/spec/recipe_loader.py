@@ -1,0 +1,283 @@
+"""Recipe files: the class in one, and its options as a spec writes them.
+
+A recipe file of a project is a user's program, so what goes wrong in it is told with the file's own line, not with a
+traceback.
+
+Texts from a spec end up in file names, requirements and commands. Recipes quote them; as a second line of defence no
+text that a shell would expand or that spans lines gets in here at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from inspect import get_annotations
+from pathlib import Path
+from typing import Any, TypeVar
+
+from envbuild.core.errors import EnvbuildError, SpecError
+from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, shown
+from envbuild.core.yaml_reader import Guard, Reader, short
+from envbuild.spec.enroot_rules import expanded
+from envbuild.spec.recipe import (
+    AptRepository,
+    Archive,
+    Check,
+    Git,
+    OptionError,
+    PythonIndex,
+    Recipe,
+    Refusal,
+    Runtime,
+    Sources,
+)
+
+VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
+# What the items of a list or table are that a method gives, and what a field of Sources or Runtime may hold.
+ITEMS: dict[str, type] = {
+    "verify": Check, "extensions": str, "faults": Refusal, "refusals": Refusal, "provides": str, "promised": str,
+}  # fmt: skip
+HELD: dict[str, type] = {"archives": Archive, "git": Git, "repositories": AptRepository, "indexes": PythonIndex}
+Answer = TypeVar("Answer")
+_loaded: dict[tuple[str, int, int], type[Recipe]] = {}
+
+
+def load_recipe(path: Path) -> type[Recipe]:
+    """The one Recipe class that the file defines, its `name` set from the file's (``nccl_tests.py`` → ``nccl-tests``).
+
+    Raises SpecError, with the line, for a file that does not load or holds no, or more than one, recipe.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", where=shown(path)) from None
+    key = (str(path.absolute()), status.st_mtime_ns, status.st_size)
+    if key not in _loaded:
+        _loaded[key] = _load(path)
+    return _loaded[key]
+
+
+def _load(path: Path) -> type[Recipe]:
+    name = f"envbuild_recipes.{path.stem}_{zlib.crc32(str(path.absolute()).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SpecError("a recipe is a Python file", where=shown(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    try:
+        with blame(path):
+            spec.loader.exec_module(module)
+        found = [item for item in vars(module).values() if isinstance(item, type) and issubclass(item, Recipe)]
+        own = [item for item in dict.fromkeys(found) if item.__module__ == name]
+        if len(own) != 1:
+            names = ", ".join(item.__name__ for item in own)
+            raise SpecError(
+                f"a recipe file defines one Recipe class; this one defines {f'{len(own)}: {names}' if own else 'none'}",
+                "see recipes/ of envbuild for examples",
+                shown(path),
+            )
+        if "__dataclass_fields__" not in vars(own[0]):
+            hint = f"write @dataclass(frozen=True, kw_only=True) above class {own[0].__name__}"
+            raise SpecError(
+                f"class {own[0].__name__} is not a dataclass, so its fields are not options", hint, shown(path)
+            )
+    except BaseException:
+        del sys.modules[name]
+        raise
+    own[0].name = path.stem.replace("_", "-")
+    return own[0]
+
+
+@contextmanager
+def blame(path: Path) -> Iterator[None]:
+    """What is raised inside and is not envbuild's own becomes a SpecError at the last line of `path` that was
+    running."""
+    try:
+        yield
+    except EnvbuildError:
+        raise
+    except SyntaxError as error:
+        place = f"{shown(Path(error.filename or path))}:{error.lineno or 1}:{error.offset or 1}"
+        raise SpecError(f"not Python: {error.msg}", where=place) from error
+    except (Exception, SystemExit) as error:
+        import traceback
+
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        place = f"{shown(path)}:{frames[-1].lineno}:1" if frames else shown(path)
+        raise SpecError(f"the recipe fails: {type(error).__name__}: {error}", where=place) from error
+
+
+def ask(recipe: Recipe, method: str, kind: type[Answer], *arguments: object) -> Answer:
+    """What ``recipe.method(*arguments)`` gives, which must be a `kind` (Sources, Runtime, list, …).
+
+    Raises SpecError at the line of the recipe's file that fails, or of the method that gives something else.
+    """
+    path = file_of(recipe)
+    with blame(path):
+        function = getattr(recipe, method)
+        answer = function(*arguments)
+        fault = _answer_fault(answer, kind, method)
+        if not fault and isinstance(answer, kind):
+            return answer
+        code = getattr(function, "__code__", None)
+        place = f"{shown(path)}:{code.co_firstlineno}:1" if code and code.co_filename == str(path) else shown(path)
+        raise SpecError(f"{method}() of recipe '{recipe.name}' gives {fault}", _example(kind), place)
+
+
+def _answer_fault(answer: object, kind: type, method: str) -> str:
+    """What is wrong with what a method gives, as the end of a sentence; or ""."""
+    if not isinstance(answer, kind):
+        return f"{_called(answer)}, not {_a(kind)}"
+    if isinstance(answer, (Sources, Runtime)):
+        for field in dataclasses.fields(answer):
+            value, name = getattr(answer, field.name), f"{_a(kind)} whose '{field.name}' is"
+            if str(field.type).startswith("Mapping"):
+                if not isinstance(value, Mapping):
+                    return f"{name} {_called(value)}, not a dict"
+                items = [*value.keys(), *value.values()]
+            elif isinstance(value, (tuple, list)):
+                items = list(value)
+            else:  # a text is a sequence too, of letters
+                return f"{name} {_called(value)}, not a tuple"
+            wanted = HELD.get(field.name, str)
+            for item in items:
+                if not isinstance(item, wanted):
+                    return f"{name} not made of {wanted.__name__}: {_called(item)} is in it"
+    elif method in ITEMS and isinstance(answer, (tuple, list, dict)):
+        for item in answer.values() if isinstance(answer, dict) else answer:
+            if not isinstance(item, ITEMS[method]):
+                return f"{_called(item)} among its {ITEMS[method].__name__}s"
+    return ""
+
+
+def _called(value: object) -> str:
+    return "nothing (None)" if value is None else f"the text '{short(value)}'" if isinstance(value, str) else _a(value)
+
+
+def _a(value: object) -> str:
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _example(kind: type) -> str:
+    if kind in (Sources, Runtime):
+        return f'let it return {kind.__name__}(debian=("NAME",)), or {kind.__name__}() for nothing'
+    return f"let it return {_a(kind)}"
+
+
+def file_of(recipe: Recipe | type[Recipe]) -> Path:
+    """The file that a loaded recipe comes from."""
+    return Path(sys.modules[recipe.__module__].__file__ or "")
+
+
+def types_of(recipe: type[Recipe]) -> dict[str, Any]:
+    """The types of a recipe's keys."""
+    found: dict[str, Any] = {}
+    for part in reversed(recipe.__mro__):
+        found |= _own_types(part)
+    return found
+
+
+@cache
+def _own_types(part: type) -> dict[str, Any]:
+    """Those that a class adds itself: what all recipes have is worked out once (`get_type_hints` starts anew)."""
+    return get_annotations(part, eval_str=True)
+
+
+def keys_of(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
+    """The fields that a spec may write as keys. `version` is one of recipes that have a version: those that name their
+    `package`, or that define the field themselves."""
+    fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
+    if not recipe.package and fields.get("version") is Recipe.__dataclass_fields__["version"]:
+        del fields["version"]
+    return fields
+
+
+def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
+    """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
+
+    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name.
+    """
+    fields = keys_of(recipe)
+    before = len(reader.findings)
+    if isinstance(node, Table):
+        given = reader.table(node, fields, recipe.name, f"layer '{recipe.name}'")
+    elif isinstance(node, Scalar) and node.kind == "null":
+        reader.wrong(node.where, f"layer '{recipe.name}' has no value", f"for its defaults write {recipe.name}: {{}}")
+        return None
+    elif isinstance(node, Scalar) and node.kind == "truth":
+        reader.wrong(
+            node.where, f"layer '{recipe.name}' is not switched", f"for its defaults write {recipe.name}: {{}}"
+        )
+        return None
+    elif recipe.shorthand in fields:
+        given = {recipe.shorthand: node}
+    else:
+        keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"it has none: write {recipe.name}: {{}}"
+        reader.wrong(node.where, f"layer '{recipe.name}' takes keys with values", keys)
+        return None
+    with blame(file_of(recipe)):
+        hints = types_of(recipe)
+        shorthand = not isinstance(node, Table)
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            label = recipe.name if shorthand else key
+            if isinstance(value, Sequence) and hints[key] is str and shorthand:
+                reader.wrong(value.where, f"layer '{recipe.name}' takes one {key}, not a list")
+            else:
+                values[key] = reader.value(value, hints[key], label, guard(recipe, key))
+        for key, field in fields.items():
+            if required(field) and key not in given:
+                reader.wrong(
+                    node.where, f"layer '{recipe.name}' needs a value for '{key}'", f"write {recipe.name}: {{{key}: …}}"
+                )
+        if len(reader.findings) > before:
+            return None
+        try:
+            made = recipe(**values)
+        except ValueError as error:  # a recipe's own check, in its __post_init__
+            hint = error.hint if isinstance(error, OptionError) else ""
+            reader.wrong(node.where, f"layer '{recipe.name}': {error}", hint)
+            return None
+        faults: dict[Any, Refusal] = ask(made, "faults", dict)
+        for text, fault in faults.items():
+            for place in places(node, str(text)) or (node.where,):
+                reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {fault.because}", fault.hint)
+        return None if faults else made
+
+
+def required(field: dataclasses.Field[Any]) -> bool:
+    """Whether an option has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def places(node: Node, text: str) -> tuple[str, ...]:
+    """Where, in `node`, the scalar `text` stands."""
+    if isinstance(node, Scalar):
+        return (node.where,) if node.value == text else ()
+    inner = node.items if isinstance(node, Sequence) else [value for _, value in node.entries.values()]
+    return tuple(place for item in inner for place in places(item, text))
+
+
+def guard(recipe: type[Recipe], key: str) -> Guard:
+    """What looks at the texts of an option: they may be a version, the content of a file, or words of a command."""
+    if key in recipe.verbatim:
+        return partial(expanded, reader="file")
+    return version_guard if key == "version" else shell_guard
+
+
+def shell_guard(text: str) -> str:
+    """What is wrong with a text that a recipe may put into a command, or ""."""
+    return expanded(text, "command")
+
+
+def version_guard(text: str) -> str:
+    """Versions also stand in file names and origins."""
+    if reason := shell_guard(text):
+        return reason
+    return "" if re.fullmatch(VERSION, text) else f"is not a version or commit: '{short(text)}'"

@@ -1,0 +1,236 @@
+"""Resolve: a spec and its target become one consistent whole.
+
+`resolve` makes only checks that are certain; what the version matrix says, and the versions that it picks, come in
+through `resolve_with`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from envbuild.core.errors import ConflictError, Finding, SpecError, UnknownError
+from envbuild.core.toposort import ordered
+from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_reader import short
+from envbuild.matrix.facts.model import Waiver
+from envbuild.net.site import SOURCE_KINDS
+from envbuild.spec import target as targets
+from envbuild.spec.image_spec import ImageSpec
+from envbuild.spec.library_conflicts import second_copies
+from envbuild.spec.project import Project
+from envbuild.spec.recipe import Archive, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
+from envbuild.spec.recipe_loader import ask, file_of
+from envbuild.spec.target import Target
+
+if TYPE_CHECKING:
+    from envbuild.matrix.answer.verdict import Answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: what follows from one is computed once (`lock_request`)
+class Resolution:
+    """A spec with everything that follows from it.
+
+    `order` are the recipes, each after those it stands on. `runtime` is what the finished image needs, of all recipes
+    together; its `env` holds the target's variables, over them the recipes' and over those the spec's. `runtimes` and
+    `sources` are each recipe's own. `chosen`: component → the version that was picked for a recipe without one;
+    `answer` is what the version matrix says (None: it was not asked)."""
+
+    spec: ImageSpec
+    target: Target
+    order: tuple[str, ...]
+    env: RecipeEnv
+    runtimes: Mapping[str, Runtime]
+    sources: Mapping[str, Sources]
+    runtime: Runtime
+    waivers: tuple[Waiver, ...] = ()
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    answer: Answer | None = None
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """The recipes, in order."""
+        return tuple(self.spec.recipes[name] for name in self.order)
+
+    @property
+    def compiled(self) -> tuple[str, ...]:
+        """Names of the recipes that have a build unit, in order."""
+        return tuple(recipe.name for recipe in self.recipes if recipe.builds)
+
+
+def resolve(spec: ImageSpec, target: Target) -> Resolution:
+    """Put the recipes of `spec` into order and ask each what it needs on `target`.
+
+    Raises ConflictError for what cannot work together, SpecError for a recipe that fails.
+    """
+    order, cycle = ordered({name: recipe.after for name, recipe in spec.recipes.items()})
+    if cycle:  # load refuses it with the place; a spec made in memory comes here
+        raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
+    env = spec.recipe_env(target)
+    _check_stands(spec, target, env)
+    runtimes: dict[str, Runtime] = {}
+    sources: dict[str, Sources] = {}
+    for name in order:
+        recipe = spec.recipes[name]
+        runtimes[name] = ask(recipe, "runtime", Runtime, env)
+        sources[name] = ask(recipe, "sources", Sources, env)
+    _check_origins(spec, sources)
+    _check_commits(spec, sources)
+    runtime = _merge(spec, target, runtimes)
+    return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
+
+
+def resolve_with(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
+    """Return `resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix
+    picks where the spec has none. `picks`: component → a version picked before, which stays while it is consistent.
+
+    Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
+    """
+    from envbuild.matrix.facts.compile import load_matrix
+    from envbuild.spec.pick_versions import chosen, settled
+
+    target = targets.load(spec.target, project)
+    try:
+        whole, answer = settled(spec, target, load_matrix(project.facts()), picks)
+    except (ConflictError, UnknownError):
+        check_stands(spec, target)  # what the recipes refuse is the plainer answer
+        raise
+    return replace(resolve(whole, target), chosen=chosen(spec, answer), answer=answer)
+
+
+def options(recipe: Recipe) -> dict[str, object]:
+    """The options of a recipe that are not at their default, as plain data for JSON and YAML."""
+    values = ((field, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
+    return {field.name: plain_value(value) for field, value in values if value != field.default}
+
+
+def plain_value(value: object) -> object:
+    """The value of an option as plain data for JSON and YAML."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [plain_value(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
+    """A site can only say where an origin lies whose kind it knows."""
+    findings = [
+        Finding(
+            f"the recipe '{name}' takes {item.file} from '{short(item.origin)}', which is no kind of origin",
+            shown(file_of(spec.recipes[name])),
+            f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}",
+        )
+        for name, source in sources.items()
+        for item in _named(source)
+        if item.origin.partition(":")[0] not in SOURCE_KINDS or ":" not in item.origin
+    ]
+    if findings:
+        raise SpecError.of(findings)
+
+
+def _named(source: Sources) -> list[Archive | Git]:
+    return [*source.archives, *source.git]
+
+
+def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
+    """A commit is named by its whole hash: a shorter one, a branch or a tag can become something else."""
+    findings = [
+        Finding(
+            f"the recipe '{name}' takes {short(git.origin)} at '{short(git.commit)}', which is no hash of a commit",
+            spec.where.get(name, "") or shown(file_of(spec.recipes[name])),
+            "write all 40 hexadecimal digits of it",
+        )
+        for name, source in sources.items()
+        for git in source.git
+        if not re.fullmatch(r"[0-9a-f]{40}", git.commit)
+    ]
+    if findings:
+        raise SpecError.of(findings)
+
+
+def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
+    """Whether every recipe can stand in this image: on its hardware, on its base, beside the others."""
+    findings: list[Finding] = []
+    owners: dict[str, str] = {}
+    for name, recipe in spec.recipes.items():
+        where = spec.where.get(name, "")
+        if recipe.arch_specific and not target.sm:
+            because = "because it compiles for a GPU architecture and that target has no GPU"
+            hint = f"take a target with a GPU, or remove '{name}'"
+            findings.append(
+                Finding(f"layer '{name}' cannot be built for target '{target.name}', {because}", where, hint)
+            )
+        refusals: tuple[Refusal, ...] = ask(recipe, "refusals", tuple, env)
+        for refusal in refusals:
+            hint = refusal.hint or f"change its options, or remove '{name}'"
+            message = f"layer '{name}' cannot stand in this image, because {refusal.because}"
+            findings.append(Finding(message, where, hint))
+        for library in ask(recipe, "provides", tuple, env):
+            other = owners.setdefault(str(library), name)
+            if other != name:
+                because = f"because both bring {library}, and which one a program gets would be chance"
+                findings.append(
+                    Finding(
+                        f"layers '{other}' and '{name}' cannot stand together, {because}", where, "keep one of them"
+                    )
+                )
+    findings += second_copies(env, spec.where)
+    if findings:
+        raise ConflictError.of(findings)
+
+
+def check_stands(spec: ImageSpec, target: Target) -> None:
+    """Whether every recipe can stand in this image. Raises ConflictError."""
+    _check_stands(spec, target, spec.recipe_env(target))
+
+
+def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:
+    """All runtimes as one. PATH grows in the order of the recipes; any other name or file may have one value only."""
+    env: dict[str, str] = {name: reasoned.value for name, reasoned in target.env.items()}
+    owners: dict[str, str] = {}
+    paths: list[str] = []
+    files: dict[str, str] = {}
+    findings: list[Finding] = []
+
+    def claim(what: str, name: str, same: bool) -> None:
+        other = owners.setdefault(what, name)
+        if not same and other != name:
+            message = (
+                f"layers '{other}' and '{name}' cannot stand together, because they give {what} different contents"
+            )
+            findings.append(Finding(message, spec.where.get(name, ""), f"set it in the spec's env, or remove '{name}'"))
+
+    for name, runtime in runtimes.items():
+        for key, value in runtime.env.items():
+            if key == "PATH":
+                paths += [folder for folder in value.split(":") if folder not in paths]
+            elif key not in spec.env:
+                claim(f"variable {key}", name, env.get(key) == value)
+                env[key] = value
+        for path, text in runtime.files.items():
+            claim(f"file {path}", name, files.get(path) == text)
+            files[path] = text
+    if findings:
+        raise ConflictError.of(findings)
+    if paths:
+        env["PATH"] = ":".join(paths)
+    env.update(spec.env)
+    return Runtime(
+        debian=_union(runtime.debian for runtime in runtimes.values()),
+        python=_union(runtime.python for runtime in runtimes.values()),
+        core=_union(runtime.core for runtime in runtimes.values()),
+        toolkit=_union(runtime.toolkit for runtime in runtimes.values()),
+        env=dict(sorted(env.items())),
+        libraries=_union(runtime.libraries for runtime in runtimes.values()),
+        files=dict(sorted(files.items())),
+        replaces={name: version for runtime in runtimes.values() for name, version in runtime.replaces.items()},
+    )
+
+
+def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))

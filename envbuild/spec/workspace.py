@@ -1,0 +1,37 @@
+"""Workspace: the project, site, store and talk that a command works with, opened once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core import console
+from envbuild.core.console import Talk
+from envbuild.core.store.store import Store
+from envbuild.net.site import Site, load_site
+from envbuild.spec.project import Project
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a command works."""
+
+    project: Project
+    site: Site
+    store: Store
+    talk: Talk
+
+
+def store_folder(folder: Path | None = None) -> Path:
+    """Where the store of `folder` is, for what only reads it: it may be missing, or not writable. Raises SpecError for
+    a wrong site file."""
+    return load_site(Project.find(folder).root).store
+
+
+def open_workspace(talk: Talk | None = None, folder: Path | None = None, *, writes: bool = True) -> Workspace:
+    """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
+    store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
+    project = Project.find(folder)
+    site = load_site(project.root)
+    store = Store.open(site.store) if writes else Store(site.store)
+    return Workspace(project, site, store, talk or console.talk())

@@ -1,0 +1,1 @@
+"""Packs: one layer compressed for squashfs."""

@@ -1,0 +1,122 @@
+"""A pack: one layer compressed for squashfs, and its index, in one file.
+
+    16 bytes   magic, u32 format version, u32 zero; zeros up to 4096
+    data       from position 4096 on: compressed blocks of files and fragment blocks, in the order of the layer,
+               without gaps
+    index      one zstd frame: u32 length of a JSON header, the header, then the columns it lists
+    64 bytes   u64 index position, u64 its stored length, u64 its unpacked length, BLAKE2b-256 of it as stored, magic
+
+Data begins on a page, so that an image can hold it at positions that are equal modulo 4096: then a file system with
+reflinks shares the blocks. Reading checks lengths, digest and bounds; nothing in a pack is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.squashfs.codec import Codec, crc32
+from envbuild.squashfs.pack.index import FILE, RAW, VERSION, Index, check_bounds, decode, encode, little_endian
+
+MAGIC = b"ENVBPACK"
+HEAD = struct.Struct("<8sII")
+TAIL = struct.Struct("<QQQ32s8s")
+PAGE = 4096
+DATA = PAGE  # position of the first byte of data
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack on disk: its file, its index, the position where its data ends (bytes), and where in the file its
+    position 0 is (packs that are written into an image that is being made have no file of their own). `digest` of its
+    index, which covers the checksums of its data; empty: the pack is not kept.
+    """
+
+    path: Path
+    index: Index
+    end: int
+    base: int = 0
+    digest: bytes = b""
+
+
+def head() -> bytes:
+    """What stands before the data."""
+    return HEAD.pack(MAGIC, VERSION, 0).ljust(DATA, b"\0")
+
+
+def foot(index: Index, end: int) -> bytes:
+    """What stands behind the data, which ends at `end`."""
+    data = encode(index)
+    stored = Codec("zstd", 3).compress(data)
+    digest = hashlib.blake2b(stored, digest_size=32).digest()
+    return stored + TAIL.pack(end, len(stored), len(data), digest, MAGIC)
+
+
+def read_pack(path: Path) -> Pack:
+    """Read the index of a pack. Raises EnvbuildError when the pack is damaged, cut short or of another format
+    version.
+    """
+    little_endian()
+    hint = f"remove it, and it is made again: rm '{path}'"
+    try:
+        with path.open("rb") as file:
+            magic, version, zero = HEAD.unpack(file.read(HEAD.size))
+            if magic != MAGIC or zero:
+                raise ValueError("it is not a pack")
+            if version != VERSION:
+                raise ValueError(f"it has format version {version}, this envbuild reads {VERSION}")
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - TAIL.size, 0))
+            position, stored, unpacked, digest, magic = TAIL.unpack(file.read(TAIL.size))
+            if magic != MAGIC or position + stored + TAIL.size != size or position < DATA:
+                raise ValueError("it is cut short")
+            file.seek(position)
+            data = file.read(stored)
+        if hashlib.blake2b(data, digest_size=32).digest() != digest:
+            raise ValueError("its index does not match its digest")
+        content = Codec("zstd", 1).decompress(data, unpacked)
+        if len(content) != unpacked:
+            raise ValueError("its index has another length")
+        index = decode(content)
+        check_bounds(index, position)
+    except OSError as error:
+        raise EnvbuildError(f"the pack cannot be read: {error.strerror}", where=str(path)) from error
+    except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
+        raise EnvbuildError(f"the pack is damaged: {error}", hint=hint, where=str(path)) from error
+    return Pack(path, index, position, digest=digest)
+
+
+def check_pack(path: Path) -> None:
+    """Read all of a pack's data and compare its checksums; raises EnvbuildError."""
+    pack = read_pack(path)
+    columns = pack.index.columns
+    with path.open("rb") as file:
+        sound = file.read(DATA) == head()
+        extents = {
+            (columns["starts"][row], columns["stored"][row]): columns["crcs"][row]
+            for row, kind in enumerate(pack.index.kinds)
+            if kind == FILE and columns["stored"][row]
+        }
+        for number, at in enumerate(columns["fragment_starts"]):
+            extents[at, columns["fragment_words"][number] & ~RAW] = columns["fragment_crcs"][number]
+        for (at, left), expected in sorted(extents.items()):
+            crc = 0
+            file.seek(at)
+            while left and (chunk := file.read(min(left, 1 << 20))):
+                crc, left = crc32(chunk, crc), left - len(chunk)
+            sound = sound and not left and crc == expected
+    if not sound:
+        raise EnvbuildError(
+            "the pack is damaged: its data does not match its checksums",
+            hint=f"remove it, and it is made again: rm '{path}'",
+            where=str(path),
+        )
+
+
+def damaged(pack: Pack) -> EnvbuildError:
+    """The error for data that is not what the index says."""
+    return EnvbuildError("a pack is damaged or cut short", hint=f"rm '{pack.path}'", where=str(pack.path))

@@ -1,0 +1,205 @@
+"""The index of a pack: the members of a layer, and where their data lies.
+
+It holds columns, not records: 300,000 members are a handful of arrays, paths are one NUL-joined string (any byte but
+NUL may stand in a name). Arrays are little endian as they lie in memory; `envbuild.squashfs.pack.file` puts the index
+behind the data.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import add
+from typing import Any
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.codec import BLOCKS, Codec
+
+VERSION = 2  # raise it when the bytes of a pack, or their meaning, change
+NONE = 0xFFFFFFFF  # no fragment
+RAW = 1 << 24  # bit of a size word: the block is stored uncompressed
+LENGTH = 0xFFFFFFFF  # of a tail's key: its length
+KINDS = tuple(Kind)
+FILE, DIR, SYMLINK, HARDLINK, FIFO, CHAR, BLOCK = range(len(KINDS))
+
+# What a member says of itself, as one packed row; then the same as columns.
+ROW = struct.Struct("<QqIIIIIHxx")
+GIVEN = {
+    "sizes": "Q",
+    "mtimes": "q",
+    "uids": "I",
+    "gids": "I",
+    "majors": "I",
+    "minors": "I",
+    "xattrs": "I",
+    "modes": "H",
+}
+PLACES = {"sizes": 0, "mtimes": 8, "uids": 16, "gids": 20, "majors": 24, "minors": 28, "xattrs": 32, "modes": 36}
+# Where its data lies. `stored`: length of its blocks in the pack, `crcs`: CRC-32 of them, `sparse`: bytes in blocks of
+# zeros, `first`: number of its first size word; `tails`: CRC-32 << 32 | length of its tail, 0 when it has none.
+FOUND = {
+    "starts": "Q", "stored": "Q", "sparse": "Q", "first": "Q", "crcs": "I", "fragments": "I", "offsets": "I",
+    "tails": "Q",
+}  # fmt: skip
+# Of all members together: size words of blocks, and the fragment blocks.
+SHARED = {"words": "I", "fragment_starts": "Q", "fragment_words": "I", "fragment_sizes": "I", "fragment_crcs": "I"}
+COLUMNS = {**GIVEN, **FOUND, **SHARED}
+PER_MEMBER = (*GIVEN, *FOUND)
+
+
+@dataclass(slots=True)
+class Index:
+    """Members of a layer and where their data lies in the pack. Row i of every column of PER_MEMBER is member i.
+
+    While a pack is written, `rows` holds what members say of themselves; `seal` turns it into columns.
+    """
+
+    codec: Codec
+    block: int
+    library: str
+    paths: list[bytes] = field(default_factory=list)
+    links: list[bytes] = field(default_factory=list)
+    kinds: bytearray = field(default_factory=bytearray)
+    columns: dict[str, array[int]] = field(
+        default_factory=lambda: {name: array(code) for name, code in COLUMNS.items()}
+    )
+    xattr_sets: list[tuple[tuple[bytes, bytes], ...]] = field(default_factory=lambda: [()])
+    rows: bytearray = field(default_factory=bytearray)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def append(self, member: Member, kind: int, xattrs: int) -> int:
+        """Add a member whose xattrs are set number `xattrs`; returns its row. Raises struct.error for numbers that do
+        not fit.
+        """
+        major, minor = member.device
+        self.rows += ROW.pack(member.size, member.mtime, member.uid, member.gid, major, minor, xattrs, member.mode)
+        row = len(self.paths)
+        if row >= len(self.columns["starts"]):
+            self._grow(row)
+        self.paths.append(member.path)
+        self.links.append(member.link)
+        self.kinds.append(kind)
+        return row
+
+    def _grow(self, row: int) -> None:
+        more = max(4096, row // 4)
+        for name in FOUND:
+            column = self.columns[name]
+            column.frombytes((b"\xff" if name == "fragments" else b"\0") * (column.itemsize * more))
+
+    def seal(self) -> None:
+        """All members are there: make the columns whole."""
+        rows = memoryview(self.rows)
+        wide = {"Q": rows.cast("Q"), "q": rows.cast("q"), "I": rows.cast("I"), "H": rows.cast("H")}
+        for name, code in GIVEN.items():
+            column = self.columns[name]
+            width = column.itemsize  # one number of that width out of each row, copied in C
+            column.frombytes(wide[code][PLACES[name] // width :: ROW.size // width].tobytes())
+        self.rows = bytearray()
+        for name in FOUND:
+            del self.columns[name][len(self.paths) :]
+
+    def blocks(self, row: int) -> int:
+        """Number of size words of a file."""
+        size = self.columns["sizes"][row]
+        return size // self.block if self.columns["tails"][row] else -(-size // self.block)
+
+    def words(self, row: int) -> array[int]:
+        """Size words of a file."""
+        first = self.columns["first"][row]
+        return self.columns["words"][first : first + self.blocks(row)]
+
+
+def encode(index: Index) -> bytes:
+    """The index as bytes, before compression."""
+    strings = [b"\0".join(index.paths), b"\0".join(index.links), bytes(index.kinds)]
+    columns = [index.columns[name].tobytes() for name in COLUMNS]
+    header = {
+        "codec": index.codec.name,
+        "level": index.codec.level,
+        "library": index.library,
+        "block": index.block,
+        "members": len(index),
+        "xattrs": [
+            [[name.decode("latin-1"), value.decode("latin-1")] for name, value in pairs] for pairs in index.xattr_sets
+        ],
+        "lengths": [len(part) for part in (*strings, *columns)],
+    }
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return b"".join([struct.pack("<I", len(text)), text, *strings, *columns])
+
+
+def decode(data: bytes) -> Index:
+    """The index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
+    (length,) = struct.unpack_from("<I", data)
+    header: Mapping[str, Any] = json.loads(data[4 : 4 + length])
+    view = memoryview(data)
+    parts, at = [], 4 + length
+    for size in header["lengths"]:
+        parts.append(view[at : at + size])
+        at += size
+    if at != len(data) or len(parts) != 3 + len(COLUMNS):
+        raise ValueError("columns do not fill the index")
+    count = header["members"]
+    index = Index(Codec(header["codec"], header["level"]), header["block"], header["library"])
+    index.paths = bytes(parts[0]).split(b"\0") if count else []
+    index.links = bytes(parts[1]).split(b"\0") if count else []
+    index.kinds = bytearray(parts[2])
+    for name, part in zip(COLUMNS, parts[3:], strict=True):
+        index.columns[name].frombytes(part)
+    index.xattr_sets = [
+        tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs) for pairs in header["xattrs"]
+    ]
+    return index
+
+
+def check_bounds(index: Index, end: int) -> None:
+    """Raise ValueError when the index points outside of the pack (`end`: where its data ends) or contradicts itself."""
+    count, columns, block = len(index), index.columns, index.block
+    lengths = {len(index.links), len(index.kinds), *(len(columns[name]) for name in PER_MEMBER)}
+    if block not in BLOCKS or lengths != {count}:
+        raise ValueError("columns differ in length")
+    if len({len(columns[name]) for name in SHARED if name != "words"}) != 1:
+        raise ValueError("fragment columns differ in length")
+
+    def within(values: Iterable[int], limit: int, what: str) -> None:
+        if max(values, default=0) > limit:
+            raise ValueError(f"{what} lies outside")
+
+    within(index.kinds, len(KINDS) - 1, "a kind")
+    within(columns["xattrs"], len(index.xattr_sets) - 1, "an xattr set")
+    within(map(add, columns["starts"], columns["stored"]), end, "a file")
+    blocks_end = (
+        at + (word & ~RAW) for at, word in zip(columns["fragment_starts"], columns["fragment_words"], strict=True)
+    )
+    within(blocks_end, end, "a fragment block")
+    sizes = columns["fragment_sizes"]
+    within(sizes, block, "a fragment block's size")
+    words, fragments = len(columns["words"]), len(sizes)
+    names = ("sizes", "first", "fragments", "offsets", "tails")
+    for kind, size, first, fragment, offset, tail in zip(index.kinds, *(columns[name] for name in names), strict=True):
+        if kind != FILE:
+            continue
+        blocks = -(-size // block)
+        if tail or fragment != NONE:
+            length = tail & LENGTH
+            if fragment >= fragments or length != size % block or not 0 < length <= sizes[fragment] - offset:
+                raise ValueError("a tail lies outside its fragment block")
+            blocks = size // block
+        if blocks and first + blocks > words:
+            raise ValueError("size words lie outside")
+
+
+def little_endian() -> None:
+    """Raise EnvbuildError on a big-endian machine: packs and squashfs tables are written from memory as they lie
+    there.
+    """
+    if sys.byteorder != "little":
+        raise EnvbuildError("packs can be written and read on little-endian machines only")

@@ -1,0 +1,1 @@
+"""Squashfs files, read natively."""

@@ -1,0 +1,117 @@
+"""Compare two squashfs files: every path, what it is, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from envbuild.squashfs import format as sq
+from envbuild.squashfs.read.content import Same
+from envbuild.squashfs.read.decompress import Damaged
+from envbuild.squashfs.read.superblock import damaged
+from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, SYMLINK, Entry, Inode, SquashTree, shown
+
+TIME = "time"
+# How a field of an inode is called, and as what it is told.
+FIELDS: dict[str, Callable[[Inode], str]] = {
+    "mode": lambda inode: f"{inode.mode:04o}",
+    "owner": lambda inode: f"{inode.uid}:{inode.gid}",
+    "device": lambda inode: f"{inode.device >> 8 & 0xFFF}:{inode.device & 0xFF | inode.device >> 12 & 0xFFF00}",
+    TIME: lambda inode: str(inode.mtime),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path that only one image has, or that differs. `fields`: what differs (kind, content, target, mode, owner,
+    links, attributes, device, time) → how it was and is; empty for a path that came or went."""
+
+    path: bytes
+    before: Inode | None
+    after: Inode | None
+    fields: dict[str, tuple[str, str]]
+
+
+def pairs(before: SquashTree, after: SquashTree) -> Iterator[tuple[Entry | None, Entry | None]]:
+    """Entries of both trees side by side, in path order; None where a tree has nothing."""
+    olds, news = before.walk(), after.walk()
+    old, new = next(olds, None), next(news, None)
+    while old or new:
+        # the order of `walk`: a slash before every other byte
+        left = old.path.replace(b"/", b"\0") if old else b""
+        right = new.path.replace(b"/", b"\0") if new else b""
+        if old and new and left == right:
+            yield old, new
+            old, new = next(olds, None), next(news, None)
+        elif old and (not new or left < right):
+            yield old, None
+            old = next(olds, None)
+        else:
+            yield None, new
+            new = next(news, None)
+
+
+class Comparison:
+    """Compares inodes of two trees; `contents` counts the files whose stored bytes had to be looked at."""
+
+    def __init__(self, before: SquashTree, after: SquashTree) -> None:
+        self.before, self.after = before, after
+        self.same = Same(before.blocks, after.blocks)
+        self._linked: dict[tuple[int, int], bool] = {}  # pairs of inodes with several names, compared once
+
+    def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
+        """What differs at one path."""
+        one, other = old.inode, new.inode
+        found: dict[str, tuple[str, str]] = {}
+        if one.kind != other.kind:
+            return {"kind": (KINDS[one.kind], KINDS[other.kind])}
+        if one.kind == REGULAR and (one.size != other.size or not self._content(old, new)):
+            found["content"] = (f"{one.size} bytes", f"{other.size} bytes")
+        if one.kind == SYMLINK and one.target != other.target:
+            found["target"] = (shown(one.target), shown(other.target))
+        for name, told in FIELDS.items():
+            was, now = told(one), told(other)
+            if was != now:
+                found[name] = (was, now)
+        if one.links != other.links and one.kind != DIRECTORY:
+            found["links"] = (str(one.links), str(other.links))
+        if one.xattr != sq.NO_XATTR or other.xattr != sq.NO_XATTR:
+            was_set, now_set = self.before.xattrs(one), self.after.xattrs(other)
+            if was_set != now_set:
+                found["attributes"] = (names(was_set), names(now_set))
+        return found
+
+    def _content(self, old: Entry, new: Entry) -> bool:
+        one, other = old.inode, new.inode
+        if not one.size:
+            return True
+        key = (one.reference, other.reference)
+        known = self._linked.get(key) if one.links > 1 else None
+        if known is None:
+            before, after = self.before.content(one), self.after.content(other)
+            try:
+                known = self.same(before, after)
+            except Damaged as error:
+                which = f"{self.before.path} or {self.after.path}"
+                raise damaged(which, f"{shown(old.path)}: {error}") from error
+            if one.links > 1:
+                self._linked[key] = known
+        return known
+
+
+def names(attributes: dict[bytes, bytes]) -> str:
+    """Names of attributes for people."""
+    return ", ".join(shown(name) for name in sorted(attributes)) or "none"
+
+
+def compare(before: SquashTree, after: SquashTree) -> Iterator[Change]:
+    """Every path that differs, in path order."""
+    comparison = Comparison(before, after)
+    for old, new in pairs(before, after):
+        if old is None or new is None:
+            found: dict[str, tuple[str, str]] = {}
+        elif not (found := comparison.fields(old, new)):
+            continue
+        entry = old or new
+        assert entry is not None
+        yield Change(entry.path, old.inode if old else None, new.inode if new else None, found)

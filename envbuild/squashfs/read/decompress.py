@@ -1,0 +1,113 @@
+"""Unpack blocks of squashfs files that anybody made.
+
+One block is one whole stream: zlib, .lzma, LZO1X, .xz, a bare LZ4 block, a zstd frame. What a stream says of its own
+size is checked before anything is allocated, so a damaged block costs no more than the limit it may fill. Compressor
+ids are those of squashfs-tools (squashfs_fs.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from envbuild.core.errors import VerifyError
+from envbuild.squashfs.codec import IDS
+
+Inflate = Callable[[bytes, int], bytes]  # (one stored block, bytes it may have at most) → its content
+
+NAMES = {number: name for name, number in IDS.items()}
+XZ_MEMORY = 64 << 20  # the dictionary of a block of 1 MiB needs a few MiB; a lie may ask for 4 GiB
+
+
+class Damaged(ValueError):
+    """A block that does not unpack, or to more than it may have."""
+
+
+def inflater(codec: int, where: str) -> Inflate:
+    """The unpacker of a compressor id. Raises VerifyError for one that cannot be read; it raises `Damaged` itself."""
+    name = NAMES.get(codec, f"unknown ({codec})")
+    if name not in UNPACK:
+        raise VerifyError(
+            f"its blocks are compressed with {name}, which envbuild cannot read",
+            hint="write it again with zstd: unsquashfs -d DIR FILE; mksquashfs DIR NEW.sqsh -comp zstd",
+            where=where,
+        )
+    unpack = UNPACK[name]
+
+    def inflate(data: bytes, limit: int) -> bytes:
+        try:
+            result = unpack(data, limit)
+        except Exception as error:  # every library has errors of its own
+            raise Damaged(f"a {name} block is damaged: {error}") from error
+        if len(result) > limit:
+            raise Damaged(f"a {name} block is larger than it may be")
+        return result
+
+    return inflate
+
+
+def _gzip(data: bytes, limit: int) -> bytes:
+    from isal import isal_zlib
+
+    stream = isal_zlib.decompressobj()
+    result: bytes = stream.decompress(data, limit + 1)
+    if len(result) <= limit and not stream.eof:
+        raise Damaged("it is cut short")
+    return result
+
+
+def _xz(data: bytes, limit: int) -> bytes:
+    import lzma
+
+    return _liblzma(lzma.FORMAT_XZ, data, limit)
+
+
+def _lzma(data: bytes, limit: int) -> bytes:
+    import lzma
+
+    return _liblzma(lzma.FORMAT_ALONE, data, limit)
+
+
+def _liblzma(form: int, data: bytes, limit: int) -> bytes:
+    import lzma
+
+    stream = lzma.LZMADecompressor(form, memlimit=XZ_MEMORY)
+    result = stream.decompress(data, limit + 1)
+    if len(result) <= limit and not stream.eof:
+        raise Damaged("it is cut short")
+    return result
+
+
+def _lzo(data: bytes, limit: int) -> bytes:
+    from envbuild.squashfs.read.lzo import unpack_lzo
+
+    return unpack_lzo(data, limit)
+
+
+def _lz4(data: bytes, limit: int) -> bytes:
+    import lz4.block
+
+    result: bytes = lz4.block.decompress(data, uncompressed_size=limit)
+    return result
+
+
+def _zstd(data: bytes, limit: int) -> bytes:
+    import zstandard
+
+    size = zstandard.frame_content_size(data)  # -1: the frame does not say; what it says is allocated at once
+    if size > limit:
+        raise Damaged(f"it says that it holds {size} bytes")
+    return _zstd_stream()(data, limit)
+
+
+@cache
+def _zstd_stream() -> Inflate:
+    """One for the whole program: readers have one thread."""
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompress
+
+
+UNPACK: dict[str, Inflate] = {
+    "gzip": _gzip, "lzma": _lzma, "lzo": _lzo, "xz": _xz, "lz4": _lz4, "zstd": _zstd,
+}  # fmt: skip

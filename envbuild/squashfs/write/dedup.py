@@ -1,0 +1,159 @@
+"""What packs of an image hold twice: stored once, where the lowest pack has it.
+
+Checksums in the indexes name candidates, the bytes decide; so an image's content rests on no hash. Files are compared
+as they are stored, once for two packs (`envbuild.squashfs.write.dedup_cache`), tails unpacked. A fragment block of
+which only a part is found elsewhere stays as it is: packing it anew for every image would cost more than it saves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+
+from envbuild.squashfs.pack.file import Pack, damaged
+from envbuild.squashfs.pack.index import LENGTH, RAW
+from envbuild.squashfs.write.dedup_cache import Compared
+from envbuild.squashfs.write.live_extents import Live, Slot
+
+PIECE = 1 << 18  # bytes compared at a time: two of them stay in a processor's cache
+KEPT = 32  # unpacked fragment blocks
+
+Extent = tuple[int, int]  # (pack, start)
+
+
+class Sources:
+    """The open files of packs."""
+
+    def __init__(self, packs: Sequence[Pack]) -> None:
+        self.packs = packs
+        self.files: dict[object, int] = {}
+        self.fragment = lru_cache(KEPT)(self.read_fragment)
+
+    def open(self, number: int) -> int:
+        """Descriptor of a pack's file."""
+        path = self.packs[number].path
+        if path not in self.files:
+            self.files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return self.files[path]
+
+    def read(self, number: int, at: int, length: int) -> bytes:
+        """Bytes of a pack. Raises EnvbuildError when it is cut short."""
+        pack = self.packs[number]
+        data = os.pread(self.open(number), length, pack.base + at)
+        if len(data) != length:
+            raise damaged(pack)
+        return data
+
+    def equal(self, one: Extent, other: Extent, length: int) -> bool:
+        """Whether two packs hold the same bytes there. Raises EnvbuildError when one is cut short."""
+        buffers = bytearray(min(PIECE, length)), bytearray(min(PIECE, length))
+        for done in range(0, length, PIECE):
+            for buffer, (number, at) in zip(buffers, (one, other), strict=True):
+                del buffer[length - done :]
+                pack = self.packs[number]
+                if os.preadv(self.open(number), [buffer], pack.base + at + done) != len(buffer):
+                    raise damaged(pack)
+            if buffers[0] != buffers[1]:
+                return False
+        return True
+
+    def read_fragment(self, number: int, fragment: int) -> bytes:
+        """The content of a fragment block (`fragment` keeps the last ones). Raises EnvbuildError when it is damaged."""
+        index = self.packs[number].index
+        columns = index.columns
+        word, size = columns["fragment_words"][fragment], columns["fragment_sizes"][fragment]
+        stored = self.read(number, columns["fragment_starts"][fragment], word & ~RAW)
+        content = stored if word & RAW else index.codec.decompress(stored, size)
+        if len(content) != size:
+            raise damaged(self.packs[number])
+        return content
+
+
+@contextmanager
+def sources(packs: Sequence[Pack]) -> Iterator[Sources]:
+    """The packs' files, open as long as they are needed."""
+    result = Sources(packs)
+    try:
+        for number in range(len(packs)):  # before threads use it
+            result.open(number)
+        yield result
+    finally:
+        for file in result.files.values():
+            os.close(file)
+
+
+def equal_extents(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Mapping[int, Mapping[int, Extent]]:
+    """Stored blocks of files that an earlier pack also holds: pack → start → the earlier ones."""
+    if len(packs) < 2:
+        return {}
+    seen: dict[tuple[int, int], tuple[int, int, int]] = {}
+    asked: list[tuple[Extent, Extent, int]] = []
+    compared = Compared(packs)
+    result: dict[int, dict[int, Extent]] = {}
+    for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
+        index = pack.index
+        stored, crcs = index.columns["stored"], index.columns["crcs"]
+        for at in sorted(live.extents):
+            row = live.extents[at]
+            other, there, first = seen.setdefault((stored[row], crcs[row]), (number, at, row))
+            if other != number and packs[other].index.words(first) == index.words(row):
+                if compared.equal(number, at, other, there):
+                    result.setdefault(number, {})[at] = other, there
+                else:
+                    asked.append(((number, at), (other, there), stored[row]))
+    if not asked:
+        return result
+    with sources(packs) as files, ThreadPoolExecutor(jobs) as pool:
+        for (own, earlier, _), same in zip(asked, pool.map(lambda item: files.equal(*item), asked), strict=True):
+            if same:
+                result.setdefault(own[0], {})[own[1]] = earlier
+                compared.add(*own, *earlier)
+    compared.save()
+    return result
+
+
+def equal_tails(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Mapping[Slot, Slot]:
+    """Tails that an earlier pack also holds → the earlier ones: all of a fragment block that is not needed then, and
+    those of blocks that are packed anew anyway.
+    """
+    if len(packs) < 2:
+        return {}
+    wanted = {key for live in alive[1:] for slots in live.slots.values() for key in slots.values()}
+    seen: dict[int, Slot] = {}
+    asked: list[tuple[int, int, bool, list[tuple[int, Slot, int]]]] = []
+    for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
+        mine: dict[int, Slot] = {}
+        for fragment in sorted(live.slots):
+            slots = live.slots[fragment]
+            if wanted.isdisjoint(slots.values()):
+                continue
+            found = [(offset, seen[key], key & LENGTH) for offset, key in sorted(slots.items()) if key in seen]
+            whole = not live.is_dirty(pack, fragment)
+            if found and (not whole or len(found) == len(slots)):
+                asked.append((number, fragment, whole, found))
+            if number < len(packs) - 1:
+                for offset, key in slots.items():
+                    if key in wanted:
+                        mine.setdefault(key, (number, fragment, offset))
+        for key, slot in mine.items():
+            seen.setdefault(key, slot)
+    if not asked:
+        return {}
+    with sources(packs) as files, ThreadPoolExecutor(jobs) as pool:
+
+        def confirmed(question: tuple[int, int, bool, list[tuple[int, Slot, int]]]) -> list[tuple[Slot, Slot]]:
+            number, fragment, whole, found = question
+            content = files.read_fragment(number, fragment)
+            result: list[tuple[Slot, Slot]] = []
+            for offset, slot, length in found:
+                there = files.fragment(slot[0], slot[1])
+                if content[offset : offset + length] == there[slot[2] : slot[2] + length]:
+                    result.append(((number, fragment, offset), slot))
+                elif whole:
+                    return []
+            return result
+
+        return {own: other for pairs in pool.map(confirmed, asked) for own, other in pairs}

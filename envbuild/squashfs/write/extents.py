@@ -1,0 +1,127 @@
+"""Which bytes of the packs go into an image, and where.
+
+What lives is copied in the order of the packs, neighbours in one piece; what was deleted or replaced, or equals what an
+earlier pack holds (`envbuild.squashfs.write.dedup`), is left out to the byte. A fragment block whose tails all live is
+copied too. One that also holds dead tails is packed anew (`envbuild.squashfs.write.repack_fragments`), so that nothing
+that a layer deleted stays in the published file.
+
+A long piece stands at a position that equals its position in the pack modulo 4096, so that a file system with reflinks
+shares its blocks. That costs less than what was left out before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envbuild.squashfs.pack.file import PAGE, Pack
+from envbuild.squashfs.pack.index import LENGTH, RAW
+from envbuild.squashfs.write.dedup import equal_extents, equal_tails
+from envbuild.squashfs.write.live_extents import Live, Slot, living
+
+SHARED = 1 << 16  # pieces from this length on are placed for sharing; of shorter ones too little could be shared
+
+Range = tuple[int, int, int, int]  # (pack, position in it, length, position in the image)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Where everything goes.
+
+    `ranges` are copied; `starts` gives per pack the position here of the blocks that start there; `fragments` are
+    (position, size word) of the copied fragment blocks, `kept` their numbers by (pack, fragment). `new` are the
+    fragment blocks to be packed anew, each a list of (slot, length), which get the numbers after those and stand from
+    `copied_end` on; `moved` maps their slots to (number, offset). `same` maps a slot to an earlier pack's equal one.
+    """
+
+    ranges: list[Range] = field(default_factory=list)
+    starts: list[dict[int, int]] = field(default_factory=list)
+    fragments: list[tuple[int, int]] = field(default_factory=list)
+    kept: list[dict[int, int]] = field(default_factory=list)
+    new: list[list[tuple[Slot, int]]] = field(default_factory=list)
+    moved: dict[Slot, tuple[int, int]] = field(default_factory=dict)
+    same: Mapping[Slot, Slot] = field(default_factory=dict)
+    copied_end: int = 0
+
+    def tail(self, pack: int, fragment: int, offset: int) -> tuple[int, int]:
+        """(fragment block, offset) in the image of a tail of a pack."""
+        kept = self.kept[pack].get(fragment)
+        if kept is not None:
+            return kept, offset
+        slot = self.same.get((pack, fragment, offset), (pack, fragment, offset))
+        kept = self.kept[slot[0]].get(slot[1])
+        return (kept, slot[2]) if kept is not None else self.moved[slot]
+
+
+def plan(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs: int = 1) -> Plan:
+    """Plan the data of an image whose living rows are `live` (per pack), from position `start` on; `jobs` threads
+    compare what may be equal.
+    """
+    alive = [living(pack, rows) for pack, rows in zip(packs, live, strict=True)]
+    doubles = equal_extents(packs, alive, jobs)
+    same = equal_tails(packs, alive, jobs)
+    result = Plan(same=same)
+    dirty: list[tuple[int, int]] = []
+    position = start
+    for number, (pack, lives) in enumerate(zip(packs, alive, strict=True)):
+        columns = pack.index.columns
+        stored, words = columns["stored"], columns["fragment_words"]
+        places = {at: result.starts[other][there] for at, (other, there) in doubles.get(number, {}).items()}
+        pieces = [(at, stored[row], -1) for at, row in lives.extents.items() if at not in places]
+        for fragment, slots in lives.slots.items():
+            if lives.is_dirty(pack, fragment):
+                dirty.append((number, fragment))
+            elif (number, fragment, next(iter(slots))) not in same:  # of a clean block all tails are given up, or none
+                pieces.append((columns["fragment_starts"][fragment], words[fragment] & ~RAW, fragment))
+        pieces.sort()
+        kept: dict[int, int] = {}
+        for first, after, length in joined(pieces):
+            at = pieces[first][0]
+            if length >= SHARED:
+                position += (at - position) % PAGE
+            for piece, _, fragment in pieces[first:after]:
+                if fragment < 0:
+                    places[piece] = position + piece - at
+                else:
+                    kept[fragment] = len(result.fragments)
+                    result.fragments.append((position + piece - at, words[fragment]))
+            result.ranges.append((number, at, length, position))
+            position += length
+        result.starts.append(places)
+        result.kept.append(kept)
+    result.copied_end = position
+    arrange(packs, alive, sorted(dirty), result)
+    return result
+
+
+def arrange(packs: Sequence[Pack], alive: Sequence[Live], dirty: Iterable[tuple[int, int]], plan: Plan) -> None:
+    """Enter the new blocks of `dirty` fragment blocks (pack, fragment) into `plan`: what goes where follows from
+    lengths alone.
+    """
+    size = 0
+    for number, fragment in dirty:
+        block = packs[number].index.block
+        slots = alive[number].slots[fragment]
+        for offset in sorted(slots):
+            slot, length = (number, fragment, offset), slots[offset] & LENGTH
+            if slot in plan.same:
+                continue
+            if not plan.new or size + length > block:
+                plan.new.append([])
+                size = 0
+            plan.moved[slot] = len(plan.fragments) + len(plan.new) - 1, size
+            plan.new[-1].append((slot, length))
+            size += length
+
+
+def joined(pieces: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
+    """Neighbours of sorted (position, length, …) put together: (number of the first, number after the last, length)."""
+    first, end = 0, -1
+    for number, (at, length, _) in enumerate(pieces):
+        if at != end:
+            if number:
+                yield first, number, end - pieces[first][0]
+            first = number
+        end = at + length
+    if pieces:
+        yield first, len(pieces), end - pieces[first][0]

@@ -1,0 +1,160 @@
+"""Fill an image's file: data from packs, new fragment blocks, tables, superblock.
+
+The packs' data lies in files of their own and is copied, or it lies in the image's own file already
+(`envbuild.squashfs.write.direct_image`) and is moved down; the bytes of the image are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from envbuild.squashfs import format as sq
+from envbuild.squashfs.codec import Codec
+from envbuild.squashfs.pack.append_file import write_all
+from envbuild.squashfs.pack.file import PAGE, Pack, damaged
+from envbuild.squashfs.pack.index import RAW
+from envbuild.squashfs.write import copy_extents
+from envbuild.squashfs.write.extents import Plan, plan
+from envbuild.squashfs.write.inode_order import Walk, walk
+from envbuild.squashfs.write.merge import Tree
+from envbuild.squashfs.write.move_extents import Mover
+from envbuild.squashfs.write.repack_fragments import write_new
+from envbuild.squashfs.write.tables import Tables
+from envbuild.squashfs.write.unprivileged import make_plain
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Size of the file and inodes of the image, one line for each repair; `copied` bytes came from packs as they were,
+    `repacked` bytes of fragment blocks had to be made anew.
+    """
+
+    size: int
+    inodes: int
+    messages: tuple[str, ...]
+    copied: int
+    repacked: int
+
+
+def fill(
+    file: int,
+    packs: Sequence[Pack],
+    tree: Tree,
+    codec: Codec,
+    block: int,
+    *,
+    epoch: int,
+    all_root: bool,
+    keep_dev: bool = False,
+    jobs: int = 0,
+    spool: int = 0,
+    reread: bool = False,
+) -> Filled:
+    """Write the image of `tree` into the open `file`. `spool`: 0, or `file` holds the packs' data, which ends there.
+    `jobs` threads (0: as many as this process may use). `reread`: the file is read again at once.
+    """
+    jobs = jobs or len(os.sched_getaffinity(0))
+    messages = list(make_plain(tree, keep_dev)) if all_root else []
+    found = walk(tree, packs)
+    options = struct.pack("<H", len(codec.options) | sq.STORED) + codec.options if codec.options else b""
+    start = sq.SUPERBLOCK.size + len(options)
+    planned = plan(packs, found.live, start, jobs)
+    if not spool:
+        os.ftruncate(file, planned.copied_end)
+    with ThreadPoolExecutor(2, thread_name_prefix="copy") as pool:
+        if spool:
+            data = pool.submit(squeeze, file, packs, planned, codec, start, spool, jobs)
+        else:
+            copied = pool.submit(copy_extents.copy, packs, planned.ranges, file, reread=reread)
+            data = pool.submit(write_new, packs, planned, codec, file, planned.copied_end, jobs)
+        tables = Tables(packs, planned, codec.tables.compressor(), epoch=epoch, all_root=all_root)
+        tables.write(found)
+        words = data.result()
+        if not spool:
+            copied.result()
+    fragments, end = list(planned.fragments), planned.copied_end
+    for word in words:
+        fragments.append((end, word))
+        end += word & ~RAW
+    metadata, superblock = assemble(tables, found, fragments, end, codec, block, epoch)
+    write_all(file, [superblock + options], 0)
+    write_all(file, [metadata], end)
+    used = end + len(metadata)
+    os.ftruncate(file, used)
+    os.ftruncate(file, used + -used % PAGE)  # a loop device needs whole pages; they are zeros now
+    os.fchmod(file, 0o644)
+    os.fsync(file)
+    length = sum(length for _, _, length, _ in planned.ranges)
+    return Filled(used + -used % PAGE, found.inodes, (*messages, *tables.messages()), length, end - planned.copied_end)
+
+
+def squeeze(
+    file: int, packs: Sequence[Pack], planned: Plan, codec: Codec, start: int, spool: int, jobs: int
+) -> list[int]:
+    """Bring data that lies in the image's own file to its places: new fragment blocks are made first, behind all
+    data; then what lives moves down in its order, which overwrites nothing that is still needed; then what is between
+    pieces becomes zeros. Returns the new blocks' size words.
+    """
+    words = write_new(packs, planned, codec, file, spool, jobs)
+    end = start
+    with Mover(file) as mover:
+        for number, at, length, to in planned.ranges:
+            if not mover.down(packs[number].base + at, to, length):
+                raise damaged(packs[number])
+            write_all(file, [bytes(to - end)], end)
+            end = to + length
+        mover.down(spool, planned.copied_end, sum(word & ~RAW for word in words))
+    return words
+
+
+def assemble(
+    tables: Tables, found: Walk, fragments: Sequence[tuple[int, int]], at: int, codec: Codec, block: int, epoch: int
+) -> tuple[bytes, bytes]:
+    """(all tables in one piece, which stands at `at`; superblock). `fragments` are (position, size word). Readers
+    insist on this order and on no byte between two tables.
+    """
+    parts: list[bytes] = []
+    compress = codec.tables.compress
+
+    def put(data: bytes) -> int:
+        nonlocal at
+        parts.append(data)
+        at += len(data)
+        return at - len(data)
+
+    def put_table(entries: bytes) -> int:
+        data, position = sq.table(entries, compress, at)
+        put(data)
+        return position
+
+    flags = sq.EXPORT | sq.ALWAYS_FRAGMENTS | sq.DUPLICATES
+    flags |= sq.OPTIONS if codec.options else 0
+    flags |= sq.UNCOMPRESSED if codec.name == "none" else 0
+    inode_table = put(tables.inodes.finish())
+    directory_table = put(tables.listings.finish())
+    fragment_table = sq.MISSING
+    if fragments:
+        fragment_table = put_table(b"".join(struct.pack("<QII", position, word, 0) for position, word in fragments))
+    export_table = put_table(tables.export_entries())
+    id_table = put_table(tables.id_entries())
+    xattr_table = sq.MISSING
+    if tables.attributes.numbers:
+        pairs = put(tables.attributes.stream.finish())
+        data, position = sq.table(bytes(tables.attributes.entries), compress, at)
+        head = struct.pack("<QII", pairs, len(tables.attributes.numbers), 0)
+        split = position - at
+        put(data[:split])
+        xattr_table = put(head + data[split:])
+    else:
+        flags |= sq.NO_XATTRS
+    superblock = sq.Superblock(
+        inodes=found.inodes, time=min(max(epoch, 0), 0xFFFFFFFF), block=block, fragments=len(fragments),
+        codec=codec.id, flags=flags, ids=len(tables.ids), root=tables.root, used=at, id_table=id_table,
+        xattr_table=xattr_table, inode_table=inode_table, directory_table=directory_table,
+        fragment_table=fragment_table, export_table=export_table,
+    )  # fmt: skip
+    return b"".join(parts), superblock.pack()

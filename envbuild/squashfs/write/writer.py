@@ -1,0 +1,171 @@
+"""Write a squashfs 4.0 image from packs: copy what lives, write the metadata anew.
+
+The bytes of an image depend on its packs, the added members and `epoch`, on nothing else: not on the number of
+threads, not on whether a pack was made now or earlier.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.member import Member
+from envbuild.squashfs.codec import Codec
+from envbuild.squashfs.pack.file import Pack, read_pack
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.write.image_body import Filled, fill
+from envbuild.squashfs.write.merge import Tree, merge
+
+STALE = 600  # seconds without a write, after which an unfinished file of nobody is removed
+Extra = tuple[Member, bytes]  # a member to add, and its content
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A finished image: its path, size in bytes, inodes, and what was repaired (one line each).
+
+    `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks had to be made anew.
+    """
+
+    path: Path
+    size: int
+    inodes: int
+    messages: tuple[str, ...] = ()
+    copied: int = 0
+    repacked: int = 0
+
+
+def write_image(
+    packs: Sequence[Pack], out: Path, *, epoch: int, all_root: bool = True, extra: Sequence[Extra] = ()
+) -> Written:
+    """Write the image of `packs` (bottom first) with `extra` members on top to `out` (mode 0644, renamed into place).
+
+    `epoch` (seconds) is the image's creation time and the time of directories that no layer names. With `all_root`
+    everything belongs to root and the tree becomes what an unprivileged user can unpack
+    (`envbuild.squashfs.write.unprivileged`: no device nodes, nothing below /dev, no extended attributes, u+r files,
+    u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are kept. Raises
+    EnvbuildError when packs do not fit together or cannot be read.
+    """
+    with adding(packs, extra, out) as added:
+        everything = [*packs, *added]
+        return write_tree(everything, merge(everything), out, epoch=epoch, all_root=all_root)
+
+
+def write_tree(
+    packs: Sequence[Pack],
+    tree: Tree,
+    out: Path,
+    *,
+    epoch: int,
+    all_root: bool = True,
+    keep_dev: bool = False,
+    jobs: int = 0,
+    reread: bool = False,
+) -> Written:
+    """As `write_image`, for a tree that `packs` were merged to (it is changed: numbered, and made plain when
+    `all_root`, but for what is below /dev with `keep_dev`). `jobs`: threads that compare and compress what must be done
+    anew (0: as many as this process may use). `reread`: the file is read again at once, so it should stay in memory.
+    """
+    codec, block = parameters(packs)
+    with image_file(out) as (file, temporary):
+        filled = fill(
+            file,
+            packs,
+            tree,
+            codec,
+            block,
+            epoch=epoch,
+            all_root=all_root,
+            keep_dev=keep_dev,
+            jobs=jobs,
+            reread=reread,
+        )
+        place(temporary, out)
+    return written(out, filled)
+
+
+@contextlib.contextmanager
+def image_file(out: Path) -> Iterator[tuple[int, Path]]:
+    """A new file beside `out`, as descriptor and path; gone at the end if it was not renamed."""
+    sweep(out)
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: then only its age tells
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield file, temporary
+    finally:
+        os.close(file)
+        temporary.unlink(missing_ok=True)
+
+
+def sweep(out: Path) -> None:
+    """Remove what a writer of `out` that was killed left beside it: as large as the image, and nobody would look there.
+    One that still writes holds its lock; where locks of another machine are not seen, its file is never old."""
+    name = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
+    for path in [path for path in out.parent.iterdir() if name.fullmatch(path.name)]:
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(file.fileno()).st_mtime > STALE:
+                path.unlink()
+
+
+def place(temporary: Path, out: Path) -> None:
+    """Give a finished file its name, once it passed the check."""
+    from envbuild.squashfs.read.superblock import check_image
+
+    check_image(temporary)
+    temporary.replace(out)
+
+
+def written(out: Path, filled: Filled) -> Written:
+    """What is told of a finished image."""
+    return Written(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked)
+
+
+def parameters(packs: Sequence[Pack]) -> tuple[Codec, int]:
+    """Codec and block size that all packs share; the level for new blocks is the lowest pack's."""
+    if not packs:
+        raise EnvbuildError("an image needs at least one layer")
+    index = packs[0].index
+    for pack in packs:
+        if (pack.index.codec.name, pack.index.block) != (index.codec.name, index.block):
+            raise EnvbuildError(
+                f"packs differ: {index.codec.name} with blocks of {index.block} bytes, and {pack.index.codec.name} with"
+                f" {pack.index.block}",
+                hint="export again with one codec and one block size",
+                where=str(pack.path),
+            )
+    return index.codec, index.block
+
+
+@contextlib.contextmanager
+def adding(packs: Sequence[Pack], extra: Sequence[Extra], out: Path) -> Iterator[tuple[Pack, ...]]:
+    """The pack of `extra` members, beside `out` as long as it is needed; nothing when there are none."""
+    if not extra:
+        yield ()
+        return
+    codec, block = parameters(packs)
+    path = out.with_name(f".{out.name}.{secrets.token_hex(4)}.extra")
+    try:
+        with PackWriter(path, codec=codec.name, level=codec.level, block=block, jobs=1) as writer:
+            give(writer, extra)
+        yield (replace(read_pack(path), digest=b""),)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def give(writer: PackWriter, extra: Sequence[Extra]) -> None:
+    """Put members with their content into a pack, in byte order of their paths."""
+    for member, content in sorted(extra, key=lambda item: item[0].path):
+        writer.begin(member)
+        writer.data(content)
+        writer.end()

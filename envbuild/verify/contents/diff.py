@@ -1,0 +1,239 @@
+"""`envbuild diff A B`: what one image has that the other has not.
+
+Each of A and B is a squashfs file, or the name of a spec: then its made squashfs, or where it is not made its lock.
+Files are compared only between two squashfs files. How a file is compressed is no difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.result import Result
+from envbuild.lock.lockfile import Lock
+from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.read.compare import TIME, Change, Comparison, pairs
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.read.tree import KINDS, SquashTree, shown
+from envbuild.verify.contents.diff_text import report
+from envbuild.verify.contents.metadata import Within, locked_packages, look_within
+from envbuild.verify.contents.size_summary import Holdings, place
+from envbuild.verify.contents.squashfs_path import squashfs_file
+
+FEW = 20  # paths that are told without --files, when there are no more
+
+Names = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two. `file` is None for an image that is not made; `lock` None for one that envbuild did not build.
+    `debian` and `python` are what is installed in the file."""
+
+    name: str
+    file: Path | None
+    lock: Lock | None
+    within: Within | None = None
+    debian: dict[str, str] = field(default_factory=dict)
+    python: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Files:
+    """What differs in files. `places`: what happened there (added, removed, changed) → number of paths."""
+
+    before: Holdings = field(default_factory=Holdings)
+    after: Holdings = field(default_factory=Holdings)
+    entries: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    fields: Counter[str] = field(default_factory=Counter)
+    places: dict[bytes, Counter[str]] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+
+def diff_images(before: str, after: str, workspace: Workspace, *, files: bool = False) -> Result:
+    """What `after` changes of `before`; ``data["equal"]`` says whether that is nothing. `files`: tell every path.
+
+    Raises what loading a spec raises, LockError for one that has no lock, VerifyError for damaged files.
+    """
+    names = [found(name, workspace) for name in (before, after)]
+    one, other = names
+    if one.file and other.file:
+        with SquashTree(one.file) as old, SquashTree(other.file) as new:
+            seen = compare_files(old, new, everything=files)
+            sides = [looked(one, old, seen.before), looked(other, new, seen.after)]
+    else:
+        seen, sides = None, [alone(name) for name in names]
+    data: dict[str, Any] = {"before": described(sides[0]), "after": described(sides[1]), **sections(*sides)}
+    data["files"] = told(seen) if seen else None
+    data["folders"] = folders(seen) if seen else {}
+    if seen and (files or len(seen.changes) == sum(seen.counts.values())):
+        data["paths"] = [row(change) for change in seen.changes]
+    data["equal"] = not any(data[key] for key in SECTIONS) and not (seen and seen.counts)
+    return Result(data, report(data, everything=files))
+
+
+def found(name: str, workspace: Workspace) -> Side:
+    """What a word of the command line stands for."""
+    from envbuild.export.built_image import finished
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.lock.update import current_lock
+
+    file = squashfs_file(name)
+    if file:
+        return Side(name, file, None)
+    resolution = resolve_image(name, workspace)
+    if made := finished(resolution, workspace):
+        return Side(name, Path(made.artifact), None)
+    return Side(name, None, current_lock(resolution, workspace))
+
+
+def looked(side: Side, tree: SquashTree, holdings: Holdings) -> Side:
+    """A side with what its squashfs file says."""
+    within = look_within(tree)
+    return Side(side.name, side.file, within.lock, within, within.debian, holdings.python)
+
+
+def alone(side: Side) -> Side:
+    """A side that is not compared file by file, because the other one is not made."""
+    if not side.file:
+        return side
+    with SquashTree(side.file) as tree:
+        return looked(side, tree, Holdings().add_all(tree.walk()))
+
+
+# what the images say
+SECTIONS = ("base", "components", "debian", "python", "sources", "env", "start")
+
+
+def sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
+    """Differences by section. Packages come from the two locks, or where one side has none from what is installed."""
+    result: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    result["components"] = difference(versions(one), versions(other))
+    if one.lock and other.lock:
+        old, new = locked_packages(one.lock), locked_packages(other.lock)
+        result["base"] = difference(base(one.lock), base(other.lock))
+        result["sources"] = difference(old["source"], new["source"])
+    else:
+        old, new = installed(one), installed(other)
+    for name in ("debian", "python"):
+        result[name] = difference(old[name], new[name])
+    if one.within and other.within:
+        result["env"] = difference(one.within.env, other.within.env)
+        result["start"] = difference(start(one.within), start(other.within))
+    return result
+
+
+def difference(before: Names, after: Names) -> dict[str, Any]:
+    """added and removed (name → value), changed (name → [before, after]); nothing at all when they are equal."""
+    parts: dict[str, Any] = {
+        "added": {name: after[name] for name in sorted(after.keys() - before.keys())},
+        "removed": {name: before[name] for name in sorted(before.keys() - after.keys())},
+        "changed": {
+            name: [before[name], after[name]]
+            for name in sorted(before.keys() & after.keys())
+            if before[name] != after[name]
+        },
+    }
+    return parts if any(parts.values()) else {}
+
+
+def versions(side: Side) -> Names:
+    """Component → version."""
+    if side.within and side.within.versions:
+        return side.within.versions
+    return side.lock.versions if side.lock else {}
+
+
+def installed(side: Side) -> dict[str, dict[str, str]]:
+    """Packages that are there, or of an image that is not made those of its lock."""
+    if side.lock and not side.within:
+        return locked_packages(side.lock)
+    return {"debian": side.debian, "python": side.python}
+
+
+def base(lock: Lock) -> Names:
+    return {"base": f"{lock.base} ({lock.base_image.digest[:12]})" if lock.base_image else lock.base}
+
+
+def start(within: Within) -> Names:
+    """How it starts; nothing for an image without /etc/rc."""
+    return {"command": within.command, "workdir": within.workdir} if within.started else {}
+
+
+def described(side: Side) -> dict[str, Any]:
+    """Which image this is."""
+    image = side.within.origin.get("image", "") if side.within else side.lock.image if side.lock else ""
+    return {
+        "name": side.name,
+        "file": str(side.file or ""),
+        "image": str(image),
+        "squashfs": describe(side.file) if side.file else None,
+    }
+
+
+# files
+def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> Files:
+    """Compare two trees; keeps all changes with `everything`, else the first few."""
+    seen = Files()
+    comparison = Comparison(old, new)
+    for before, after in pairs(old, new):
+        seen.entries += 1
+        fields: dict[str, tuple[str, str]] = {}
+        if before:
+            seen.before.add(before)
+        if after:
+            seen.after.add(after)
+        if before and after:
+            fields = comparison.fields(before, after)
+            if not fields:
+                continue
+        what = "removed" if not after else "added" if not before else "time" if set(fields) == {TIME} else "changed"
+        entry = before or after
+        assert entry is not None
+        seen.counts[what] += 1
+        seen.fields.update(fields.keys())
+        if what != "time":
+            seen.places.setdefault(place(entry.path), Counter())[what] += 1
+        if everything or len(seen.changes) < FEW:
+            inodes = [side.inode if side else None for side in (before, after)]
+            seen.changes.append(Change(entry.path, inodes[0], inodes[1], fields))
+    return seen
+
+
+def told(seen: Files) -> dict[str, Any]:
+    """Counts of what differs."""
+    return {
+        "entries": seen.entries,
+        **{what: seen.counts[what] for what in ("added", "removed", "changed", "time")},
+        "fields": dict(sorted(seen.fields.items())),
+        "unpacked": [seen.before.unpacked, seen.after.unpacked],
+    }
+
+
+def folders(seen: Files) -> dict[str, dict[str, Any]]:
+    """The places where something came, went or changed, those whose size changed most first."""
+    rows = {
+        where: {"before": seen.before.folders[where], "after": seen.after.folders[where], **counts}
+        for where, counts in seen.places.items()
+    }
+    order = sorted(rows, key=lambda where: (-abs(rows[where]["after"] - rows[where]["before"]), where))
+    return {shown(where): rows[where] for where in order}
+
+
+def row(change: Change) -> dict[str, Any]:
+    """A change as data. `what`: added, removed, changed or time (nothing else differs)."""
+    before, after = change.before, change.after
+    what = "removed" if not after else "added" if not before else "changed"
+    inode = after or before
+    assert inode is not None
+    return {
+        "path": shown(change.path),
+        "what": "time" if set(change.fields) == {TIME} else what,
+        "kind": KINDS[inode.kind],
+        "size": [side.size if side and KINDS[side.kind] == "file" else 0 for side in (before, after)],
+        "fields": {name: list(values) for name, values in change.fields.items()},
+    }

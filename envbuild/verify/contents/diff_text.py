@@ -1,0 +1,113 @@
+"""The text of `envbuild diff`: a summary, then each section, then the folders, and the paths where they are wanted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envbuild.core.text import amount, counted, printable
+
+ROWS = 15  # of a section, without --files
+
+TITLES = {  # section → its title, and what one of it is called
+    "base": ("base", "base"),
+    "components": ("components", "component"),
+    "debian": ("Debian packages", "Debian package"),
+    "python": ("Python packages", "Python package"),
+    "sources": ("sources", "source"),
+    "env": ("environment", "variable"),
+    "start": ("start", "part of the start"),
+}
+SIGNS = {"added": "+", "removed": "-", "changed": "~", "time": "t"}
+
+
+def report(data: Mapping[str, Any], *, everything: bool) -> str:
+    """The lines of `envbuild.verify.contents.diff.diff_images`."""
+    lines = [f"{letter}  {side(data[key])}" for letter, key in (("A", "before"), ("B", "after"))]
+    lines.append(summary(data))
+    for key, (title, _) in TITLES.items():
+        if data[key]:
+            lines += [title, *limited(list(section(data[key])), everything)]
+    files = data["files"]
+    if files is None:
+        missing = sorted({data[key]["name"] for key in ("before", "after") if not data[key]["file"]})
+        are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
+        lines += ["files", f"  not compared: {are} not made; next: envbuild make {shlex.join(missing)}"]
+        return "\n".join(lines)
+    if data["folders"]:
+        lines += ["folders", *limited([folder(name, row) for name, row in data["folders"].items()], everything)]
+    paths = data.get("paths", [])
+    if paths:
+        lines += ["paths", *(path(row) for row in paths)]
+    elif not data["equal"]:
+        names = shlex.join(data[key]["name"] for key in ("before", "after"))
+        lines.append(f"  every path: envbuild diff --files {names}")
+    return "\n".join(lines)
+
+
+def side(value: Mapping[str, Any]) -> str:
+    """Which image, and how its file is written."""
+    image = f" ({printable(value['image'])})" if value["image"] and value["image"] != value["name"] else ""
+    block = value["squashfs"]
+    if not block:
+        return f"{value['name']}{image}: its lock; it is not made"
+    level = f" level {block['level']}" if block["level"] else ""
+    size = amount(block["size"])
+    return f"{value['file']}{image}: {size}, {block['inodes']} inodes, {block['codec']}{level}, block {block['block']}"
+
+
+def summary(data: Mapping[str, Any]) -> str:
+    """One line: equal, or how much differs."""
+    files = data["files"]
+    if data["equal"]:
+        if files is None:
+            return "equal: the same components, packages and sources"
+        return f"equal: {files['entries']} paths with the same content, {amount(files['unpacked'][0])}"
+    parts = []
+    for key, (_, one) in TITLES.items():
+        number = sum(len(names) for names in data[key].values())
+        if number:
+            parts.append(counted(number, one))
+    if files:
+        parts += [f"{counted(files[what], 'path')} {what}" for what in ("added", "removed", "changed") if files[what]]
+        if files["time"]:
+            parts.append(f"{counted(files['time'], 'path')} with another time only")
+        before, after = files["unpacked"]
+        if before != after:
+            parts.append(f"{amount(before)} → {amount(after)} unpacked")
+    return f"different: {', '.join(parts)}"
+
+
+def section(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Names in order, as `envbuild lock` tells its changes."""
+    rows = [(name, f"+ {name} {value}") for name, value in parts["added"].items()]
+    rows += [(name, f"- {name} {value}") for name, value in parts["removed"].items()]
+    rows += [(name, f"~ {name} {was} → {now}") for name, (was, now) in parts["changed"].items()]
+    for _, text in sorted(rows):
+        yield f"  {printable(text)}"
+
+
+def limited(lines: list[str], everything: bool) -> list[str]:
+    if everything or len(lines) <= ROWS:
+        return lines
+    return [*lines[:ROWS], f"  and {len(lines) - ROWS} more (--files or --json)"]
+
+
+def folder(name: str, row: Mapping[str, Any]) -> str:
+    """How a folder's size changed, and what happened in it."""
+    grown = row["after"] - row["before"]
+    sign = "+" if grown > 0 else "-" if grown < 0 else " "
+    counts = ", ".join(f"{row[what]} {what}" for what in ("added", "removed", "changed") if row.get(what))
+    return (
+        f"  {sign + amount(abs(grown)):>10}  {name or '/'}  {amount(row['before'])} → {amount(row['after'])}, {counts}"
+    )
+
+
+def path(row: Mapping[str, Any]) -> str:
+    """One path that differs."""
+    told = ", ".join(f"{name} {was} → {now}" for name, (was, now) in row["fields"].items())
+    if not told:
+        size = f", {amount(max(row['size']))}" if row["kind"] == "file" else ""
+        told = f"{row['kind']}{size}"
+    return f"  {SIGNS[row['what']]} {row['path']}: {printable(told)}"

@@ -1,0 +1,189 @@
+"""What an image says of itself, read from its squashfs file without mounting or running anything.
+
+/etc/envbuild/ holds what envbuild wrote: resolution.json and lock.yaml of an image it built, export.json of one it
+wrote. /etc/rc and /etc/environment hold how enroot starts it (`envbuild.export.enroot`; enroot's own imports have the
+same form, and since 2026 a first line ``# enroot-provenance: SOURCE``). An image is not trusted: what does not read is
+left out, and texts for people have no control characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.errors import LockError
+from envbuild.lock.lockfile import Lock, parse_lock
+from envbuild.squashfs.read.tree import SquashTree
+
+FOLDER = "etc/envbuild"
+PROVENANCE = "enroot-provenance:"
+WORKDIR = re.compile(r'cd "(.*)" && unset OLDPWD')
+COMMAND = re.compile(r"\s*exec (.+)")
+LIMIT = 1 << 26  # bytes of a text that is read whole
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What an image says. `origin` is its resolution (image, target, versions …), `export` how it was written; both
+    empty where envbuild did not. `labels` and `provenance` come from /etc/rc, as do `command` (shell words as they
+    stand there) and `workdir`; `started` is whether there is an /etc/rc at all. `debian` are the packages that dpkg
+    knows (name → version)."""
+
+    origin: dict[str, Any] = field(default_factory=dict)
+    export: dict[str, Any] = field(default_factory=dict)
+    lock: Lock | None = None
+    trouble: str = ""  # why the lock inside does not read
+    provenance: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    started: bool = False
+    command: str = ""
+    workdir: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    debian: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Component → version."""
+        found = self.origin.get("versions")
+        return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
+
+
+def texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
+    """Texts of /etc/envbuild: name → content, without those that the image does not hold."""
+    found = {}
+    for name in names:
+        data = tree.read(f"{FOLDER}/{name}".encode(), LIMIT)
+        if data is not None:
+            found[name] = data.decode(errors="replace")
+    return found
+
+
+def inside(path: Path, *names: str) -> dict[str, str]:
+    """Return texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold. Raises
+    VerifyError where the file is damaged."""
+    with SquashTree(path) as tree:
+        return texts(tree, names)
+
+
+def look_within(tree: SquashTree) -> Within:
+    """Raises VerifyError where the file is damaged."""
+    documents = texts(tree, ("resolution.json", "lock.yaml", "export.json"))
+    lock, trouble = None, ""
+    if "lock.yaml" in documents:
+        try:
+            lock = parse_lock(documents["lock.yaml"], tree.path)
+        except LockError as error:  # of a later envbuild, perhaps: everything else can still be told
+            trouble = error.message
+    script = text(tree, "etc/rc")
+    start = start_of(script) if script is not None else {}
+    return Within(
+        origin=mapping(documents.get("resolution.json", "")),
+        export=mapping(documents.get("export.json", "")),
+        lock=lock,
+        trouble=trouble,
+        started=script is not None,
+        env=environment(text(tree, "etc/environment") or ""),
+        debian=debian_packages(tree),
+        **start,
+    )
+
+
+def text(tree: SquashTree, path: str) -> str | None:
+    """A text file of the image, or None."""
+    data = tree.read(path.encode(), LIMIT)
+    return None if data is None else data.decode(errors="replace")
+
+
+def mapping(document: str) -> dict[str, Any]:
+    """A JSON object, or an empty one for anything else."""
+    try:
+        value = json.loads(document) if document else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def start_of(script: str) -> dict[str, Any]:
+    """provenance, labels, workdir and command of an /etc/rc."""
+    lines = script.splitlines()
+    labels: dict[str, str] = {}
+    provenance = workdir = command = ""
+    for number, line in enumerate(lines):
+        if not line.startswith("# "):
+            lines = lines[number:]
+            break
+        name, _, value = line[2:].partition(" ")
+        if name == PROVENANCE:
+            provenance = value
+        else:
+            labels[name] = value
+    for line in lines:
+        if found := WORKDIR.match(line):
+            workdir = found[1]
+        if (found := COMMAND.match(line)) and '"$@"' not in found[1]:
+            command = found[1]
+    return {"provenance": provenance, "labels": labels, "workdir": workdir, "command": command}
+
+
+def environment(lines: str) -> dict[str, str]:
+    """/etc/environment as enroot reads it: one NAME=VALUE a line, the last of a name wins."""
+    pairs = (line.strip().partition("=") for line in lines.split("\n"))
+    return {name: value for name, sign, value in pairs if sign and not name.startswith("#")}
+
+
+def debian_packages(tree: SquashTree) -> dict[str, str]:
+    """Name → version of what dpkg says is installed."""
+    status = text(tree, "var/lib/dpkg/status") or ""
+    found: dict[str, set[str]] = {}
+    name = version = ""
+    installed = False
+    for line in [*status.splitlines(), ""]:
+        key, _, value = line.partition(": ")
+        if key == "Package":
+            name = value
+        elif key == "Version":
+            version = value
+        elif key == "Status":
+            installed = value.endswith(" installed")
+        elif not line:
+            if name and installed:
+                found.setdefault(name, set()).add(version)
+            name, version, installed = "", "", False
+    return {name: joined(versions) for name, versions in sorted(found.items())}
+
+
+def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
+    """What a lock puts into the image itself: debian, python and source → name → version (of a source: its origin).
+    Inputs that only builds use are left out, as in the SBOM (`envbuild.build.plan.provenance`)."""
+    debian = [lock.debian[file] for unit in lock.image_units() for file in (*unit.debian, *unit.essential)]
+    python = [lock.python_files[file] for file in lock.image_python()]
+    base = lock.base_image.python if lock.base_image else {}
+    return {
+        "debian": gathered((file.name, file.version) for file in debian),
+        "python": {
+            **{canonical(name): version for name, version in base.items()},
+            **gathered((canonical(file.name), file.version) for file in python),
+        },
+        "source": {source.file: source.origin for source in lock.sources.values()},
+    }
+
+
+def gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Name → its versions, sorted."""
+    found: dict[str, set[str]] = {}
+    for name, version in pairs:
+        found.setdefault(name, set()).add(version)
+    return {name: joined(versions) for name, versions in sorted(found.items())}
+
+
+def joined(versions: Iterable[str]) -> str:
+    return ", ".join(sorted(versions))
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as the index compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,71 @@
+"""What a squashfs image holds: how much in which folder, the largest files, the Python distributions."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, Entry
+from envbuild.verify.contents.metadata import canonical, gathered
+
+PACKAGES = re.compile(rb"(.*/(?:site|dist)-packages/(?:nvidia/)?[^/]+)/.")  # nvidia: one name of many wheels
+DISTRIBUTION = re.compile(rb"(?:site|dist)-packages/([^/]+?)-([^/-]+)(?:-py\d[\d.]*)?\.(?:dist|egg)-info\Z")
+LARGEST = 20
+
+
+class Holdings:
+    """Adds up entries. `folders`: place → bytes of the files there, each inode counted once."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.folders: Counter[bytes] = Counter()
+        self.unpacked = 0
+        self._largest: list[tuple[int, bytes]] = []
+        self._found: list[tuple[str, str]] = []
+        self._linked: set[int] = set()
+
+    def add(self, entry: Entry) -> None:
+        """Count an entry; a further name of an inode counts as a hard link."""
+        path, inode = entry
+        if path.endswith(b"-info") and (found := DISTRIBUTION.search(path)):
+            name, version = (part.decode(errors="replace") for part in found.groups())
+            self._found.append((canonical(name), version))
+        if inode.links > 1 and inode.kind != DIRECTORY:
+            if inode.reference in self._linked:
+                self.kinds["hard link"] += 1
+                return
+            self._linked.add(inode.reference)
+        self.kinds[KINDS[inode.kind]] += 1
+        if inode.kind == REGULAR:
+            self.unpacked += inode.size
+            self.folders[place(path)] += inode.size
+            item = (inode.size, path)
+            if len(self._largest) < LARGEST:
+                heapq.heappush(self._largest, item)
+            elif item > self._largest[0]:
+                heapq.heapreplace(self._largest, item)
+
+    def add_all(self, entries: Iterable[Entry]) -> Holdings:
+        for entry in entries:
+            self.add(entry)
+        return self
+
+    @property
+    def largest(self) -> list[tuple[bytes, int]]:
+        """The largest files, the largest first."""
+        return [(path, size) for size, path in sorted(self._largest, key=lambda item: (-item[0], item[1]))]
+
+    @property
+    def python(self) -> dict[str, str]:
+        """Distributions that have a folder of metadata: name → version."""
+        return gathered(self._found)
+
+
+def place(path: bytes) -> bytes:
+    """The folder that a file counts to: a Python package's own, else the first two of its path (``opt/ucx``)."""
+    if b"-packages/" in path and (found := PACKAGES.match(path)):
+        return found[1]
+    parts = path.split(b"/", 2)
+    return b"/".join(parts[:2]) if len(parts) > 2 else parts[0] if len(parts) > 1 else b""

@@ -1,0 +1,80 @@
+"""What must be inside an image, and what of it is its own: from the lock, and more from the recipes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.lockfile import Lock, UnitLock
+from envbuild.lock.unit_names import build_unit, built_recipe
+from envbuild.spec.recipe_loader import ask
+from envbuild.verify.audit import Expectations
+from envbuild.verify.run_inspector import Own
+
+if TYPE_CHECKING:
+    from envbuild.spec.resolve import Resolution
+
+COMPILERS = ("gcc", "g++", "clang")
+
+
+def expectations(resolution: Resolution, lock: Lock) -> Expectations:
+    """What the lock and the recipes promise to be inside."""
+    recipes = resolution.recipes
+    return replace(
+        locked_expectations(lock),
+        python_also=given(resolution),
+        python_more=False,
+        sm=resolution.target.sm_arch,
+        cpu=resolution.target.cpu,
+        modules=tuple(module for recipe in recipes for module in ask(recipe, "extensions", tuple)),
+    )
+
+
+def given(resolution: Resolution) -> tuple[str, ...]:
+    """Names of the distributions that are compiled from archives and commits."""
+    texts = [text for sources in resolution.sources.values() for text in sources.gives]
+    return tuple(dict.fromkeys(text.partition("==")[0] for text in texts))
+
+
+def own(resolution: Resolution, lock: Lock) -> Own:
+    """What is the image's own, as its recipes say it."""
+    locked = locked_own(lock)
+    prefixes = {recipe.name: recipe.prefix for recipe in resolution.recipes if recipe.builds and recipe.prefix}
+    return Own(
+        prefixes=tuple(sorted(prefixes.values())),
+        folders=tuple(prefix for name, prefix in prefixes.items() if compiles(lock, name)),
+        dists=(*locked.dists, *given(resolution)),
+    )
+
+
+def locked_own(lock: Lock) -> Own:
+    """What the lock alone says of it: a unit ``build-ucx`` leaves /opt/ucx; one with sdists, their wheels."""
+    names = [recipe for recipe in map(built_recipe, lock.units) if recipe]
+    return Own(
+        folders=tuple(f"/opt/{name}" for name in names if compiles(lock, name)),
+        dists=tuple(sorted({lock.python_files[file].name for file in lock.sdists()})),
+    )
+
+
+def compiles(lock: Lock, name: str) -> bool:
+    """Whether the unit of a recipe compiles source code: it has some, and a compiler (a vendor's archive of binaries is
+    unpacked without one)."""
+    unit = lock.units.get(build_unit(name), UnitLock())
+    return bool(unit.sources) and any(package.startswith(COMPILERS) for package in unit.requested)
+
+
+def locked_expectations(lock: Lock) -> Expectations:
+    """What the lock alone promises: the packages of the image's units, and the wheels compiled from sdists."""
+    units = lock.image_units()
+    debs = [lock.debian[file] for unit in units for file in unit.debian]
+    packages = [lock.python_files[file] for file in lock.image_python()]
+    return Expectations(
+        debian={
+            **{deb.name: deb.version for deb in debs},
+            **{stand.name: stand.version for unit in units for stand in map(StandIn.of, unit.replaced)},
+        },
+        python={package.name: package.version for package in packages},
+        python_more=any(unit.sources for unit in lock.units.values()),  # which wheels come of them, recipes know
+        complete=lock.base_image is None,
+    )

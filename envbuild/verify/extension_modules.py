@@ -1,0 +1,53 @@
+"""Extension modules that recipes promise: one line that imports them all in the finished image."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from envbuild.build.blocks.checks import PYTHON, STUB_DRIVER
+from envbuild.verify.recipe_checks import LAST, LOOK
+from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.run_inspector import Runner
+
+# torch first: extensions find its libraries in the process. Names come before the import, so that a module that ends
+# the process is the last one named. What needs the driver itself can be imported only beside one, or beside its
+# stand-ins.
+PROGRAM = """
+import importlib, importlib.util, re, sys
+modules, without, failed = {modules!r}, [], []
+if importlib.util.find_spec("torch"):
+    import torch
+for name in modules:
+    print("import", name, flush=True)
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        if re.match(r"lib(cuda|nvidia-ml)[.]so", str(error)):
+            without.append(name)
+        else:
+            failed.append(name + ": " + str(error))
+print("imported", len(modules) - len(without) - len(failed), "of", len(modules))
+for name in without:
+    print("not without a driver:", name)
+for text in failed:
+    print("failed:", text)
+sys.exit(bool(failed))
+"""
+
+
+def import_results(modules: Sequence[str], runner: Runner, look: str = LOOK) -> list[AuditResult]:
+    """Whether the modules (dotted names) import, beside the driver's stand-ins where the image has them; nothing for
+    none. Says which ones need a driver and were not imported."""
+    if not modules:
+        return []
+    program = PROGRAM.strip().format(modules=sorted(set(modules)))
+    paths = f"LD_LIBRARY_PATH={STUB_DRIVER}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    code, output = runner(["/bin/sh", "-c", f"{paths} {PYTHON} -c {shlex.quote(program)}"])
+    name, lines = "promised extension modules import", output.rstrip().splitlines()
+    said = [line for line in lines if line.startswith(("imported ", "not without a driver: "))]
+    if code == 0 and said:
+        return [AuditResult(name, Status.PASS, "; ".join(said), "run")]
+    last = "\n".join(lines[-LAST:])
+    hint = f"it was compiled for other versions, or lacks a library; look for yourself: {look}"
+    return [AuditResult(name, Status.FAIL, f"exit code {code}\n{last}", "run", hint)]

@@ -1,0 +1,60 @@
+"""Tier 2, and the reports of those that cannot run here: the verify lines of recipes, each a command in the finished
+image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from envbuild.spec.recipe import Check
+from envbuild.verify.results import AuditResult, Status
+from envbuild.verify.run_inspector import Runner
+from envbuild.verify.tiers import COMING, RUNNING
+
+LOOK = "envbuild run NAME -- /bin/sh"
+LAST = 15  # lines of output kept of a failure
+
+
+def run_checks(
+    checks: Sequence[Check],
+    runner: Runner,
+    tiers: Sequence[str] = RUNNING,
+    reasons: Mapping[str, str] = COMING,
+    *,
+    look: str = LOOK,
+) -> list[AuditResult]:
+    """Run the checks of `tiers` one after another (`runner` gives exit code and output; its own errors pass through).
+
+    Those of other tiers come back as not run, with the reason for their tier. `look` is what to type to look into the
+    image by hand: the hint of a failure.
+    """
+    results = []
+    for check in checks:
+        if check.tier in tiers:
+            results.append(run_check(check, runner, look))
+        else:
+            reason = reasons.get(check.tier, f"tier {check.tier} was not asked for")
+            results.append(AuditResult(check.name, Status.NOT_RUN, reason, check.tier))
+    return results
+
+
+def run_check(check: Check, runner: Runner, look: str = LOOK) -> AuditResult:
+    """Exit code 0, and `expect` (a regular expression, ``^`` and ``$`` at lines) somewhere in the output."""
+    try:
+        expected = re.compile(check.expect, re.MULTILINE)
+    except re.error as error:
+        fault = f"expect is no regular expression: {error}"
+        return AuditResult(check.name, Status.FAIL, fault, check.tier, "mend the recipe's verify()")
+    code, output = runner(["/bin/sh", "-c", check.command])
+    last = "\n".join(output.rstrip().splitlines()[-LAST:])
+    if code != 0:
+        return _failure(check, f"exit code {code} of: {check.command}", last, look)
+    if not expected.search(output):
+        return _failure(check, f"no match for {check.expect!r} in the output of: {check.command}", last, look)
+    matched = f", output matches {check.expect!r}" if check.expect else ""
+    return AuditResult(check.name, Status.PASS, f"exit code 0{matched}", check.tier)
+
+
+def _failure(check: Check, fault: str, last: str, look: str) -> AuditResult:
+    detail = f"{fault}\n{last}" if last else f"{fault}\n(no output)"
+    return AuditResult(check.name, Status.FAIL, detail, check.tier, f"look for yourself: {look}")

@@ -1,0 +1,117 @@
+"""Asks a finished image what is inside: sends `envbuild.inspector` to its own Python and reads the answer.
+
+The program travels as one argument, so nothing is mounted into the image and any way of running a command in it will
+do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from envbuild.core.errors import VerifyError
+from envbuild.inspector import (
+    dynamic_loader,
+    elf,
+    elf_symbols,
+    fatbin,
+    file_walk,
+    gnu_notes,
+    link_check,
+    machine_code,
+    packages,
+    pyc,
+    report,
+    x86_isa,
+)
+from envbuild.inspector.report import MARK, SINGLES
+
+Runner = Callable[[Sequence[str]], tuple[int, str]]
+"""Runs a command in the image with the image's environment; gives the exit code and the output."""
+
+PYTHON = "/usr/bin/python3"
+PACKAGE = "envbuild_inside"  # its name in the image's interpreter
+START = """\
+import sys, types
+def load(name, text):
+    module = types.ModuleType(name)
+    module.__package__ = {package!r}
+    sys.modules[name] = module
+    exec(compile(text, name, "exec"), module.__dict__)
+    return module
+load({package!r}, "").__path__ = []
+for name, text in {parts!r}:
+    setattr(sys.modules[{package!r}], name, load({package!r} + "." + name, text))
+sys.modules[{package!r} + "." + {main!r}].main({options!r})
+"""
+# Each after those it imports; modules and not their names, so that what is sent is what was imported here.
+MODULES = (
+    elf,
+    fatbin,
+    gnu_notes,
+    elf_symbols,
+    x86_isa,
+    dynamic_loader,
+    link_check,
+    pyc,
+    packages,
+    file_walk,
+    machine_code,
+    report,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What an image has of its own. `prefixes`: folders that hold one product each (None: those of /opt, as they are).
+    `folders` and `dists` (distributions by name) were compiled for this image, by its own units."""
+
+    prefixes: tuple[str, ...] | None = None
+    folders: tuple[str, ...] = ()
+    dists: tuple[str, ...] = ()
+
+
+def program(options: Mapping[str, Any]) -> str:
+    """Return the whole program as one text for ``python3 -c`` (Linux allows 128 KiB for one argument)."""
+    parts = [(name_of(module), inspect.getsource(module)) for module in MODULES]
+    return START.format(package=PACKAGE, parts=parts, main=name_of(report), options=dict(options))
+
+
+def name_of(module: ModuleType) -> str:
+    """Return the name of a module in its package."""
+    return module.__name__.rpartition(".")[2]
+
+
+def look(
+    runner: Runner,
+    own: Own | None = None,
+    *,
+    singles: Sequence[str] = SINGLES,
+    cuobjdump: bool = True,
+    python: str = PYTHON,
+) -> dict[str, Any]:
+    """The document of the image that `runner` runs commands in (`envbuild.inspector.report`). Raises VerifyError.
+
+    `singles`: libraries to count. `python`: interpreter of the image, 3.8 or later.
+    """
+    own = own or Own()
+    options = {
+        "singles": list(singles),
+        "cuobjdump": cuobjdump,
+        "prefixes": None if own.prefixes is None else list(own.prefixes),
+        "compiled": {"folders": list(own.folders), "dists": list(own.dists)},
+    }
+    code, output = runner([python, "-I", "-B", "-c", program(options)])
+    for line in reversed(output.splitlines()):
+        if line.startswith(MARK) and code == 0:
+            document: dict[str, Any] = json.loads(line.removeprefix(MARK))
+            return document
+    last = "\n".join(output.strip().splitlines()[-10:])
+    raise VerifyError(
+        f"the image could not be looked at: {python} ended with exit code {code}\n{last}".rstrip(),
+        hint="python3 of the distribution must be in the image: add debian-packages: [python3] to the spec's layers",
+    )

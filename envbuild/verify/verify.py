@@ -1,0 +1,131 @@
+"""Verify a finished image: ask the artifact itself, compare with the lock, run the recipes' lines, write evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envbuild.build.plan.units import Plan
+from envbuild.core.digest import file_digest
+from envbuild.core.errors import VerifyError
+from envbuild.core.result import Result
+from envbuild.export.built_image import Image, made_image
+from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
+from envbuild.spec.recipe import Check, RecipeEnv
+from envbuild.spec.recipe_loader import ask
+from envbuild.spec.resolve import Resolution
+from envbuild.verify.audit import audit
+from envbuild.verify.contents.metadata import inside
+from envbuild.verify.contents.squashfs_path import squashfs_file
+from envbuild.verify.evidence import Evidence, document, raise_for, summary, write
+from envbuild.verify.expectations import expectations, locked_expectations, locked_own, own
+from envbuild.verify.extension_modules import import_results
+from envbuild.verify.recipe_checks import run_checks
+from envbuild.verify.run_inspector import Runner, look
+
+if TYPE_CHECKING:
+    from envbuild.build.engines.base import Built
+    from envbuild.export.project_image import Artifact
+    from envbuild.spec.workspace import Workspace
+
+
+def verify_image(name: str, workspace: Workspace) -> Result:
+    """Audit and run a made image again, or audit a squashfs file against the lock inside it."""
+    file = squashfs_file(name)
+    if file:
+        evidence = verify_file(file, workspace)
+        raise_for(evidence)
+        return Result(document(evidence), "\n".join(summary(evidence)))
+    path, evidence, data = verify_made(made_image(name, workspace), workspace)
+    raise_for(evidence)
+    return Result(data, "\n".join([*summary(evidence), f"  evidence: {path}"]))
+
+
+def verify(
+    artifact: Artifact, plan: Plan, built: Built, resolution: Resolution, lock: Lock, workspace: Workspace
+) -> Path:
+    """Run the audit and run tiers on the squashfs file and write the evidence beside it; returns its path.
+
+    Raises VerifyError with every failure, after the evidence is written.
+    """
+    layers = tuple(layer.diff_id for layer in built.layers)
+    evidence = examine(artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace)
+    path = write(evidence, artifact.path.parent)
+    for line in summary(evidence):
+        workspace.talk.say(f"verify {line}")
+    raise_for(evidence)
+    return path
+
+
+def verify_made(image: Image, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
+    """The same of an image that was made before: path of the evidence, the evidence, its document."""
+    path = Path(image.made.artifact)
+    layers = tuple(layer.diff_id for layer in image.layers)
+    messages = image.made.messages
+    evidence = examine(path, image.made.sha256, messages, layers, image.plan, image.resolution, image.lock, workspace)
+    return write(evidence, path.parent), evidence, document(evidence)
+
+
+def examine(
+    path: Path,
+    sha256: str,
+    messages: Sequence[str],
+    layers: tuple[str, ...],
+    plan: Plan,
+    resolution: Resolution,
+    lock: Lock,
+    workspace: Workspace,
+) -> Evidence:
+    """All tiers that can run here, on the file itself."""
+    run = runner(path, plan.config.env, workspace)
+    workspace.talk.start("verify", f"verify {plan.image}")
+    env = planned_env(resolution, lock)
+    expected = expectations(resolution, lock)
+    results = audit(look(run, own(resolution, lock)), expected)
+    by_hand = f"envbuild run {path} -- /bin/sh"
+    results += import_results(expected.modules, run, by_hand)
+    checks: list[Check] = []
+    for recipe in resolution.recipes:
+        checks += ask(recipe, "verify", list, env)
+    results += run_checks(checks, run, look=by_hand)
+    evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
+    workspace.talk.finish("verify")
+    return evidence
+
+
+def verify_file(path: Path, workspace: Workspace) -> Evidence:
+    """Audit any squashfs file against the lock inside it; recipes' checks are not known, so the run tier does not run.
+
+    Raises VerifyError when it holds no lock, because envbuild did not make it.
+    """
+    texts = inside(path, "lock.yaml", "resolution.json")
+    if len(texts) < 2:
+        raise VerifyError(
+            "there is no lock inside to compare with: envbuild did not make this file",
+            hint=f"envbuild show {path}",
+            where=str(path),
+        )
+    lock = parse_lock(texts["lock.yaml"], path)
+    sha256 = file_digest(path)
+    workspace.talk.start("verify", f"verify {path.name}")
+    results = audit(look(runner(path, {}, workspace), locked_own(lock)), locked_expectations(lock))
+    workspace.talk.finish("verify")
+    return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results))
+
+
+def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
+    """Runs commands in a squashfs file."""
+    from envbuild.build.engines.embedded.run_command import run_in
+
+    def run(argv: Sequence[str]) -> tuple[int, str]:
+        code, output = run_in(path, argv, env=env, store=workspace.store, interactive=False, capture=True, timeout=900)
+        return code, output.decode(errors="replace")
+
+    return run
+
+
+def planned_env(resolution: Resolution, lock: Lock) -> RecipeEnv:
+    from envbuild.build.plan.image_config import recipe_env
+
+    return recipe_env(resolution, lock)
