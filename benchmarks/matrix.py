@@ -3,7 +3,7 @@
     python benchmarks/matrix.py
 
 Each command starts Python; the first row is the cost of that alone. Questions are those of
-tests/unit/matrixcases, answered one after another in one process. Each is answered twice and the second time counts:
+tests/matrix/cases, answered one after another in one process. Each is answered twice and the second time counts:
 masks of constraints are cached.
 """
 
@@ -28,7 +28,7 @@ from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.compile import load_matrix
 from envbuild.matrix.solve.request import of_words
 
-CASES = Path(__file__).parents[1] / "tests" / "unit" / "matrixcases"
+CASES = Path(__file__).parents[1] / "tests" / "matrix" / "cases"
 VALID = ["check", "gpu=H100", "torch=2.8.0", "driver=570.26"]
 
 

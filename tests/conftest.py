@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.support.fixtures"]
+
 # How long an example takes says how busy the machine is: no verdict of a test. And a commit gets the same verdict every
 # time: its examples do not change. `pytest --hypothesis-profile=search` looks for new ones.
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

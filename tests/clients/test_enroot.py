@@ -7,7 +7,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,17 +14,13 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-
-import embeddedkit
-import exportkit as kit
-from exportkit import made, workspace
-from registrykit import Layout, Server, file, folder, hardlink, serve, special, symlink, tar
-from squashfs_help import differences, unpack
-
 from envbuild.squashfs.codec import DEFAULTS
 from envbuild.squashfs.pack.format import PackFormat
+from tests.support import foreign_images as kit
+from tests.support import tiny_root
+from tests.support.foreign_images import made, workspace
+from tests.support.local_registry import Layout, Server, file, folder, hardlink, serve, special, symlink, tar
+from tests.support.squashfs_snapshot import differences, unpack
 
 pytestmark = pytest.mark.clients
 
@@ -61,7 +56,7 @@ NOW = 1_750_000_000  # after everything in the image, before any test
 
 def layers(folders: bool = True) -> list[bytes]:
     """A shell and its libraries; files as they should not be; deletions. `folders`: with an /etc/profile.d."""
-    places = dict(embeddedkit.host_files())
+    places = dict(tiny_root.host_files())
     above = sorted({str(parent) for place in places for parent in Path(place).parents} - {"."})
     profile = b"PATH=/usr/bin:/bin\nexport PATH\nfor file in /etc/profile.d/*.sh; do . $file; done\n"
     if not folders:

@@ -14,18 +14,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
-import exportkit as kit
-from commandkit import envbuild
-from exportkit import made, workspace
-from registrykit import Layout, serve, skopeo
-
 from envbuild.core.errors import EngineError, InputError, SpecError
 from envbuild.export.output_path import Output
 from envbuild.oci.sources import docker_daemon
+from tests.support import foreign_images as kit
+from tests.support.command import envbuild
 from tests.support.dockerd import run
+from tests.support.foreign_images import made, workspace
+from tests.support.local_registry import Layout, serve, skopeo
 
 pytestmark = pytest.mark.clients
 

@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-
-import embeddedkit as kit
-from layermaker import EPOCH, layer
 
 from envbuild.core.console import Quiet
 from envbuild.core.errors import EngineError
@@ -23,7 +16,9 @@ from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.docker_engine import load
 from envbuild.oci.layout import Layout, write_layout
+from tests.support import tiny_root as kit
 from tests.support.dockerd import need, run
+from tests.support.stored_layers import EPOCH, layer
 
 pytestmark = pytest.mark.clients
 

@@ -8,7 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from squashfs_help import (
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.oci.tar.member import Kind, Member
+from envbuild.squashfs.pack.file import read_pack
+from envbuild.squashfs.pack.writer import PackWriter
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.write import image_body
+from envbuild.squashfs.write.writer import write_image
+from tests.support.squashfs_snapshot import (
     EPOCH,
     KERNEL,
     differences,
@@ -24,14 +32,6 @@ from squashfs_help import (
     symlink,
     unpack,
 )  # fmt: skip
-
-from envbuild.core.errors import EnvbuildError
-from envbuild.oci.tar.member import Kind, Member
-from envbuild.squashfs.pack.file import read_pack
-from envbuild.squashfs.pack.writer import PackWriter
-from envbuild.squashfs.read.superblock import describe
-from envbuild.squashfs.write import image_body
-from envbuild.squashfs.write.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

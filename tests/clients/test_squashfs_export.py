@@ -4,16 +4,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
-from layermaker import layer
-from squashfs_help import EPOCH, file, folder, gone, make_packs, special, symlink, unpack
 
 from envbuild.build.plan.units import Plan
 from envbuild.core.console import Quiet
@@ -26,6 +20,8 @@ from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind
 from envbuild.squashfs.read.superblock import describe
+from tests.support.squashfs_snapshot import EPOCH, file, folder, gone, make_packs, special, symlink, unpack
+from tests.support.stored_layers import layer
 
 pytestmark = [
     pytest.mark.clients,

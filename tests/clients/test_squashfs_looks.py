@@ -12,12 +12,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from squashfs_help import differences, mounted
 
 from envbuild.cli.show_file import show_file
 from envbuild.squashfs.read.compare import compare
 from envbuild.squashfs.read.tree import BLOCK_DEVICE, CHAR_DEVICE, DIRECTORY, FIFO, REGULAR, SOCKET, SYMLINK, SquashTree
 from envbuild.verify.contents.metadata import inside
+from tests.support.squashfs_snapshot import differences, mounted
 
 pytestmark = [
     pytest.mark.clients,
@@ -36,7 +36,7 @@ CODECS = ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"]
 
 
 def seen(image: Path):
-    """What the reader sees, as `squashfs_help.snapshot` tells a mounted tree."""
+    """What the reader sees, as `squashfs_snapshot.snapshot` tells a mounted tree."""
     with SquashTree(image) as tree:
         links: dict[int, list[bytes]] = {}
         for path, inode in tree.walk():

@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import squashfs_help
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from squashfs_help import differences, mounted, unpack
 
 from envbuild.oci.tar.reader import read_tar
 from envbuild.squashfs.pack.file import read_pack
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.writer import write_image
+from tests.support import squashfs_snapshot
 from tests.support.programs import importing
+from tests.support.squashfs_snapshot import differences, mounted, unpack
 
 pytestmark = [
     pytest.mark.clients,
@@ -145,7 +145,7 @@ def overlay(layers: Sequence[bytes], place: Path) -> dict[bytes, dict[str, Any]]
     at = place / "view"
     at.mkdir()
     command = ["unshare", "-m", "sh", "-c", MOUNT, "sh", ":".join(reversed(numbers)), "view"]
-    command += [sys.executable, squashfs_help.__file__]
+    command += [sys.executable, squashfs_snapshot.__file__]
     done = subprocess.run(command, cwd=place, capture_output=True, env=importing())
     if done.returncode == 99:
         pytest.skip(f"overlayfs cannot be mounted in {place}")

@@ -8,7 +8,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from squashfs_help import (
+
+from envbuild.oci.tar.member import Kind
+from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.writer import write_image, write_tree
+from tests.support.squashfs_snapshot import (
     EPOCH,
     FUSE,
     KERNEL,
@@ -27,11 +32,6 @@ from squashfs_help import (
     unpack,
     without,
 )  # fmt: skip
-
-from envbuild.oci.tar.member import Kind
-from envbuild.squashfs.read.superblock import describe
-from envbuild.squashfs.write.merge import merge
-from envbuild.squashfs.write.writer import write_image, write_tree
 
 pytestmark = [
     pytest.mark.clients,

@@ -10,11 +10,24 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from squashfs_help import EPOCH, FUSE, KERNEL, differences, file, folder, gone, hard, make_packs, mounted, stack, unpack
 
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.read.superblock import read_superblock
 from envbuild.squashfs.write.writer import write_image
+from tests.support.squashfs_snapshot import (
+    EPOCH,
+    FUSE,
+    KERNEL,
+    differences,
+    file,
+    folder,
+    gone,
+    hard,
+    make_packs,
+    mounted,
+    stack,
+    unpack,
+)
 
 pytestmark = [
     pytest.mark.clients,

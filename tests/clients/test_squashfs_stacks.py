@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from squashfs_help import (
+
+from envbuild.oci.tar.member import OPAQUE, Kind
+from envbuild.squashfs.write.writer import write_image
+from tests.support.squashfs_snapshot import (
     EPOCH,
     differences,
     file,
@@ -22,9 +25,6 @@ from squashfs_help import (
     symlink,
     unpack,
 )
-
-from envbuild.oci.tar.member import OPAQUE, Kind
-from envbuild.squashfs.write.writer import write_image
 
 pytestmark = [
     pytest.mark.clients,

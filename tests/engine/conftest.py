@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from embeddedfixtures import as_other, other_user, scratch, store
+from tests.support.engine_fixtures import as_other, other_user, scratch, store
 
 __all__ = ["as_other", "other_user", "scratch", "store"]

@@ -8,19 +8,12 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import basekit
-import embeddedkit as kit
 import pytest
 import zstandard
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
-
-from registrykit import LAYER, Layout
 
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.build_context import write_context
@@ -30,6 +23,9 @@ from envbuild.build.plan.units import Input, Plan, Unit
 from envbuild.core.console import Quiet
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.store.store import LayerRecord, Store
+from tests.support import base_layers
+from tests.support import tiny_root as kit
+from tests.support.local_registry import LAYER, Layout
 from tests.support.programs import import_path
 
 pytestmark = [
@@ -76,8 +72,8 @@ def by_buildah(tiny: Path, tmp_path: Path) -> Iterator[Path]:
     if shutil.which("buildah") is None:
         pytest.skip("buildah is not installed")
     layout = Layout(tmp_path / "layout")
-    layers = [layout.blob(blob, LAYER + kind) for kind, blob in basekit.blobs(tiny)]
-    diffs = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in basekit.contents(tiny)]
+    layers = [layout.blob(blob, LAYER + kind) for kind, blob in base_layers.blobs(tiny)]
+    diffs = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in base_layers.contents(tiny)]
     config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": diffs}}
     kind = "application/vnd.oci.image.config.v1+json"
     parts = {"config": layout.blob(json.dumps(config).encode(), kind), "layers": layers}
@@ -102,17 +98,17 @@ def by_buildah(tiny: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_tree_is_the_one_that_other_programs_make(store: Store, tiny: Path, by_buildah: Path) -> None:
-    base = build(store, basekit.plan(store, tiny))[0]
+    base = build(store, base_layers.plan(store, tiny))[0]
     ours, theirs = tree(store.layer_tree(base.diff_id)), tree(by_buildah)
     assert {path for path in ours if path.startswith(("opt/", "data/"))} >= {
         "opt/real/through", "opt/file/below", "data/sub/new", "data/third",
     }  # fmt: skip
     assert ours == theirs
-    assert ours["opt/capable"][4] == {"security.capability": basekit.CAPABILITY}
+    assert ours["opt/capable"][4] == {"security.capability": base_layers.CAPABILITY}
 
 
 def test_the_same_twice_and_steps_on_it(store: Store, tiny: Path) -> None:
-    plan = basekit.plan(store, tiny, *basekit.STEPS)
+    plan = base_layers.plan(store, tiny, *base_layers.STEPS)
     base, above = build(store, plan)
     assert build(store, plan, rebuild=True) == (base, above)
     root = store.layer_tree(base.diff_id)
@@ -121,21 +117,21 @@ def test_the_same_twice_and_steps_on_it(store: Store, tiny: Path) -> None:
     assert not (root / "opt/plain").exists() and (root / "etc/issue").stat().st_uid == 1000
     assert not (root / "run/envbuild").exists()
     assert (store.layer_tree(above.diff_id) / "opt/above").read_text() == "new\n"
-    plain = build(store, basekit.plan(store, tiny))[0]
+    plain = build(store, base_layers.plan(store, tiny))[0]
     assert plain.diff_id != base.diff_id
     assert not any(stat.S_ISCHR(path.lstat().st_mode) for path in store.layer_tree(plain.diff_id).rglob("*"))
 
 
 def test_the_same_without_privileges(store: Store, tiny: Path, scratch: Path, other_user: tuple[str, str]) -> None:
     name, python = other_user
-    base, above = build(store, basekit.plan(store, tiny, *basekit.STEPS))
+    base, above = build(store, base_layers.plan(store, tiny, *base_layers.STEPS))
     other = scratch / "base-of-another"
     other.mkdir()
     shutil.chown(other, name, name)
     libraries = str(Path(zstandard.__file__).parents[1])  # its Python may have none of what envbuild needs
     command = ["runuser", "-u", name, "--", "env", f"HOME=/home/{name}", f"TMPDIR=/home/{name}"]
     command.append(f"PYTHONPATH={import_path(libraries)}")
-    command += [python, basekit.__file__, str(other), str(tiny)]
+    command += [python, base_layers.__file__, str(other), str(tiny)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
     if "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr:
         pytest.skip(f"{python} of another user cannot load what this needs: {done.stderr.splitlines()[-1]}")
@@ -154,7 +150,7 @@ def test_a_damaged_layer_is_told(store: Store) -> None:
 
 
 def test_the_context_holds_the_tree_and_not_the_layers(store: Store, tiny: Path) -> None:
-    plan = basekit.plan(store, tiny, *basekit.STEPS)
+    plan = base_layers.plan(store, tiny, *base_layers.STEPS)
     folder = store.root / "context"
     text = write_context(plan, store, folder).read_text()
     assert "ADD base/seed.tar /" in text
@@ -166,7 +162,7 @@ def test_the_buildah_engine_gives_the_same_files(store: Store, tiny: Path) -> No
     probe = Buildah().probe(store)
     if not probe.ok:
         pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")
-    plan = basekit.plan(store, tiny, *basekit.STEPS)
+    plan = base_layers.plan(store, tiny, *base_layers.STEPS)
     embedded = build(store, plan)
     other = Buildah().build(plan, store, Quiet(), BuildOptions()).layers
     for ours, theirs in zip(embedded, other, strict=True):

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import embeddedkit as kit
 import pytest
 
 from envbuild.build.engines.base import BuildOptions, Built
@@ -28,6 +27,7 @@ from envbuild.core.userns.removal import remove_tree
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.layers.layer import stored_members
 from envbuild.oci.tar import member as m
+from tests.support import tiny_root as kit
 from tests.support.programs import import_path
 
 pytestmark = [
@@ -300,7 +300,7 @@ def test_probe_refuses_an_old_buildah(store: Store, monkeypatch: pytest.MonkeyPa
 DRIVER = """
 import json, sys
 from pathlib import Path
-import embeddedkit as kit
+from tests.support import tiny_root as kit
 from envbuild.build.engines.buildah.engine import Buildah
 store = kit.Store.open(Path(sys.argv[1]))
 probe = Buildah().probe(store)

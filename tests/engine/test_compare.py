@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import embeddedkit as kit
 import pytest
 
 from envbuild.build.plan.units import Input, Product, Unit
 from envbuild.build.reproducibility import compare
 from envbuild.core.errors import BuildError
 from envbuild.core.store.store import Store, UnitRecord
+from tests.support import tiny_root as kit
 
 pytestmark = pytest.mark.engine
 

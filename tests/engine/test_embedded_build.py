@@ -10,15 +10,15 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import embeddedkit as kit
 import pytest
-from embeddedfixtures import Run
 
 from envbuild.build.plan.units import Input, Product
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.layers.layer import write_layer_tar
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_layer
+from tests.support import tiny_root as kit
+from tests.support.engine_fixtures import Run
 from tests.support.programs import importing
 
 pytestmark = pytest.mark.engine

@@ -17,9 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import embeddedkit as kit
 import pytest
-from signalkit import heeding
 
 from envbuild.build.engines import error_report
 from envbuild.build.plan.units import Input
@@ -27,7 +25,9 @@ from envbuild.core.errors import BuildError, EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.userns import diagnose, libc
 from envbuild.squashfs.pack.format import PackFormat
+from tests.support import tiny_root as kit
 from tests.support.programs import importing
+from tests.support.signals import heeding
 
 pytestmark = pytest.mark.engine
 

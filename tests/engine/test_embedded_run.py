@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import embeddedkit as kit
 import pytest
 
 from envbuild.build.engines.embedded import mount_squashfs
@@ -21,6 +20,7 @@ from envbuild.core.store.store import Store
 from envbuild.spec.recipe import Check
 from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.results import Status
+from tests.support import tiny_root as kit
 
 pytestmark = pytest.mark.engine
 

@@ -14,16 +14,13 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "registry"))
-
-import exportkit
-from exportkit import made, workspace
-from registrykit import Layout, file, tar
-
 from envbuild.core.console import Quiet
 from envbuild.core.store.gc import collect
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
+from tests.support import foreign_images
+from tests.support.foreign_images import made, workspace
+from tests.support.local_registry import Layout, file, tar
 from tests.support.programs import import_path, importing
 
 pytestmark = pytest.mark.engine
@@ -35,8 +32,8 @@ PACKAGES = Path(pytest.__file__).parents[1]
 PROGRAM = """
 import sys
 from pathlib import Path
-import exportkit
-done = exportkit.made(sys.argv[2], exportkit.workspace(Path(sys.argv[1])), Path(sys.argv[3]), jobs=int(sys.argv[4]))
+from tests.support.foreign_images import made, workspace
+done = made(sys.argv[2], workspace(Path(sys.argv[1])), Path(sys.argv[3]), jobs=int(sys.argv[4]))
 print(done.artifact.sha256, sum(not layer.cached for layer in done.layers))
 """
 
@@ -45,8 +42,8 @@ print(done.artifact.sha256, sum(not layer.cached for layer in done.layers))
 def layout(scratch: Path) -> Iterator[Layout]:
     """An image of eight layers that anybody may read."""
     own = Layout(scratch / "export-layout")
-    more = [tar(file(f"data/{number}", exportkit.noise(2_000_000, number))) for number in range(5)]
-    own.add(exportkit.image(own, [*exportkit.layers(), *more]))
+    more = [tar(file(f"data/{number}", foreign_images.noise(2_000_000, number))) for number in range(5)]
+    own.add(foreign_images.image(own, [*foreign_images.layers(), *more]))
     for path in [own.path, *own.path.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     yield own

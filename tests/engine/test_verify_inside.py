@@ -16,12 +16,10 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-from verifybytes import make_elf, make_fatbin, make_property
-
 from envbuild.verify.audit import Expectations, audit
 from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import Own, Runner, look
+from tests.support.binaries import make_elf, make_fatbin, make_property
 
 pytestmark = pytest.mark.engine
 

@@ -6,17 +6,12 @@ sample image in EXAMPLES."""
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
-from recipekit import recipe
 
 from envbuild.build.blocks import hpccm
 from envbuild.build.plan.planner import make_plan
@@ -29,6 +24,7 @@ from envbuild.spec.image_spec import ImageSpec, filled
 from envbuild.spec.project import Project
 from envbuild.spec.recipe_loader import load_recipe
 from envbuild.spec.resolve import resolve
+from tests.support.recipes import recipe
 
 pytestmark = pytest.mark.golden
 

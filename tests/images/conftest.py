@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from imagekit import Cli
+
+from tests.support.image_project import Cli
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from imagekit import Cli
+
+from tests.support.image_project import Cli
 
 pytestmark = [
     pytest.mark.images,

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from imagekit import Cli, with_inputs
-from plainuser import plain_user
+
+from tests.support.image_project import Cli, with_inputs
+from tests.support.unprivileged_user import plain_user
 
 pytestmark = pytest.mark.images
 

@@ -11,21 +11,18 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-
-import embeddedkit as kit
-from debiankit import AWKWARD, debian, fill
-from embeddedfixtures import other_user, scratch  # noqa: F401
-
 from envbuild.build.engines.embedded.run_command import run_in
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
+from tests.support import debian_plan
+from tests.support import tiny_root as kit
+from tests.support.debian_plan import AWKWARD, debian, fill
+from tests.support.engine_fixtures import other_user, scratch  # noqa: F401
 from tests.support.programs import importing
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]
@@ -111,7 +108,7 @@ def test_a_debian_image(
     folder = scratch / "debian-user"
     folder.mkdir()
     shutil.chown(folder, name)
-    command = [python, str(Path(__file__).with_name("debiankit.py")), str(folder), str(packages)]
+    command = [python, debian_plan.__file__, str(folder), str(packages)]
     done = subprocess.run(
         ["runuser", "-u", name, "--", *command], capture_output=True, text=True, check=False, env=importing()
     )

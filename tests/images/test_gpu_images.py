@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from imagekit import Cli
+
+from tests.support.image_project import Cli
 
 pytestmark = [pytest.mark.images, pytest.mark.slow]
 

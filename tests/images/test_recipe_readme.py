@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from imagekit import Cli
+
+from tests.support.image_project import Cli
 
 pytestmark = pytest.mark.images
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from registrykit import PASSWORD, USER, Layout, Lock, Server, htpasswd, serve
 
 from envbuild.core.console import Quiet
 from envbuild.core.store.store import Store
@@ -19,6 +14,7 @@ from envbuild.lock.base_image.lock_base import Found, lock_base
 from envbuild.net.download import Transfer
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
+from tests.support.local_registry import PASSWORD, USER, Layout, Lock, Server, htpasswd, serve
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registrykit import Layout, Lock, Server
 
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.engine import Embedded
@@ -22,6 +21,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from envbuild.net import host_config
 from envbuild.oci.config import ImageConfig
+from tests.support.local_registry import Layout, Lock, Server
 
 pytestmark = [
     pytest.mark.registry,

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import exportkit as kit
 import pytest
-from exportkit import made, workspace
-from loopback import Handler, serving
-from registrykit import MANIFEST, Layout
 
 from envbuild.core.errors import InputError
 from envbuild.net.registry.client import LARGEST
 from envbuild.oci.sources.open import open_source
+from tests.support import foreign_images as kit
+from tests.support.foreign_images import made, workspace
+from tests.support.http_server import Handler, serving
+from tests.support.local_registry import MANIFEST, Layout
 
 pytestmark = pytest.mark.registry
 

@@ -7,18 +7,18 @@ import sys
 import time
 from pathlib import Path
 
-import exportkit as kit
 import pytest
-from cutter import Cutter, cutting
-from exportkit import made, workspace
-from exportkit import no_pauses as no_pauses  # a fixture of every test here
-from registrykit import Layout, Server, sha256
 
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.gc import collect
 from envbuild.oci.sources.cached_blob import part_of
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.format import PackFormat
+from tests.support import foreign_images as kit
+from tests.support.cutting_proxy import Cutter, cutting
+from tests.support.foreign_images import made, workspace
+from tests.support.foreign_images import no_pauses as no_pauses  # a fixture of every test here
+from tests.support.local_registry import Layout, Server, sha256
 from tests.support.programs import importing
 
 pytestmark = pytest.mark.registry
@@ -145,7 +145,7 @@ def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path
     program = """
 import sys, time
 from pathlib import Path
-from exportkit import made, workspace
+from tests.support.foreign_images import made, workspace
 from envbuild.oci.sources.open import keeping
 read = keeping.KeptBlob.read
 def slowly(self, size=-1):

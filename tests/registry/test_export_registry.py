@@ -7,13 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import exportkit as kit
 import pytest
-import registrykit
-from cutter import cutting
-from exportkit import made, workspace
-from exportkit import no_pauses as no_pauses  # a fixture of every test here
-from registrykit import PASSWORD, USER, Layout, Server, sha256
 
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.export import pack_layers
@@ -21,6 +15,12 @@ from envbuild.export.squashfs_image import lowest
 from envbuild.oci.sources.open import open_source
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
+from tests.support import foreign_images as kit
+from tests.support import local_registry
+from tests.support.cutting_proxy import cutting
+from tests.support.foreign_images import made, workspace
+from tests.support.foreign_images import no_pauses as no_pauses  # a fixture of every test here
+from tests.support.local_registry import PASSWORD, USER, Layout, Server, sha256
 
 pytestmark = pytest.mark.registry
 
@@ -254,7 +254,7 @@ def test_one_image_of_another_platform(tmp_path: Path) -> None:
 def mirrored(tmp_path: Path, manifest: bytes) -> str:
     """A mirror whose image ``some/app:1`` has that manifest."""
     own = Layout(tmp_path / "mirror/some/app")
-    own.add(own.blob(manifest, registrykit.MANIFEST), "1")
+    own.add(own.blob(manifest, local_registry.MANIFEST), "1")
     return str(tmp_path / "mirror")
 
 
@@ -275,7 +275,7 @@ def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
     ]
     value = {
         "schemaVersion": 2,
-        "config": {**part, "mediaType": registrykit.CONFIG},
+        "config": {**part, "mediaType": local_registry.CONFIG},
         "layers": [*({**part, "mediaType": kind} for kind in kinds), {**part, "mediaType": kinds[-1], "size": 0}],
     }
     place = mirrored(tmp_path, json.dumps(value).encode())

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import registrykit as kit
-from registrykit import Layout, Lock, Server, folder, metadata, symlink, tar
 
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import BaseImage
 from envbuild.net.site import Site
+from tests.support import local_registry as kit
+from tests.support.local_registry import Layout, Lock, Server, folder, metadata, symlink, tar
 
 pytestmark = pytest.mark.registry
 PYTHON = "usr/lib/python3/dist-packages"

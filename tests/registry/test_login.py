@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import registrykit as kit
-from registrykit import PASSWORD, USER, Layout, Lock, Server, serve
-from tokenserver import SERVICE, Tokens, tokens
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
@@ -20,6 +17,9 @@ from envbuild.net.download import Transfer
 from envbuild.net.registry.client import obtain_blob
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
+from tests.support import local_registry as kit
+from tests.support.local_registry import PASSWORD, USER, Layout, Lock, Server, serve
+from tests.support.token_server import SERVICE, Tokens, tokens
 
 pytestmark = pytest.mark.registry
 IMAGE = "docker.io/some/base:1"

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from registrykit import Layout
-from stallkit import PATIENCE, listed, stalling, start, until
+
+from tests.support.local_registry import Layout
+from tests.support.stalled_layer import PATIENCE, listed, stalling, start, until
 
 pytestmark = pytest.mark.registry
 
@@ -72,10 +73,10 @@ def test_while_a_registry_does_not_answer(cache: str, tmp_path: Path) -> None:
 
 def piped(tmp_path: Path) -> Layout:
     """A layout whose second layer is a pipe."""
-    import exportkit
+    from tests.support import foreign_images
 
     layout = Layout(tmp_path / "layout")
-    layout.add(exportkit.image(layout, exportkit.layers()), "1")
+    layout.add(foreign_images.image(layout, foreign_images.layers()), "1")
     blob = max((layout.path / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
     blob.unlink()
     os.mkfifo(blob)

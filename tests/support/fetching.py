@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from lockserver import sha256
-
 from envbuild.core.console import Quiet
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import DebianFile, Lock
 from envbuild.net.site import Site
+from tests.support.lock_server import sha256
 
 PATH = "pool/main/h/hello/hello_1.0_all.deb"
 

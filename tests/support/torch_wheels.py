@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rangeserver import make_wheel
+from tests.support.wheel_server import make_wheel
 
 AMD, ARM = "manylinux_2_28_x86_64", "manylinux_2_28_aarch64"
 SM_2_8 = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"

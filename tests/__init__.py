@@ -1,0 +1,1 @@
+"""The tests: a folder for each room of envbuild, and helpers in `support`."""

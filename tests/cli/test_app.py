@@ -1,0 +1,330 @@
+"""The command line: a mistake is told without a traceback, with its exit code and something to type."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ROOT, envbuild, refused
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
+    return tmp_path / "project"
+
+
+def test_help_teaches_and_names_the_exit_codes() -> None:
+    done = envbuild("--help")
+    assert done.returncode == 0
+    for word in (
+        "make",
+        "lock",
+        "compile",
+        "export",
+        "verify",
+        "run",
+        "list",
+        "show",
+        "store",
+        "10 input unobtainable",
+    ):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command", ["make", "lock", "compile", "export", "verify", "run", "list", "recipes", "show", "store"]
+)
+def test_every_command_has_help(command: str) -> None:
+    done = envbuild(command, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+
+
+def test_a_misspelt_image_is_answered_with_the_right_one(tmp_path: Path) -> None:
+    refused(envbuild("make", "cpu-ucs", ENVBUILD_STORE=str(tmp_path)), 2, "no image is called 'cpu-ucs'", "cpu-ucx")
+
+
+@pytest.mark.parametrize("name", ["../cpu-ucx", "images/../x", "a/b", "CPU", "-x"])
+def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    refused(envbuild("show", "--", name, ENVBUILD_STORE=str(tmp_path)), 2)
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = envbuild("compile", "cpu-ucx", ENVBUILD_STORE=str(tmp_path / "file"))
+    refused(done, 5, "cannot be written", "set ENVBUILD_STORE")
+
+
+def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:
+    from envbuild.build.engines.select import choose
+    from envbuild.core.console import Quiet
+    from envbuild.core.errors import SpecError
+    from envbuild.core.store.store import Store
+
+    with pytest.raises(SpecError, match="no engine is called 'dokcer'") as error:
+        choose("dokcer", Store.open(tmp_path / "store"), Quiet())
+    assert error.value.hint == "the engines are: auto, embedded, buildah"
+
+
+def test_a_changed_spec_makes_the_lock_outdated(project: Path, tmp_path: Path) -> None:
+    spec = project / "images" / "cpu-ucx.yaml"
+    spec.write_text(spec.read_text().replace("[numpy]", "[numpy, six]"))
+    done = envbuild("make", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 4, "outdated", "hint: envbuild lock cpu-ucx")
+
+
+def test_a_damaged_lock(project: Path, tmp_path: Path) -> None:
+    lock = project / "images" / "cpu-ucx.lock"
+    lock.write_text(lock.read_text()[: lock.stat().st_size // 2])
+    refused(envbuild("make", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store")), 4, "cpu-ucx.lock")
+
+
+def test_what_is_not_made_says_how_to_make_it(project: Path, tmp_path: Path) -> None:
+    done = envbuild("run", "cpu-ucx", "--", "true", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 1, "hint: envbuild make cpu-ucx")
+
+
+def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
+    done = envbuild("export", "cpu-ucx", "--to", "sif", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "the outputs are: squashfs, oci, docker")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("check", "images/cpu-ucx"), "hint: envbuild check images/cpu-ucx.yaml"),
+        (("check", "cpu-ucx.yaml"), "cpu-ucx.yaml: no such file\nhint: did you mean the image 'cpu-ucx'?"),
+        (("check", "My Image"), "hint: write component=version: torch=2.8; the images: envbuild list"),
+        (("check", "gpu H100"), "hint: write gpu=H100"),
+        (("check", "listed"), "hint: write 'ucx: {}' for '- ucx', each on a line of its own"),
+        (("check", "itself"), "hint: give this spec another name, or the other one"),
+        (("export", "http://host:5000/app:1", "--to", "squashfs"), "write docker://host:5000/app:1"),
+        (("export", "localhost:5000/team/app:1", "--to", "squashfs"), "write docker://localhost:5000/team/app:1"),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else "",
+)
+def test_what_people_write_instead(words: tuple[str, ...], text: str, project: Path, tmp_path: Path) -> None:
+    head = "schema: 1\ndescription: x\n"
+    (project / "images/listed.yaml").write_text(f"{head}target: cpu\nbase: debian:13\nlayers: [ucx]\n")
+    (project / "images/itself.yaml").write_text(f"{head}extends: itself\n")
+    refused(envbuild(*words, cwd=project, ENVBUILD_STORE=str(tmp_path)), 2, text)
+
+
+def test_a_mount_goes_to_an_absolute_path() -> None:
+    from envbuild.cli.run import bind_pair
+    from envbuild.core.errors import SpecError
+
+    assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")
+    with pytest.raises(SpecError, match="no absolute path") as caught:
+        bind_pair("/tmp:data")
+    assert caught.value.hint == "--bind /tmp:/data"
+
+
+def test_files_that_no_name_leads_to_are_told(project: Path, tmp_path: Path) -> None:
+    for name in ("My Image.yaml", "mine.yml"):
+        shutil.copy(project / "images/cpu-ucx.yaml", project / "images" / name)
+    done = envbuild("list", cwd=project, ENVBUILD_STORE=str(tmp_path))
+    assert done.returncode == 0
+    assert "images/My Image.yaml is no image by its name: a name is made of a-z" in done.stderr
+    assert "images/mine.yml is no image by its name: an image's file ends in .yaml" in done.stderr
+
+
+def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
+    from envbuild.build.engines.build_context import write_context
+    from envbuild.core.errors import PublishError
+    from envbuild.core.store.store import Store
+    from tests.support.small_plan import small_plan
+
+    store = Store.open(tmp_path / "store")
+    (tmp_path / "file").touch()
+    for folder, what in (
+        (tmp_path, "something else than a build context"),
+        (tmp_path / "file/in", "cannot be written"),
+    ):
+        with pytest.raises(PublishError, match=what) as caught:
+            write_context(small_plan(), store, folder)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("to", "out", "code", "text"),
+    [
+        ("squashfs", "file/", 8, "a file stands in its place"),
+        ("squashfs", "-", 2, "-o - would be stdout"),
+        ("oci", "-", 2, "-o - would be stdout"),
+        ("oci", "file", 8, "hint: name a folder that is to be made: -o file.oci"),
+        ("oci", "folder", 8, "hint: name a folder that is to be made: -o folder/image.oci"),
+        ("docker", "file", 2, "hint: leave it out, or use --tag NAME:TAG"),
+    ],
+)
+def test_a_place_that_cannot_be_is_told_before_an_image_is_made(
+    to: str, out: str, code: int, text: str, project: Path, tmp_path: Path
+) -> None:
+    (project / "file").touch()
+    (project / "folder").mkdir()
+    (project / "folder" / "mine").touch()
+    done = envbuild("export", "cpu-ucx", "--to", to, "-o", out, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, code, text)
+    assert "fetching" not in done.stderr and "rm -r" not in done.stderr
+
+
+def test_an_image_without_a_lock_can_be_read(project: Path, tmp_path: Path) -> None:
+    (project / "images" / "cpu-ucx.lock").unlink()
+    done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    assert done.returncode == 0
+    assert "not locked" in done.stdout.splitlines()[0]
+    assert "cpu-ucx has no lock; next: envbuild lock cpu-ucx" in done.stderr
+    arguments = ("compile", "cpu-ucx", "--context", str(tmp_path / "context"))
+    done = envbuild(*arguments, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_nothing_but_make_and_lock_makes_a_lock(command: str, project: Path, tmp_path: Path) -> None:
+    (project / "images" / "cpu-ucx.lock").unlink()
+    done = envbuild(command, "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
+    assert not (project / "images" / "cpu-ucx.lock").exists()
+
+
+def test_an_image_without_a_lock_is_shown(project: Path, tmp_path: Path) -> None:
+    (project / "images" / "mine.yaml").write_text(
+        "schema: 1\ndescription: ours\nextends: h100-ucc\n"
+        'layers: {cuda: {flavor: runtime}, python-packages: ["datasets>=4"], ucx: {provider: source}}\n'
+    )
+    store = str(tmp_path / "store")
+    done = envbuild("show", "mine", cwd=project, ENVBUILD_STORE=store)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["mine: ours", "  target h100-ib, base debian:13, python 3.13; no lock yet"]
+    (cuda,) = [line.split() for line in lines if line.startswith("cuda ")]
+    assert cuda[2:] == ["(picked)", "flavor:", "runtime"]
+    assert any(line.endswith('packages: ["datasets>=4"]') for line in lines)
+    assert "  debian:trixie/main" in lines and lines[-1] == "next: envbuild lock mine"
+    data = json.loads(envbuild("show", "mine", "--json", cwd=project, ENVBUILD_STORE=store).stdout)
+    layers = {row["layer"]: row for row in data["layers"]}
+    assert list(layers).index("cuda") < list(layers).index("ucx")  # in build order
+    assert (layers["cuda"]["version"], layers["cuda"]["version_by"]) == (cuda[1], "matrix")
+    assert layers["torch"]["version_by"] == "spec" and layers["cuda"]["options"] == {"flavor": "runtime"}
+    assert (data["lock"], data["made"], data["next"]) == ("", None, "envbuild lock mine")
+    listed = json.loads(envbuild("list", "--json", cwd=project, ENVBUILD_STORE=store).stdout)
+    (row,) = [row for row in listed if row["name"] == "mine"]
+    assert (data["needs"], data["needs_mirror"]) == (row["needs"], row["needs_mirror"])
+    assert [origin for origin, by in data["sources"].items() if by == "network"] == row["needs"] != []
+    assert not (project / "images" / "mine.lock").exists()
+
+
+def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
+    folder = project / "recipes"
+    folder.mkdir()
+    (folder / "hello.py").write_text(
+        "from dataclasses import dataclass, field\nfrom typing import ClassVar, Literal\n"
+        "from envbuild.sdk import Recipe\n\n\n"
+        '@dataclass(frozen=True, kw_only=True)\nclass Hello(Recipe):\n    """Says hello.\n\n    More of it."""\n\n'
+        '    requires: ClassVar[tuple[str, ...]] = ("torch",)\n'
+        '    word: str\n    mode: Literal["", "loud"] = ""\n    many: int = 3\n    names: tuple[str, ...] = ("a",)\n'
+        "    notes: dict[str, str] = field(default_factory=dict)\n"
+    )
+    (folder / "plain.py").write_text(
+        "from dataclasses import dataclass\nfrom envbuild.sdk import Recipe\n\n\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Plain(Recipe):\n    flag: bool = True\n"
+    )
+    (folder / "broken.py").write_text("import nothing_of_that_name\n")
+    rows = {row["name"]: row for row in json.loads(envbuild("recipes", "--json", cwd=project).stdout)}
+    assert rows["hello"]["about"] == "Says hello." and rows["cuda"]["about"] == "CUDA toolkit."
+    assert rows["plain"]["about"] == "" and "broken.py:1:1" in rows["broken"]["about"]
+    data = json.loads(envbuild("recipes", "hello", "--json", cwd=project).stdout)
+    options = {row["name"]: (row["type"], row["choices"], row["default"], row["required"]) for row in data["options"]}
+    assert options == {
+        "word": ("text", [], None, True),
+        "mode": ("choice", ["", "loud"], "", False),
+        "many": ("whole number", [], 3, False),
+        "names": ("list of texts", [], ["a"], False),
+        "notes": ("names with texts", [], {}, False),
+    }
+    assert (data["requires"], data["after"], data["shorthand"]) == (["torch"], [], "")
+    told = envbuild("recipes", "cuda", cwd=project).stdout
+    assert "flavor    one of devel, runtime     devel" in told and "a bare value, cuda: …, sets version" in told
+    refused(envbuild("recipes", "cudda", cwd=project), 2, "no recipe is called 'cudda'", "did you mean 'cuda'?")
+
+
+def test_one_damaged_lock_does_not_hide_the_other_images(project: Path, tmp_path: Path) -> None:
+    (project / "images" / "cpu-ucx.lock").write_text("<<<<<<< ours\n")
+    done = envbuild("list", "--json", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    states = {row["name"]: row["lock"] for row in json.loads(done.stdout)}
+    assert states["cpu-ucx"] == "damaged"
+    assert states["a100-nccl"] == states["h100-nccl"] == "current"
+
+
+def test_all_names_are_looked_up_before_the_first_is_made(project: Path, tmp_path: Path) -> None:
+    done = envbuild("make", "cpu-ucx", "nosuch", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "no image is called 'nosuch'")
+
+
+def test_an_engine_is_chosen_before_anything_is_fetched(project: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    done = envbuild("make", "cpu-ucx", "--engine", "bogus", cwd=project, ENVBUILD_STORE=str(store))
+    refused(done, 2, "no engine is called 'bogus'")
+    assert not list((store / "blobs" / "sha256").iterdir())
+
+
+@pytest.mark.parametrize("command", ["run", "show", "verify"])
+@pytest.mark.parametrize(("name", "text"), [("nosuch.sqsh", "cannot be read"), ("text.sqsh", "is not a squashfs file")])
+def test_a_path_that_is_no_image_file(command: str, name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "text.sqsh").write_text("text")
+    refused(envbuild(command, str(tmp_path / name), ENVBUILD_STORE=str(tmp_path / "store")), 2, text)
+
+
+def test_options_of_lock_that_contradict_each_other(project: Path, tmp_path: Path) -> None:
+    done = envbuild("lock", "cpu-ucx", "--fresh", "--refresh", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "--fresh takes the newest of everything")
+
+
+def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(project: Path, tmp_path: Path) -> None:
+    spec = project / "images" / "twice.yaml"
+    spec.write_text("schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers:\n  hpcx: {}\n")
+    store = str(tmp_path / "store")
+    done = envbuild("lock", "twice", "nosuch", "cpu-ucx", "nosuch", "--json", cwd=project, ENVBUILD_STORE=store)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert [row["image"] for row in json.loads(done.stdout)] == ["cpu-ucx"]
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert told[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' cannot stand")
+    assert told[-1] == "error: nosuch: no image is called 'nosuch'" and len(told) == len(set(told))
+    alone = envbuild("lock", "nosuch", cwd=project, ENVBUILD_STORE=store)
+    refused(alone, 2, "error: no image is called 'nosuch'")
+
+
+def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Path) -> None:
+    arguments = ("export", "cpu-ucx", "--to", "docker", "--tag", "Bad Tag")
+    done = envbuild(*arguments, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    refused(done, 2, "is no image reference")
+
+
+def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
+    """The Containerfile and nothing else; the talk goes to stderr."""
+    done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# cpu-ucx")
+    assert "FROM scratch AS base" in done.stdout
+
+
+def test_run_time_packages_know_their_layer(project: Path) -> None:
+    from dataclasses import replace
+
+    from envbuild.lock.request import lock_request
+    from envbuild.lock.resolve import resolve_in
+    from envbuild.spec.image_spec import load
+    from envbuild.spec.project import Project
+
+    head = "schema: 1\ndescription: x\ntarget: cpu\nbase: debian:13\n"
+    (project / "images/mine.yaml").write_text(f"{head}layers: {{ucx: {{}}, debian-packages: [jq]}}\n")
+    found = Project.find(project)
+    request = lock_request(resolve_in(load("mine", found), found))
+    assert request.askers["jq"] == "debian-packages" and request.where["debian-packages"].endswith("mine.yaml:5:19")
+    assert replace(request, askers={}).digest() == request.digest()  # words of messages make no lock outdated

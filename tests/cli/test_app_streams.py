@@ -1,0 +1,84 @@
+"""What the command reads and writes: results, completion, streams that are closed or full."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ROOT
+
+pytestmark = pytest.mark.unit
+
+
+def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    from envbuild.cli.options import show_each
+    from envbuild.core.errors import InputError
+
+    def results() -> Iterator[tuple[dict[str, str], str]]:
+        yield {"image": "one"}, "one: done"
+        raise InputError("two lacks something")
+
+    for as_json in (False, True):
+        with pytest.raises(InputError):
+            show_each(results(), as_json)
+    text, _, data = capsys.readouterr().out.partition("\n")
+    assert text == "one: done"
+    assert json.loads(data) == [{"image": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ("export --to ", ["squashfs", "oci", "docker"]),
+        ("export --compression g", ["gzip"]),
+        ("export --block 1", ["128K", "1M"]),
+        ("export --platform ", ["linux/amd64", "linux/arm64"]),
+    ],
+)
+def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
+    asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
+    asked["COMP_CWORD"] = str(len(f"{words}|".split()))
+    program = "from envbuild.cli.app import app; app(prog_name='envbuild')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **asked}
+    )
+    assert done.stdout.split() == answers, done.stderr
+
+
+def test_a_reader_that_stops_early_is_no_failure() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m envbuild recipes --json | true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_place_of_the_output_is_not_taken_for_the_store() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "envbuild", "recipes"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 5
+    assert done.stderr.startswith(
+        "error: No space left on device\nhint: free some space where the output goes; in the store: "
+    )
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_streams(closed: str, tmp_path: Path) -> None:
+    """No file takes their place, and nothing fails."""
+    program = f"exec {sys.executable} -m envbuild list {closed}"
+    environment = {**os.environ, "ENVBUILD_STORE": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    wrong = f"exec {sys.executable} -m envbuild show nothing {closed}"
+    done = subprocess.run(["bash", "-c", wrong], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")

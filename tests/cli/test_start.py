@@ -1,0 +1,84 @@
+"""What holds before a command runs: UTF-8 in every locale, an end without a traceback while modules are imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.signals import heeding
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}  # Python takes the locale at its word
+
+
+def envbuild(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
+    environ = {**os.environ, "COLUMNS": "120", "PYTHONPATH": str(ROOT), **env}
+    command = [sys.executable, "-m", "envbuild", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, check=False, preexec_fn=heeding)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "Jürgens project"
+    shutil.copytree(ROOT / "images", folder / "images")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A locale of one byte a sign, as `LANG=en_US` is on many clusters."""
+    folder, name = tmp_path_factory.mktemp("locales"), "en_US.ISO-8859-1"
+    if shutil.which("localedef") is None:
+        pytest.skip("localedef is missing")
+    made = ["localedef", "-i", "en_US", "-f", "ISO-8859-1", str(folder / name)]
+    if subprocess.run(made, capture_output=True, check=False).returncode > 1:  # 1: made, with warnings
+        pytest.skip("localedef has no sources of locales (Debian's package locales)")
+    return {"LOCPATH": str(folder), "LC_ALL": name}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("recipes", "torch"),
+        ("compile", "cpu-ucx"),
+        pytest.param(("check", "h100-ucc"), marks=pytest.mark.slow_unit),
+        pytest.param(("show", "cpu-ucx", "--json"), marks=pytest.mark.slow_unit),
+    ],
+    ids=" ".join,
+)
+def test_every_locale_gives_the_same_bytes(words: tuple[str, ...], project: Path, latin: dict[str, str]) -> None:
+    """A unit's key comes from texts: one that is read in another encoding would be another unit."""
+    store = {"ENVBUILD_STORE": str(project / "store")}
+    wanted = envbuild(*words, cwd=project, LC_ALL="C.UTF-8", **store)
+    assert wanted.returncode == 0, wanted.stderr
+    for locale in (ASCII, latin):
+        done = envbuild(*words, cwd=project, **locale, **store)
+        assert (done.returncode, done.stdout) == (0, wanted.stdout), done.stderr
+
+
+def test_arguments_stay_as_they_are_in_every_locale(tmp_path: Path) -> None:
+    done = envbuild("show", "Jürgen \udcff.sqsh", cwd=tmp_path, **ASCII)
+    assert done.returncode == 2
+    assert "Jürgen ".encode() in done.stderr
+
+
+def test_an_output_without_the_signs_is_no_failure(tmp_path: Path) -> None:
+    done = envbuild("--help", cwd=tmp_path, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0, done.stderr
+    assert b"srun --container-image=?" in done.stdout
+
+
+def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(tmp_path: Path) -> None:
+    slow = tmp_path / "typer.py"  # stands in for typer: the signal comes in the middle of its import
+    slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = envbuild("list", cwd=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

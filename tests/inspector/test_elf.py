@@ -1,0 +1,130 @@
+"""ELF headers and fat binaries: everything that was written is read, and damage is told, whatever it is."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.inspector import elf, fatbin
+from tests.support.binaries import make_elf, make_fatbin
+
+pytestmark = pytest.mark.unit
+
+names = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0:", exclude_categories=["Cs"]), min_size=1, max_size=20
+)
+
+
+@given(
+    bits=st.sampled_from([32, 64]),
+    order=st.sampled_from("<>"),
+    needed=st.lists(names, max_size=5),
+    soname=st.just("") | names,
+    rpath=st.lists(names, max_size=3),
+    runpath=st.lists(names, max_size=3),
+    interpreter=st.sampled_from(["", "/lib64/ld-linux-x86-64.so.2"]),
+)
+def test_what_was_written_is_read(
+    bits: int, order: str, needed: list[str], soname: str, rpath: list[str], runpath: list[str], interpreter: str
+) -> None:
+    data = make_elf(
+        bits=bits,
+        order=order,
+        needed=needed,
+        soname=soname,
+        rpath=":".join(rpath),
+        runpath=":".join(runpath),
+        interpreter=interpreter,
+        sections={".nv_fatbin": b"content", ".other": b"x"},
+    )
+    found = elf.parse(data, frozenset({".nv_fatbin"}))
+    assert (found.bits, found.machine, found.kind, found.dynamic) == (bits, "x86_64", 3, True)
+    assert (found.needed, found.soname, found.interpreter) == (tuple(needed), soname, interpreter)
+    assert (found.rpath, found.runpath) == (tuple(rpath), tuple(runpath))
+    offset, size = found.sections[".nv_fatbin"]
+    assert data[offset : offset + size] == b"content"
+    assert list(found.sections) == [".nv_fatbin"]
+
+
+def test_static_file_has_no_dynamic_section() -> None:
+    found = elf.parse(make_elf(dynamic=False, needed=["libc.so.6"]))
+    assert not found.dynamic
+    assert found.needed == ()
+
+
+@given(st.integers(0, 600), st.sampled_from([32, 64]))
+def test_a_file_cut_short_is_damaged_or_still_whole_in_its_headers(length: int, bits: int) -> None:
+    data = make_elf(bits=bits, needed=["libc.so.6"], sections={".nv_fatbin": b"x" * 64})
+    try:
+        found = elf.parse(data[:length], fatbin.SECTIONS)
+    except ValueError:
+        return
+    assert found == elf.parse(data, fatbin.SECTIONS)
+
+
+@given(st.binary(min_size=60, max_size=400), st.sampled_from([b"\x01", b"\x02"]), st.sampled_from([b"\x01", b"\x02"]))
+def test_noise_is_damaged_or_read_but_never_another_error(noise: bytes, bits: bytes, order: bytes) -> None:
+    data = elf.MAGIC + bits + order + noise
+    with contextlib.suppress(ValueError):
+        found = elf.parse(data, fatbin.SECTIONS)
+        assert found.bits == 32 * bits[0]
+        fatbin.architectures(data, found.sections)
+
+
+@pytest.mark.parametrize("offset", [(1 << 64) - 1, 1 << 63, 1 << 32])
+def test_offsets_beyond_every_file_are_damage(offset: int) -> None:
+    data = bytearray(make_elf(sections={".nv_fatbin": b"x"}))
+    struct.pack_into("<Q", data, 40, offset)  # e_shoff
+    with pytest.raises(ValueError):
+        elf.parse(bytes(data), fatbin.SECTIONS)
+
+
+entries = st.lists(
+    st.tuples(
+        st.sampled_from(["sm", "compute", "lto"]),
+        st.sampled_from([75, 80, 90, 100, 120]),
+        st.sampled_from(["", "a", "f"]),
+    ),
+    max_size=8,
+)
+
+
+@given(st.lists(entries, max_size=4), st.binary(max_size=40))
+def test_architectures_are_counted(binaries: list[list[tuple[str, int, str]]], payload: bytes) -> None:
+    section = b""
+    for binary in binaries:
+        section += make_fatbin(binary, payload)
+        section += bytes(-len(section) % 8) + bytes(8)  # the linker may leave room between two
+    data = make_elf(sections={".nv_fatbin": section})
+    expected: dict[str, int] = {}
+    for word, number, suffix in (entry for binary in binaries for entry in binary):
+        name = f"{word}_{number}{suffix}"
+        expected[name] = expected.get(name, 0) + 1
+    assert fatbin.architectures(data, elf.parse(data, fatbin.SECTIONS).sections) == expected
+
+
+def test_relocatable_code_counts_only_where_nothing_was_linked() -> None:
+    linked, relocatable = make_fatbin([("sm", 90, "")]), make_fatbin([("sm", 75, "")])
+    both = make_elf(sections={"__nv_relfatbin": relocatable, ".nv_fatbin": linked})
+    assert fatbin.architectures(both, elf.parse(both, fatbin.SECTIONS).sections) == {"sm_90": 1}
+    alone = make_elf(sections={"__nv_relfatbin": relocatable})
+    assert fatbin.architectures(alone, elf.parse(alone, fatbin.SECTIONS).sections) == {"sm_75": 1}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-8],  # payload cut
+        lambda data: b"\1" + data[1:],  # magic
+        lambda data: data[:8] + struct.pack("<Q", 1 << 40) + data[16:],  # length
+        lambda data: data[:20] + struct.pack("<I", 0) + data[24:],  # an entry without a header would never end
+    ],
+)
+def test_a_damaged_fat_binary_is_told(damage) -> None:  # type: ignore[no-untyped-def]
+    data = damage(make_fatbin([("sm", 90, "")]))
+    with pytest.raises(ValueError, match="fat binary"):
+        fatbin.architectures(data, {".nv_fatbin": (0, len(data))})

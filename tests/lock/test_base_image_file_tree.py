@@ -1,0 +1,260 @@
+"""Layers from anybody: the tree on disk, the tree that the lock sees, and nothing outside of either."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.base_image.file_tree import Tree, seen
+from envbuild.oci.layers.apply import apply_layers
+from tests.support import local_registry as kit
+from tests.support.local_registry import file, folder, hardlink, special, symlink, tar
+
+pytestmark = pytest.mark.unit
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def applied(tmp_path: Path, *layers: bytes) -> Path:
+    """The tree on disk that layers make."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    paths = []
+    for number, content in enumerate(layers):
+        path = tmp_path / f"{number}.tar"
+        path.write_bytes(content)
+        paths.append(path)
+    apply_layers(paths, tree)
+    return tree
+
+
+def listed(tree: Path) -> dict[str, str]:
+    """Path → kind and content, without times and owners."""
+    found = {}
+    for place, folders, names in os.walk(os.fsencode(tree)):
+        for name in [*folders, *names]:
+            full = place + b"/" + name
+            mode = os.lstat(full).st_mode
+            what = (
+                "dir"
+                if stat.S_ISDIR(mode)
+                else f"-> {Path(os.fsdecode(full)).readlink()}"
+                if stat.S_ISLNK(mode)
+                else "file"
+            )
+            found[os.fsdecode(os.path.relpath(full, os.fsencode(tree)))] = what
+    return found
+
+
+def remembered(*layers: bytes) -> dict[str, str]:
+    """The same of the tree in memory."""
+    tree = Tree()
+    for content in layers:
+        tree.written = {b""}
+        tree.apply(io.BytesIO(content))
+    found = {}
+
+    def walk(node: dict[str, Any], above: str) -> None:
+        for name, child in node.items():
+            what = "dir" if isinstance(child, dict) else f"-> {child}" if isinstance(child, str) else "file"
+            found[above + name] = what
+            if isinstance(child, dict):
+                walk(child, f"{above}{name}/")
+
+    walk(tree.root, "")
+    return found
+
+
+@as_root
+def test_whiteouts_and_opaque_folders(tmp_path: Path) -> None:
+    first = tar(folder("a"), file("a/one"), file("a/two"), folder("a/sub"), file("a/sub/old"), file("b/x"), file("c"))
+    # Marks say nothing about what comes in the same layer, before or after them.
+    second = tar(
+        file("a/sub/new"), file("a/.wh..wh..opq"), file("a/three"), file(".wh.c"), file("c"), file("b/y"), file(".wh.b")
+    )
+    tree = applied(tmp_path, first, second)
+    expected = {
+        "a": "dir",
+        "a/sub": "dir",
+        "a/sub/new": "file",
+        "a/three": "file",
+        "b": "dir",
+        "b/y": "file",
+        "c": "file",
+    }
+    assert listed(tree) == expected == remembered(first, second)
+    assert not any(stat.S_ISCHR(path.lstat().st_mode) for path in tree.rglob("*"))
+    assert os.listxattr(tree / "a") == []
+
+
+@as_root
+def test_attributes(tmp_path: Path) -> None:
+    odd = file("odd", b"x", 0o4711, 7)
+    odd[0].pax_headers = {
+        "SCHILY.xattr.user.note": "n",
+        "SCHILY.xattr.user.overlay.opaque": "y",
+        "SCHILY.xattr.trusted.x": "y",
+    }
+    later = folder("a")
+    later[0].mtime = kit.EPOCH + 5
+    tree = applied(
+        tmp_path,
+        tar(
+            folder("a", 0o750), file("a/one"), odd, special("null", tarfile.CHRTYPE), special("fifo", tarfile.FIFOTYPE)
+        ),
+        tar(file("a/two"), hardlink("a/three", "a/one"), file("implied/x")),
+        tar(file("a/two", b"other")),
+    )
+    assert stat.S_IMODE((tree / "a").stat().st_mode) == 0o750
+    assert (tree / "a").stat().st_mtime == kit.EPOCH, "files that come and go do not change the time of their folder"
+    assert (tree / "implied").stat().st_mtime == 0
+    assert (tree / "a/one").stat().st_nlink == 2 and (tree / "a/two").stat().st_nlink == 1
+    status = (tree / "odd").stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o4711, 7, 7)
+    assert os.listxattr(tree / "odd") == ["user.note"]
+    assert not (tree / "null").exists() and (tree / "fifo").is_fifo()
+
+
+@as_root
+def test_links_to_folders_are_followed_inside(tmp_path: Path) -> None:
+    """An absolute link, and one with more ``..`` than there are folders, end in the tree."""
+    first = tar(
+        folder("usr/lib"), symlink("lib", "usr/lib"), symlink("abs", "/usr"), symlink("up", "../../../../usr/new")
+    )
+    second = tar(file("lib/x/one"), file("abs/two"), file("up/three"), file("abs/lib/x/.wh.gone"))
+    tree = applied(tmp_path, first, second)
+    assert listed(tree) == remembered(first, second)
+    assert {name for name, what in listed(tree).items() if what == "file"} == {
+        "usr/lib/x/one",
+        "usr/two",
+        "usr/new/three",
+    }
+    assert (tree / "lib").is_symlink()
+
+
+ESCAPES = {
+    "a path": [file("../out")],
+    "a path in the middle": [file("a/../../out")],
+    "a whiteout of the folder above": [file("a/.wh...")],
+    "a whiteout of the folder itself": [folder("a"), file("a/.wh..")],
+    "a whiteout without a name": [folder("a"), file("a/.wh.")],
+    "below a whiteout": [file(".wh.a/x")],
+    "a hard link by a path": [hardlink("x", "../secret")],
+    "a file as a folder": [file("a"), file("a/b")],
+    "links in a circle": [symlink("a", "b"), symlink("b", "a"), file("a/x")],
+    "links that double": [
+        symlink("a0", "."), *(symlink(f"a{n}", f"a{n - 1}/a{n - 1}") for n in range(1, 40)), file("a39/x"),
+    ],
+    "a hard link to nothing": [hardlink("x", "nothing")],
+}  # fmt: skip
+
+
+@as_root
+@pytest.mark.parametrize("name", ESCAPES)
+def test_nothing_leaves_the_tree(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    with pytest.raises(InputError):
+        applied(tmp_path, tar(*ESCAPES[name]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.tar", "secret", "tree"]
+    assert not any(path.is_file() and path.read_bytes() == b"secret" for path in (tmp_path / "tree").rglob("*"))
+
+
+@as_root
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [symlink("x", "{out}"), hardlink("y", "x/secret")],
+        [symlink("x", "{out}/secret"), file("x", b"new")],
+        [symlink("x", "{out}"), folder("x"), file("x/new")],
+        [symlink("x", "{out}"), file("x/secret", b"new")],
+        [symlink("x", "{out}"), file("x/.wh.secret")],
+        [symlink("x", "{out}"), file("x/.wh..wh..opq")],
+        [symlink("x", "{out}/secret"), hardlink("y", "x"), file("y", b"new")],
+        [symlink("x", "{out}/secret"), hardlink("y", "x"), special("y", tarfile.FIFOTYPE)],
+    ],
+)
+def test_what_is_outside_stays_as_it_is(tmp_path: Path, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "secret").write_text("secret")
+    (out / "secret").chmod(0o600)
+    for info, _ in entries:
+        info.linkname = info.linkname.replace("{out}", str(out))
+    with contextlib.suppress(InputError):
+        applied(tmp_path, tar(*entries))
+    assert [path.name for path in out.iterdir()] == ["secret"]
+    status = (out / "secret").stat()
+    assert (out / "secret").read_text() == "secret" and status.st_nlink == 1 and stat.S_IMODE(status.st_mode) == 0o600
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
+MARKS = st.sampled_from([".wh.a", ".wh.b", ".wh..wh..opq", ".wh..wh.plnk"])
+TARGETS = st.sampled_from(["a", "b", "../b", "/c", "/a/b", "../../..", "nowhere/x"])
+ENTRIES = st.one_of(
+    NAMES.map(file),
+    NAMES.map(folder),
+    st.builds(lambda above, mark: file(f"{above}/{mark}"), NAMES, MARKS),
+    MARKS.map(file),
+    st.builds(symlink, NAMES, TARGETS),
+    st.builds(hardlink, NAMES, NAMES),
+)
+
+
+@as_root
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(ENTRIES, max_size=8), min_size=1, max_size=4))
+def test_the_lock_sees_what_the_build_unpacks(
+    tmp_path: Path, layers: list[list[tuple[tarfile.TarInfo, bytes]]]
+) -> None:
+    """The tree in memory is the tree on disk; what one refuses the other does."""
+    import tempfile
+
+    contents = [tar(*entries) for entries in layers]
+    with tempfile.TemporaryDirectory(dir=tmp_path) as work:
+        try:
+            on_disk: object = listed(applied(Path(work), *contents))
+        except InputError:
+            on_disk = "refused"
+    try:
+        in_memory: object = remembered(*contents)
+    except InputError:
+        in_memory = "refused"
+    assert on_disk == in_memory
+
+
+def test_layers_that_end_too_early(tmp_path: Path) -> None:
+    whole = tar(*(file(f"file{number}", b"content" * 100) for number in range(20)))
+    for name, content in (
+        ("cut in a file", whole[:5000]),
+        ("cut in a header", whole[: 1536 * 3 + 100]),
+        ("no header", whole[: 1536 * 3] + b"x" * 1024),
+        ("no tar", b"hello" * 1000),
+        ("cut gzip", kit.gzip.compress(whole)[:-200]),
+        ("no gzip", b"\x1f\x8b\x08\x00" + b"x" * 1000),
+        ("cut zstd", kit.zstandard.compress(whole)[:-50]),
+        ("no zstd", b"\x28\xb5\x2f\xfd" + b"x" * 1000),
+        ("gzip and more", kit.gzip.compress(whole) + b"more"),
+    ):
+        store = Store.open(tmp_path / name.replace(" ", "-"))
+        sha256 = kit.sha256(content)
+        store.blob(sha256).write_bytes(content)
+        with pytest.raises(InputError, match=r"^layer 1 of the base image ") as caught:
+            seen("0" * 64, [sha256], store, Quiet())
+        assert "cannot be unpacked: " in caught.value.message, name
+    for content in (b"", tar(), whole.rstrip(b"\0") if not whole.rstrip(b"\0")[-1:] else whole[:-1024]):
+        store = Store.open(tmp_path / f"good{len(content)}")
+        sha256 = kit.sha256(content)
+        store.blob(sha256).write_bytes(content)
+        seen("0" * 64, [sha256], store, Quiet())

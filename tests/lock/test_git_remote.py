@@ -1,0 +1,167 @@
+"""Commits from servers: what is asked of them, old and plain ones, passwords, proxies, certificates, ssh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.git.remote import Address
+from envbuild.lock.git.repositories import repositories
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.spec.recipe import Git
+from tests.support.git_server import Repo, Served, certify, git, serve_git
+from tests.support.git_site import MARKS, ORIGIN, Desk, wish
+from tests.support.git_site import demo as demo  # a fixture
+from tests.support.git_site import server as server  # a fixture
+
+pytestmark = MARKS
+
+
+def test_only_the_commit_is_fetched_once(demo: Repo, tmp_path: Path, server: Served) -> None:
+    demo.commit({"big2": os.urandom(10_000)})
+    demo.commit({"small": b"x"})
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    found = desk.lock(wish(demo))
+    (cache,) = (tmp_path / "s/git").iterdir()
+    assert git(cache, "rev-list", "--count", demo.head) == "1"
+    assert not (cache / "hooks").exists()
+    asked = len(server.asked)
+    desk.store.blob(found.sha256).unlink()
+    desk.obtain(found)
+    assert not [line for line in server.asked[asked:] if ".tar" not in line]  # all but the finished tarball is here
+
+
+def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    with serve_git(tmp_path / "served") as server:
+        desk = Desk(tmp_path / "s", github=server.url)
+        found = desk.lock(wish(demo, tag="v1"))
+    assert desk.lock(wish(demo, tag="v1")) == found
+    (line,) = desk.talk.lines
+    assert f"whether v1 still is {demo.head[:12]}" in line and "connection refused" in line
+
+
+def test_old_server_that_gives_only_what_is_named(demo: Repo, tmp_path: Path, server: Served) -> None:
+    server.old = True
+    tagged, expected = wish(demo, tag="v1"), Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
+    demo.commit({"more": b"x"})
+    unnamed = wish(demo)
+    demo.commit({"more": b"y"})
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    assert desk.lock(tagged).sha256 == expected.sha256
+    assert desk.content(desk.lock(unnamed), "more") == b"x"
+    assert desk.lock(replace(tagged, tag="")) == expected
+
+
+def test_server_of_mere_files(demo: Repo, tmp_path: Path, server: Served) -> None:
+    server.plain = True
+    git(demo.bare(tmp_path / "served/demo/demo.git"), "update-server-info")
+    desk = Desk(tmp_path / "s", github=server.url)
+    assert desk.lock(wish(demo, tag="v1")) == Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
+    assert not desk.talk.lines
+
+
+def test_what_a_killed_git_left_is_removed(demo: Repo, tmp_path: Path, server: Served) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github=server.url)
+    desk.lock(wish(demo))
+    (cache,) = (tmp_path / "s/git").iterdir()
+    (cache / "shallow.lock").touch()
+    (cache / "refs/envbuild/x.lock").touch()
+    demo.commit({"more": b"x"})
+    git(tmp_path / "served/demo/demo.git", "fetch", "--quiet", "origin")
+    assert desk.content(desk.lock(wish(demo)), "more") == b"x"
+
+
+def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    server.password = "me:s3cr/t"
+    host = server.url.removeprefix("http://")
+    Desk(tmp_path / "s", github=f"http://me:s3cr%2Ft@{host}").lock(wish(demo, tag="v1"))
+    for number, place in enumerate((f"http://me:wr0ng@{host}", server.url)):
+        with pytest.raises(InputError, match="HTTP 401: it asks for a password") as caught:
+            Desk(tmp_path / f"t{number}", github=place).lock(wish(demo))
+        assert "wr0ng" not in str(caught.value)
+
+
+def test_proxy(demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site's, whichever the environment names."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    demo.bare(tmp_path / "served/demo/demo.git")
+    desk = Desk(tmp_path / "s", github="http://forge.invalid")
+    desk.site = replace(desk.site, proxy=server.url)
+    desk.lock(wish(demo, tag="v1"))
+    assert "POST http://forge.invalid/demo/demo.git/git-upload-pack" in server.asked
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+def test_certificates(demo: Repo, tmp_path: Path) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    key, certificate = certify(tmp_path)
+    with serve_git(tmp_path / "served", key, certificate) as server:
+        desk = Desk(tmp_path / "s", github=server.url)
+        with pytest.raises(InputError, match="its certificate is not trusted"):
+            desk.lock(wish(demo))
+        for number, trust in enumerate(({"ca_bundle": certificate}, {"insecure_hosts": ("127.0.0.1",)})):
+            other = Desk(tmp_path / f"t{number}", github=server.url)
+            other.site = replace(other.site, **trust)
+            other.lock(wish(demo, tag="v1"))
+
+
+@pytest.mark.parametrize("place", ["ssh://me@host{root}", "me@host:{root}"])
+def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    demo.bare(tmp_path / "served/demo/demo.git")
+    (tmp_path / "bin").mkdir()
+    ssh = tmp_path / "bin/ssh"  # what a login on the other machine would run, here
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\necho "$*" >>"$0.log"\neval "$last"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(ssh))
+    address = place.format(root=tmp_path / "served")
+    found = Desk(tmp_path / "s", github=address).lock(wish(demo, tag="v1"))
+    assert found == Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
+    assert "me@host" in (tmp_path / "bin/ssh.log").read_text()
+    with pytest.raises(InputError, match="does not appear to be a git repository"):
+        Desk(tmp_path / "t", github=address).lock(Git("x", "github:demo/none", demo.head))
+
+
+def test_repository_of_another_host(tmp_path: Path) -> None:
+    def addresses(site: Site) -> list[str]:
+        found = repositories(site, Transport(site.network()), Store(tmp_path), "git:git.example.org/a/b", print)
+        return [address for place in found if isinstance(place, Address) for address in place.addresses]
+
+    assert addresses(Site(tmp_path, mirrors={"python:": ()})) == [
+        "https://git.example.org/a/b.git",
+        "https://git.example.org/a/b",
+    ]
+    assert addresses(Site(tmp_path, mirrors={"python:": ()}, use_host=False)) == []
+    mirrored = Site(tmp_path, mirrors={"python:": (), "git:git.example.org/": ("https://mirror.example.org/x/",)})
+    assert addresses(mirrored) == ["https://mirror.example.org/x/a/b.git", "https://mirror.example.org/x/a/b"]
+
+
+def test_server_that_is_not_there(demo: Repo, tmp_path: Path) -> None:
+    with serve_git(tmp_path) as server:
+        url = server.url
+    desk = Desk(tmp_path / "s").map("github:", tmp_path / "none", tmp_path, url)
+    with pytest.raises(InputError) as caught:
+        desk.lock(wish(demo))
+    assert caught.value.message == (
+        f"the source {ORIGIN}@{demo.head} (demo-{demo.head[:12]}.tar) cannot be had; looked at:\n"
+        f"  {tmp_path}/none: no such folder\n"
+        f"  {tmp_path}: holds no git repository demo/demo.git, demo/demo, demo.git, demo\n"
+        f"  {url}/demo/demo: connection refused"
+    )
+    assert caught.value.hint == (
+        f'write into site.yaml:  mirrors: {{"{ORIGIN}": [FOLDER-OR-ADDRESS]}}  and put a clone of that repository there'
+    )

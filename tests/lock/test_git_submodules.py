@@ -1,0 +1,119 @@
+"""Submodules of a commit: which are taken, what their addresses mean, and those that cannot be had."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import InputError
+from envbuild.lock.git.submodules import origin_of
+from tests.support.git_server import Repo, git
+from tests.support.git_site import MARKS, Desk, wish
+from tests.support.git_site import demo as demo  # a fixture
+from tests.support.git_site import desk as desk  # a fixture
+from tests.support.git_site import nested as nested  # a fixture
+
+pytestmark = MARKS
+
+
+def test_submodules(nested: Repo, desk: Desk, tmp_path: Path) -> None:
+    none = desk.lock(wish(nested, name="none"))
+    assert none.submodules == {}
+    assert [name for name in desk.members(none) if name.startswith("libs")] == ["libs", "libs/one", "libs/three"]
+    everything = desk.lock(wish(nested, "*"))
+    assert desk.content(everything, "libs/one/deep/two/two.c") == b"2"
+    assert desk.content(everything, "libs/three/three.c") == b"3"
+    assert {path: origin.partition("@")[0] for path, origin in everything.submodules.items()} == {
+        "libs/one": "github:demo/one",
+        "libs/one/deep/two": "github:demo/two",
+        "libs/three": "github:other/three",
+    }
+    first = desk.lock(wish(nested, "libs/one"))
+    assert set(first.submodules) == {"libs/one"}
+    assert "libs/one/deep/two/two.c" not in desk.members(first)
+    assert set(desk.lock(wish(nested, "libs/one/deep/two")).submodules) == {"libs/one", "libs/one/deep/two"}
+    assert desk.lock(wish(nested, "libs/one", "libs/one/deep/two", "libs/three")).sha256 == everything.sha256
+
+
+def test_known_entry_with_all_submodules(nested: Repo, desk: Desk, tmp_path: Path) -> None:
+    some, all_of_them = wish(nested, "libs/one"), wish(nested, "*")
+    one, everything = desk.lock(some), desk.lock(all_of_them)
+    shutil.rmtree(tmp_path / "work")
+    assert desk.lock(all_of_them, everything) == everything
+    assert desk.lock(some, one) == one
+    with pytest.raises(InputError, match="cannot be had"):  # its tarball lacks a submodule that is wanted now
+        desk.lock(all_of_them, one)
+
+
+def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "work/other")
+    one = Repo(tmp_path / "work/demo/one")
+    wanted = wish(nested, "*")
+    shutil.rmtree(one.path)
+    with pytest.raises(InputError) as caught:
+        desk.lock(wanted)
+    first, second = caught.value.findings
+    assert first.message.startswith(f"the submodule libs/one of github:demo/top@{nested.head} is github:demo/one@")
+    assert f"{tmp_path}/work: holds no git repository demo/one.git, demo/one, one.git, one" in first.message
+    assert 'mirrors: {"github:other/three": [FOLDER-OR-ADDRESS]}' in second.hint
+
+
+def test_submodules_that_are_not_there(nested: Repo, desk: Desk) -> None:
+    with pytest.raises(InputError, match="has no submodule libs/four") as caught:
+        desk.lock(wish(nested, "libs/four", "libs/five"))
+    assert len(caught.value.findings) == 2
+    assert caught.value.hint == "its submodules: libs/one, libs/three"
+
+
+def test_submodule_without_an_address(demo: Repo, desk: Desk) -> None:
+    git(demo.path, "update-index", "--add", "--cacheinfo", f"160000,{demo.head},stray")
+    git(demo.path, "commit", "--quiet", "--message", "stray")
+    assert desk.lock(wish(demo, "*")).submodules == {}
+    assert "stray" in desk.talk.lines[0] and "left out" in desk.talk.lines[0]
+    with pytest.raises(InputError, match=r"its \.gitmodules does not name it"):
+        desk.lock(wish(demo, "stray"))
+
+
+@pytest.mark.parametrize(
+    ("address", "origin"),
+    [
+        ("https://github.com/NVIDIA/cutlass", "github:NVIDIA/cutlass"),
+        ("https://user:secret@GitHub.com/NVIDIA/cutlass.git/", "github:NVIDIA/cutlass"),
+        ("git@github.com:NVIDIA/cutlass.git", "github:NVIDIA/cutlass"),
+        ("ssh://git@github.com:22/NVIDIA/cutlass.git", "github:NVIDIA/cutlass"),
+        ("git://github.com/NVIDIA/cutlass.git", "github:NVIDIA/cutlass"),
+        ("https://gitlab.com/group/sub/eigen.git", "gitlab:group/sub/eigen"),
+        ("https://git.example.org/kleidi/ai", "git:git.example.org/kleidi/ai"),
+        ("https://git.example.org:8443/x.git", "git:git.example.org:8443/x"),
+        ("../ucc.git", "github:openucx/ucc"),
+        ("../../NVIDIA/nccl", "github:NVIDIA/nccl"),
+        ("./inner", "github:openucx/ucx/inner"),
+    ],
+)
+def test_address_as_origin(address: str, origin: str) -> None:
+    assert origin_of(address, "github:openucx/ucx") == origin
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/srv/x.git",
+        "file:///srv/x.git",
+        "x",
+        "--upload-pack=touch x",
+        "ext::sh -c id",
+        "https://github.com/",
+        "https://github.com/a/../../b",
+        "https://github.com/a/-b",
+        "https://github.com/a/b c",
+        "https:///a/b",
+        "https://host:99999/a",
+        "../../../../x",
+        "../..",
+    ],
+)
+def test_address_that_is_none(address: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        origin_of(address, "github:openucx/ucx")

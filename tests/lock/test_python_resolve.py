@@ -1,0 +1,302 @@
+"""Python packages resolved by uv against small indexes in folders, and one file chosen for each."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.tags import Tag
+
+from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
+from envbuild.lock.python import uv
+from envbuild.lock.python.choose_files import platform, wheel_tags
+from envbuild.lock.python.resolve import PythonWork, speaks_of
+from envbuild.lock.request import UnitRequest
+from envbuild.net.site import Site
+from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
+from tests.support.python_resolver import versions, work_at
+
+pytestmark = pytest.mark.unit
+LINUX = "manylinux_2_28_x86_64"
+
+
+def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | None = None) -> PythonWork:
+    site = Site(tmp_path / "store", mirrors={"python:": places}, use_host=False)
+    return work_at(site, tmp_path, "3.13", (2, 41), previous=previous)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> str:
+    folder = tmp_path / "wheels"
+    wheel(folder, "torch", "2.15.0", f"cp313-cp313-{LINUX}", ("sympy", "setuptools"))
+    wheel(folder, "torch", "2.15.0", "cp312-cp312-win_amd64")
+    wheel(folder, "torch", "2.16.0", f"cp313-cp313-{LINUX}")
+    wheel(folder, "sympy", "1.14")
+    wheel(folder, "setuptools", "82.0")
+    wheel(folder, "setuptools", "80.0")
+    wheel(folder, "transformers", "5.0", requires=("torch", "mpi4py", "colorama; sys_platform == 'win32'"))
+    wheel(folder, "mpi4py", "4.1", f"cp313-cp313-{LINUX}")
+    sdist(folder, "mpi4py", "4.0")
+    sdist(folder, "mpi4py", "4.1")
+    sdist(folder, "mpi4py", "4.2rc1")
+    return str(folder)
+
+
+def test_units_share_the_shipped_versions(tmp_path: Path, wheels: str) -> None:
+    lock = work(tmp_path, wheels).lock(
+        {
+            "base": UnitRequest(),
+            "venv": UnitRequest(python=("transformers", "torch<2.16")),
+            "venv-core": UnitRequest(python=("torch",)),
+            "build-apex": UnitRequest(python=("torch", "setuptools<81")),
+            "build-mpi4py": UnitRequest(python=("setuptools",), sdists=("mpi4py",)),
+        }
+    )
+    # mpi4py is compiled: it is resolved (transformers needs it) but does not come from the index.
+    assert versions(lock, "venv") == ["setuptools 82.0", "sympy 1.14", "torch 2.15.0", "transformers 5.0"]
+    assert versions(lock, "venv-core") == ["setuptools 82.0", "sympy 1.14", "torch 2.15.0"]
+    assert versions(lock, "build-apex") == ["setuptools 80.0", "sympy 1.14", "torch 2.15.0"]
+    assert versions(lock, "build-mpi4py") == ["setuptools 82.0"]
+    assert lock.units["build-mpi4py"].sdists == ("mpi4py-4.1.tar.gz",)
+    assert lock.units["base"].python == ()
+    file = lock.files["mpi4py-4.1.tar.gz"]
+    content = (Path(wheels) / file.file).read_bytes()
+    assert (file.sha256, file.size) == (sha256(content), len(content))
+
+
+def test_earlier_versions_stay(tmp_path: Path, wheels: str) -> None:
+    units = {
+        "venv": UnitRequest(python=("torch", "setuptools")),
+        "build-mpi4py": UnitRequest(sdists=("mpi4py",)),
+    }
+    previous = {"venv": {"torch": "2.15.0", "setuptools": "81.0"}, "build-mpi4py sdists": {"mpi4py": "4.0"}}
+    lock = work(tmp_path, wheels, previous=previous).lock(units)
+    assert versions(lock, "venv") == ["setuptools 82.0", "sympy 1.14", "torch 2.15.0"]  # setuptools 81.0 is gone
+    assert lock.units["build-mpi4py"].sdists == ("mpi4py-4.0.tar.gz",)
+
+
+def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
+    """uv alone would take 1.0: it gives a preferred version up when the first index that has it has no fitting file."""
+    files = tmp_path / "files"
+    first = [wheel(files, "demo", "2.0", f"cp311-cp311-{LINUX}")]
+    second = [wheel(files, "demo", "2.0", f"cp313-cp313-{LINUX}"), wheel(files, "demo", "1.0")]
+    second.append(wheel(files, "user", "1.0", requires=("demo>=1",)))
+    places = simple_index(tmp_path / "one", second), simple_index(tmp_path / "two", first)
+    lock = work(tmp_path, *places, previous={"venv": {"demo": "2.0"}}).lock({"venv": UnitRequest(python=("user",))})
+    assert versions(lock, "venv") == ["demo 2.0", "user 1.0"]
+
+
+def test_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
+    """uv alone says of a locked version that there is none."""
+    files = tmp_path / "files"
+    first = [wheel(files, "demo", "2.0", "cp313-cp313-manylinux_2_28_aarch64")]
+    second = [wheel(files, "demo", "2.0", f"cp313-cp313-{LINUX}"), wheel(files, "user", "1.0", requires=("demo==2.0",))]
+    places = [simple_index(tmp_path / name, own) for name, own in (("one", first), ("two", second))]
+    for number, order in enumerate((places, places[::-1])):
+        again = work(tmp_path / str(number), *order, previous={"venv": {"demo": "2.0"}})
+        found = again.lock({"venv": UnitRequest(python=("user", "demo==2.0"))})
+        assert found.units["venv"].python == (f"demo-2.0-cp313-cp313-{LINUX}.whl", "user-1.0-py3-none-any.whl")
+
+
+def test_the_image_gets_versions_that_its_toolkit_has_too(tmp_path: Path) -> None:
+    """The toolkit's compiler has its own CCCL; another package of the image takes any."""
+    folder = tmp_path / "wheels"
+    for number in ("13.2", "13.3"):
+        wheel(folder, "cccl", number)
+    wheel(folder, "toolkit", "13.2", requires=("cccl==13.2",))
+    wheel(folder, "nvshmem", "3.7", requires=("cccl",))
+    venv = UnitRequest(python=("nvshmem",))
+    alone = work(tmp_path / "one", str(folder)).lock({"venv": venv})
+    assert versions(alone, "venv") == ["cccl 13.3", "nvshmem 3.7"]
+    for number, previous in enumerate(({}, {"venv": {"cccl": "13.3"}})):
+        beside = work(tmp_path / f"two-{number}", str(folder), previous=previous).lock(
+            {"venv": venv, "build-cuda": UnitRequest(devel=("toolkit",))}
+        )
+        assert versions(beside, "venv") == ["cccl 13.2", "nvshmem 3.7"]
+        assert versions(beside, "build-cuda") == ["cccl 13.2", "toolkit 13.2"]
+
+
+def test_best_wheel_of_all_indexes(tmp_path: Path) -> None:
+    tags = [
+        "py3-none-any",
+        "cp38-abi3-manylinux2014_x86_64",
+        f"cp313-cp313-{LINUX}",
+        "cp313-cp313-manylinux_2_39_x86_64",
+    ]
+    tags += [
+        "cp313-cp313t-manylinux_2_39_x86_64",
+        "cp313-cp313-manylinux_2_39_aarch64",
+        "cp313-cp313-musllinux_1_2_x86_64",
+    ]
+    files = [wheel(tmp_path / "files", "demo", "1.0", tag) for tag in tags]
+    lock = work(tmp_path, simple_index(tmp_path / "simple", files)).lock({"venv": UnitRequest(python=("demo",))})
+    assert lock.units["venv"].python == ("demo-1.0-cp313-cp313-manylinux_2_39_x86_64.whl",)
+
+
+def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
+    """The file must be one of those that uv resolved: a digest it does not know is passed over."""
+    real = wheel(tmp_path / "real", "demo", "1.0")
+    folder = tmp_path / "fake"
+    folder.mkdir()
+    (folder / real.name).write_bytes(b"not a wheel")
+    subject = work(tmp_path, str(folder), simple_index(tmp_path / "simple", [real]))
+    file = subject.choice.wheel(uv.Pin("demo", "1.0", frozenset({sha256(real.read_bytes())})))
+    assert file.sha256 == sha256(real.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("requirements", "error", "told"),
+    [
+        (("sympy<1",), ConflictError, "No solution found"),
+        (("torch==2.15.0", "torch>2.15"), ConflictError, "you require torch"),
+        (("nunpy",), InputError, "nunpy was not found"),
+        (("numpy >== 1",), SpecError, "is not a Python requirement"),
+        (("demo @ https://files.example/demo.whl",), SpecError, "names an address"),
+    ],
+)
+def test_what_cannot_be_resolved(
+    tmp_path: Path, wheels: str, requirements: tuple[str, ...], error: type[EnvbuildError], told: str
+) -> None:
+    with pytest.raises(error, match=f"(?s){told}") as caught:
+        work(tmp_path, wheels).lock({"venv": UnitRequest(python=requirements)})
+    assert caught.value.hint
+    assert "Traceback" not in caught.value.message
+
+
+def test_package_without_a_wheel(tmp_path: Path) -> None:
+    sdist(tmp_path / "files", "old", "1.0")
+    with pytest.raises(SpecError) as caught:
+        work(tmp_path, str(tmp_path / "files")).lock({"venv": UnitRequest(python=("old",))})
+    assert "wheel=True" in caught.value.hint
+
+
+def test_sdist_that_does_not_exist(tmp_path: Path, wheels: str) -> None:
+    with pytest.raises(InputError, match="no package index has an sdist for 'mpi5py==4'"):
+        work(tmp_path, wheels).lock({"build-x": UnitRequest(sdists=("mpi5py==4",))})
+
+
+def test_version_of_an_sdist_that_does_not_exist(tmp_path: Path, wheels: str) -> None:
+    """The name is right, so it is not the name that is to be checked."""
+    with pytest.raises(ConflictError) as caught:
+        work(tmp_path, wheels).lock({"build-x": UnitRequest(sdists=("mpi4py==4.99",))})
+    because = "because the package index has no such sdist of mpi4py; the newest are 4.1, 4.0"
+    assert caught.value.message == f"'mpi4py==4.99' cannot be had, {because}"
+    assert caught.value.hint == 'write a version that there is, for example version: "4.1", or leave it out'
+
+
+def test_sdist_for_another_python(tmp_path: Path) -> None:
+    files = [sdist(tmp_path / "files", "demo", number) for number in ("1.0", "2.0")]
+    page = Path(simple_index(tmp_path / "simple", files).removeprefix("file://")) / "demo/index.html"
+    text = page.read_text()
+    assert text.count("<a ") == 2
+    new = next(line for line in text.replace("<a ", "\n<a ").splitlines() if "demo-2.0" in line)
+    page.write_text(text.replace(new, new.replace("<a ", '<a data-requires-python="&gt;=3.14" ')))
+    with pytest.raises(ConflictError) as caught:
+        work(tmp_path, page.parent.parent.as_uri()).lock({"build-x": UnitRequest(sdists=("demo==2.0",))})
+    assert "because the sdist of demo 2.0 does not run on Python 3.13; the newest are 1.0" in caught.value.message
+
+
+def test_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
+    with serve() as server:
+        server.faults["/simple/demo/"] = [403] * 20
+        with pytest.raises(EnvbuildError, match=r"403|demo"):
+            work(tmp_path, f"{server.url}/simple").lock({"venv": UnitRequest(python=("demo",))})
+
+
+def test_uv_gets_the_site_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_INDEX_URL", "https://other.example")
+    monkeypatch.setenv("VIRTUAL_ENV", "/somewhere")
+    (tmp_path / "ca.pem").touch()
+    site = Site(
+        tmp_path,
+        mirrors={"python:": ("https://i.example/simple", "file:///x/simple", "/wheels")},
+        ca_bundle=tmp_path / "ca.pem",
+        proxy="http://proxy.example",
+        insecure_hosts=("i.example",),
+    )
+    text = " ".join(uv.site_arguments(site))
+    assert "--default-index https://i.example/simple --index file:///x/simple --find-links /wheels" in text
+    assert "--allow-insecure-host i.example" in text and "--no-config" in text
+    environment = uv.site_environment(site)
+    assert environment["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")
+    assert environment["HTTPS_PROXY"] == "http://proxy.example"
+    assert "UV_INDEX_URL" not in environment and "VIRTUAL_ENV" not in environment
+    assert "--no-index" in uv.site_arguments(Site(tmp_path, mirrors={"python:": ("/wheels",)}))
+
+
+def test_tags_are_those_of_the_platform() -> None:
+    tags = wheel_tags("3.13", "amd64", (2, 41))
+    assert tags[0] == Tag("cp313", "cp313", "manylinux_2_40_x86_64")
+    for text in (
+        "cp313-cp313-manylinux2014_x86_64",
+        "cp38-abi3-manylinux1_x86_64",
+        "py3-none-linux_x86_64",
+        "py2.py3-none-any",
+    ):
+        interpreter, abi, system = text.split("-")
+        assert (Tag(interpreter.split(".")[-1], abi, system) in tags) == True  # noqa: E712
+    assert Tag("cp313", "cp313", "manylinux_2_41_x86_64") not in tags
+    assert Tag("cp313", "cp313", "manylinux_2_37_x86_64") not in wheel_tags("3.13", "amd64", (2, 36))
+    assert Tag("cp311", "cp311", "manylinux2014_aarch64") in wheel_tags("3.11", "arm64", (2, 36))
+    assert platform("arm64", (2, 36)) == "aarch64-manylinux_2_36"
+
+
+def test_compiled_package_that_has_no_wheel_anywhere(tmp_path: Path) -> None:
+    """Others may depend on it; it stands in the resolution with the version of its source, and not in the result."""
+    folder = tmp_path / "files"
+    sdist(folder, "flash_attn", "2.8.3")
+    wheel(folder, "user", "1.0", requires=("flash-attn>=2",))
+    units = {"venv": UnitRequest(python=("user",)), "build-flash-attn": UnitRequest(sdists=("flash-attn",))}
+    lock = work(tmp_path, str(folder)).lock(units)
+    assert versions(lock, "venv") == ["user 1.0"]
+    assert lock.units["build-flash-attn"].sdists == ("flash_attn-2.8.3.tar.gz",)
+    wheel(folder, "user", "1.1", requires=("flash-attn>=3",))
+    with pytest.raises(ConflictError, match="flash-attn>=3"):
+        work(tmp_path, str(folder)).lock({**units, "venv": UnitRequest(python=("user>1",))})
+
+
+def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
+    """uv itself fails on a file system that is full: nothing is said about names, indexes or the network."""
+    subject = work(tmp_path, wheels)
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(full)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mount needs root and CAP_SYS_ADMIN")
+    try:
+        (full / "rest").write_bytes(bytes(4096))
+        with pytest.raises(EngineError, match=r"os error 28") as caught:
+            replace(subject.resolver, cache=full / "cache").resolve("venv", ["sympy"])
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+    assert "ENVBUILD_STORE" in caught.value.hint
+
+
+def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> None:
+    """What was resolved and is on no index any more."""
+    subject = work(tmp_path, wheels)
+    asked = {("sympy", "9"): uv.Pin("sympy", "9", frozenset()), ("torch", "9"): uv.Pin("torch", "9", frozenset())}
+    subject.choose(asked | {("sympy", "1.14"): uv.Pin("sympy", "1.14", frozenset())})
+    assert [type(error) for error in subject.errors] == [InputError, InputError]
+    assert [file.file for file in subject.found()] == ["sympy-1.14-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize(
+    ("message", "spoken"),
+    [
+        ("torch was not found in the package registry", True),
+        ("you require torch==2.9.0+cu128 and numpy<1", True),
+        ("all versions of demo depend on torch, and", True),
+        ("you require torch[opt]>=2", True),
+        ("because torchvision was not found", False),
+        ("only torch-neuronx<2 is available", False),
+        ("you require pytorch and torch.fx", False),
+    ],
+)
+def test_names_are_whole_in_what_uv_says(message: str, spoken: bool) -> None:
+    assert speaks_of("torch", message) is spoken

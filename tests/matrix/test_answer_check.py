@@ -1,0 +1,216 @@
+"""Answers to requests, on small facts: the five verdicts, waivers, defaults, and why something is not newer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from envbuild.matrix.answer.check import check
+from envbuild.matrix.answer.conflict import why_not
+from envbuild.matrix.answer.report import plain, text
+from envbuild.matrix.answer.verdict import Answer
+from envbuild.matrix.facts import cache
+from envbuild.matrix.facts.compile import compile_facts
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.load import load_facts
+from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.solve.request import of_words
+from tests.support.facts import fact, matrix, write
+
+pytestmark = pytest.mark.unit
+
+COMPONENTS: dict[str, Any] = {
+    "gpu": {"kind": "name", "values": ["H100", "A100", "V100"], "rank": 1, "cost": 9, "shown": "{value}"},
+    "arch": {"kind": "name", "values": ["amd64", "arm64"], "rank": 2, "cost": 9, "shown": "{value}"},
+    "torch": {"values": ["2.0.1", "2.1.0", "2.2.0"], "rank": 10, "cost": 3, "complete": True},
+    "cuda": {"values": ["11.8", "12.1"], "rank": 15, "cost": 3, "precision": 2},
+    "nccl": {"values": ["2.14.3", "2.18.1"], "rank": 23, "cost": 1},
+    "ucx": {"values": ["1.14.0"], "rank": 35, "cost": 1},
+    "driver": {"values": ["470.10", "525.10", "535.10"], "rank": 90, "cost": 6, "exact": True},
+    "compat": {"values": ["12.1"], "rank": 91, "cost": 6},
+}
+QUESTIONS = {"torch-gpu": ["torch", "gpu"], "nccl-gpu": ["nccl", "gpu"]}
+FACTS = [
+    fact("torch.gpu", "limits", [({"torch": "<2.1"}, {"gpu": "!=H100"}), ({"torch": "2.1"}, {})], question="torch-gpu"),
+    fact("torch.gpu-21", "limits", {"torch": "2.1", "gpu": "*"}, {}, question="torch-gpu"),
+    fact("torch.gpu-22", "limits", {"torch": "2.2", "gpu": ["H100", "A100"]}, {}, question="torch-gpu"),
+    fact("torch.nccl", "provides", [({"torch": "2.1"}, {"nccl": "==2.18.1"}), ({"torch": "2.0"}, {"nccl": "2.14.3"})]),
+    fact("nccl.old", "limits", {"nccl": "*"}, {"gpu": ["A100", "V100"]}, question="nccl-gpu", strength="disputed"),
+    fact("nccl.new", "limits", {"nccl": "*"}, {"gpu": ["A100", "H100"]}, question="nccl-gpu", strength="disputed"),
+    fact("cuda.driver", "limits", {"cuda": "12", "compat": "-"}, {"driver": ">=525"}, scope="container-start"),
+    fact("cuda.driver-11", "limits", {"cuda": "11"}, {"driver": ">=525"}),
+    fact("cuda.native", "limits", {"cuda": "12.1"}, {"driver": ">=530"}, strength="conditional", condition="{driver}?"),
+    fact("cuda.runs", "limits", {"cuda": "*"}, {"gpu": "*"}),
+    fact("cuda.slow", "limits", {"cuda": "11"}, {"gpu": "!=H100"}, strength="warn", because="{gpu} is slow there"),
+    fact("arch.default", "provides", {"cuda": "*"}, {"arch": "amd64"}, default=True, because="amd64 is meant"),
+    fact("arch.gpu", "limits", {"gpu": "V100"}, {"arch": "amd64"}),
+]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
+    return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS, QUESTIONS)
+
+
+def ask(given: FactTable, words: str, *waived: str, met: tuple[str, ...] = ()) -> Answer:
+    return check(given, of_words(words.split(), given), [Waiver(name, "tried it") for name in waived], met)
+
+
+@pytest.mark.parametrize(
+    "words, verdict, code",
+    [
+        ("torch=2.1.0 gpu=A100", "valid", 0),
+        ("torch=2.0.1 gpu=H100", "conflict", 3),
+        ("cuda=12.1 driver=525.10", "conditional", 0),
+        ("cuda=12.1 driver=535.10", "valid", 0),
+        ("cuda=12.1 driver=470.10", "conflict", 3),
+        ("nccl=2.18.1 gpu=A100", "valid", 0),
+        ("nccl=2.18.1 gpu=H100", "disputed", 0),
+        ("cuda=11.8 gpu=H100", "valid", 0),
+        ("torch=2.2.0 gpu=V100", "unknown", 9),
+        ("torch=2.3.0 gpu=H100", "unknown", 9),
+        ("torch=2.1.0 ucx=1.14.0", "unknown", 9),
+    ],
+)
+def test_verdicts(small: FactTable, words: str, verdict: str, code: int) -> None:
+    given = ask(small, words)
+    assert (given.verdict, given.exit_code) == (verdict, code), text(given, small, words)
+
+
+def test_a_question_arises_only_where_its_condition_holds(tmp_path: Path) -> None:
+    """Which GPUs a wheel serves is nothing to ask where there is no wheel."""
+    components = {
+        "torch": {"values": ["2.0.1"], "rank": 1},
+        "gpu": {"kind": "name", "values": ["H100"], "rank": 2},
+        "from": {"kind": "name", "values": ["index", "source"], "rank": 3},
+    }
+    facts = [
+        fact("torch.any", "limits", {"torch": "*", "from": "*"}, {}),
+        fact("gpu.any", "limits", {"gpu": "*", "torch": "*"}, {}),
+    ]
+    write(tmp_path, components, facts)
+    path = tmp_path / "facts.yaml"
+    top = json.loads(path.read_text())
+    top["questions"] = {"wheel-gpu": {"of": ["torch", "gpu"], "about": "wheels", "when": {"from": ["-", "!=source"]}}}
+    path.write_text(json.dumps(top))
+    made = compile_facts(load_facts([tmp_path]))
+    cached = tmp_path / "entry.json"
+    cache.write(cached, made)
+    for given in (made, cache.read(cached)):
+        assert given is not None
+        asked = {
+            words: ask(given, words).verdict for words in ("torch gpu", "torch gpu from=index", "torch gpu from=source")
+        }
+        assert asked == {"torch gpu": "unknown", "torch gpu from=index": "unknown", "torch gpu from=source": "valid"}
+
+
+def test_a_conflict_names_facts_requests_and_a_fix(small: FactTable) -> None:
+    (conflict,) = ask(small, "torch=2.0.1 gpu=H100").conflicts
+    assert [one.fact for one in conflict.reasons] == ["torch.gpu"]
+    assert {one.text for one in conflict.asks} == {"torch==2.0.1", "H100"}
+    assert conflict.minimal
+    assert conflict.fixes[0] in ("torch>=2.1", "torch=2.1.0")
+
+
+def test_a_dispute_shows_both_sides(small: FactTable) -> None:
+    given = ask(small, "nccl=2.18.1 gpu=H100")
+    assert {one.fact for one in given.disputes} == {"nccl.old", "nccl.new"}
+
+
+def test_a_warning_does_not_change_the_verdict(small: FactTable) -> None:
+    given = ask(small, "cuda=11.8 gpu=H100")
+    assert [one.cited for one in given.warnings] == ["H100 is slow there [cuda.slow]"]
+
+
+def test_a_warning_is_heeded_where_it_can_be(small: FactTable) -> None:
+    assert ask(small, "cuda gpu=H100").chosen["cuda"] == "12.1"
+
+
+def test_what_the_host_needs_is_said_when_it_is_not_told(small: FactTable) -> None:
+    given = ask(small, "cuda=12.1")
+    assert [(one.fact, one.text) for one in given.needs] == [("cuda.driver", "driver>=525")]
+    assert "needs on the host: driver>=525 [cuda.driver]" in text(given, small, "cuda=12.1")
+
+
+def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
+    """With the package compat the driver would do; that is for a person to decide."""
+    assert ask(small, "cuda=12.1 driver=470.10").verdict == "conflict"
+    assert ask(small, "cuda=12.1 driver=470.10 compat=12.1").verdict != "conflict"
+
+
+def test_a_fix_does_not_add_what_nobody_asked_for(small: FactTable) -> None:
+    """CUDA 12.1 would do on that driver with the package compat, which the fix does not name."""
+    assert ask(small, "cuda=11.8 driver=470.10").conflicts[0].fixes == ("driver>=525",)
+
+
+def test_a_default_is_set_aside_when_it_is_named(small: FactTable) -> None:
+    assert ask(small, "cuda=12.1").chosen["arch"] == "amd64"
+    given = ask(small, "cuda=12.1 arch=arm64")
+    assert given.chosen["arch"] == "arm64"
+    assert "arch.default" not in given.facts
+
+
+def test_a_fact_can_be_waived(small: FactTable) -> None:
+    given = ask(small, "torch=2.0.1 gpu=H100", "torch.gpu", "torch-gpu", "nccl-gpu")
+    assert given.verdict != "conflict"
+    assert [one.fact for one in given.waived] == ["torch.gpu", "torch-gpu", "nccl-gpu"]
+    assert plain(given)["waived"][0] == {"fact": "torch.gpu", "reason": "tried it"}
+
+
+def test_not_knowing_can_be_waived(small: FactTable) -> None:
+    assert ask(small, "torch=2.1.0 ucx=1.14.0").unknown[0].id == "unrelated"
+    assert ask(small, "torch=2.1.0 ucx=1.14.0", "unrelated").verdict == "valid"
+
+
+def test_a_waiver_of_nothing_is_a_mistake(small: FactTable) -> None:
+    with pytest.raises(SpecError, match=r"no fact is called 'torch\.gpus'") as caught:
+        ask(small, "torch=2.1.0", "torch.gpus")
+    assert caught.value.exit_code == 2
+    assert "torch.gpu" in caught.value.hint
+
+
+def test_a_condition_that_is_seen_to_is_none(small: FactTable) -> None:
+    assert ask(small, "cuda=12.1 driver=525.10").conditions[0].condition == "525.10?"
+    given = ask(small, "cuda=12.1 driver=525.10", met=("cuda.native",))
+    assert (given.verdict, given.conditions) == ("valid", ())
+
+
+def test_a_version_after_the_facts_is_noted(small: FactTable) -> None:
+    given = ask(small, "torch=2.3.0 gpu=H100")
+    assert given.notes == ("torch 2.3.0 is newer than the facts, which end at 2.2.0 and are of 2026-11-21",)
+
+
+def test_why_something_is_not_newer(small: FactTable) -> None:
+    asks = of_words(["torch=2.0.1", "nccl"], small)
+    assert why_not(small, asks, "nccl") == [
+        "nccl==2.18.1 is not taken, because torch==2.0.1 comes with nccl==2.14.3 [torch.nccl]."
+    ]
+    assert why_not(small, asks, "torch")[-1].startswith("torch==2.")
+    with pytest.raises(SpecError, match="'cuda' is not among what was asked for"):
+        why_not(small, asks, "cuda")
+
+
+def test_a_lower_grade_yields_and_is_shown(tmp_path: Path) -> None:
+    facts = [
+        fact("a.read", "limits", {"a": "*"}, {"b": "<2"}, question="a-b", source="issue"),
+        fact("a.measured", "limits", {"a": "*"}, {"b": ">=1"}, question="a-b"),
+    ]
+    given = ask(matrix(tmp_path, {"a": ["1.0"], "b": ["1.0", "2.0"]}, facts, {"a-b": ["a", "b"]}), "a b=2.0")
+    assert given.verdict == "valid"
+    assert [one.fact for one in given.superseded] == ["a.read"]
+
+
+def test_what_is_known_goes_before_what_is_newer(small: FactTable) -> None:
+    """Nothing is said of torch 2.2.0 on a V100, so that an older one is picked for it."""
+    given = ask(small, "torch gpu=V100")
+    assert (given.unknown, given.chosen["torch"]) == ((), "2.1.0"), text(given, small, "torch gpu=V100")
+
+
+def test_what_is_unknown_names_the_nearest_that_is_known(small: FactTable) -> None:
+    given = ask(small, "torch=2.2.0 gpu=V100")
+    assert given.verdict == "unknown"
+    assert given.nearest == ("torch<=2.1",)

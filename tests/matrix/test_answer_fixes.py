@@ -1,0 +1,97 @@
+"""Fixes of a conflict: the nearest version, what is cheap, and only what then has a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from envbuild.matrix.answer.conflict_core import cores
+from envbuild.matrix.answer.fixes import Fix, fixes, fixes_of
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.encoding import Request, picks
+from tests.support.facts import requests
+from tests.support.torch_facts import small as small  # a fixture
+from tests.support.torch_facts import told
+
+pytestmark = pytest.mark.unit
+
+
+def mended(given: FactTable, *words: str, good: Any = None) -> list[tuple[int, list[str], tuple[str, ...]]]:
+    asked = requests(given, *words)
+    found = fixes(given, asked, cores(given, asked), good=good)
+    assert all(works(given, asked, fix) for fix in found)
+    return [(fix.cost, [change.text for change in fix.changes], fix.changes[0].others) for fix in found]
+
+
+def works(given: FactTable, asked: Sequence[Request], fix: Fix) -> bool:
+    """Whether the request with the fix's values has the plan that the fix names."""
+    changed = {change.component: change.value for change in fix.changes}
+    kept = [request for request in asked if request.component not in changed]
+    new = [Request("", name, given.bit(name, value)) for name, value in changed.items() if value is not None]
+    found = picks(given, [*kept, *new])
+    return found is not None and found.assignment == fix.assignment
+
+
+def test_the_nearest_version_and_how_far_it_reaches(small: FactTable) -> None:
+    assert mended(small, "gpu=H100", "torch=2.0.1") == [(3, ["torch>=2.1"], ()), (9, ["gpu=A100"], ("V100", "L4"))]
+    assert mended(small, "torch=2.3.0", "gpu=V100", "python=3.8") == [
+        (3, ["torch<=2.0.1"], ()),
+    ]
+    assert mended(small, "torch=2.3.0", "cuda=11.8") == [(3, ["cuda=12.1"], ()), (3, ["torch<=2.1"], ())]
+    assert mended(small, "driver=470.10", "cuda=12.1") == [(3, ["cuda=11.7"], ()), (6, ["driver>=525.10"], ())]
+    assert mended(small, "driver=470.10", "cuda=12.1", "torch>=2.2") == [(6, ["driver>=525.10"], ())]
+
+
+def test_what_is_cheap_may_be_left_out(small: FactTable) -> None:
+    assert mended(small, "apex=22.03", "torch=2.0.1") == [
+        (1, ["apex=23.08"], ()),
+        (3, ["torch=1.13.1"], ()),
+        (4, ["leave apex out"], ()),
+    ]
+
+
+def test_two_changes_where_one_does_not_help(small: FactTable) -> None:
+    assert mended(small, "torch=1.13.1", "python=3.12", "cuda=12.1") == [(3, ["torch>=2.1"], ())]
+    assert mended(small, "torch=2.3.0", "cuda=11.8", "gpu=V100", "python=3.11") == [(3, ["torch=2.1.0"], ())]
+    assert mended(small, "driver=470.10", "cuda=12.1", "torch=2.3.0", "gpu=V100") == [
+        (6, ["torch=2.1.0", "cuda=11.7"], ()),
+        (9, ["driver=525.10", "torch=2.2.0"], ()),
+        (15, ["gpu=H100", "driver=525.10"], ()),
+    ]
+
+
+def test_only_what_is_known_to_be_good_is_proposed(small: FactTable) -> None:
+    number = small.number["torch"]
+
+    def known(assignment: list[int]) -> bool:
+        return small.value(number, assignment[number]) not in ("2.1.0", "2.3.0")
+
+    assert mended(small, "gpu=H100", "torch=2.0.1", good=known)[0] == (3, ["torch=2.2.0"], ())
+    assert mended(small, "gpu=H100", "torch=2.0.1", good=lambda assignment: False) == []
+
+
+def test_each_conflict_by_itself(small: FactTable) -> None:
+    asked = requests(small, "gpu=H100", "torch=2.0.1", "driver=470.10", "cuda=11.8", "apex=22.03")
+    found = cores(small, asked)
+    assert len(found) == 3
+    assert fixes(small, asked, found) == []
+    mends = {
+        told(small, one)[1][-1]: [change.text for fix in fixes_of(small, asked, one, [x for x in found if x != one])[:1]
+        for change in fix.changes]
+        for one in found
+    }  # fmt: skip
+    assert mends == {"torch.sm": ["torch=2.1.0"], "cuda.driver": ["cuda=11.7"], "apex.old": ["apex=23.08"]}
+
+
+def test_a_conflict_beside_requests_that_contradict_each_other(small: FactTable) -> None:
+    asked = [*requests(small, "torch=2.0.1", "gpu=H100"), replace(requests(small, "torch=1.13.1")[0], id="other")]
+    first, second = cores(small, asked)
+    texts = [change.text for fix in fixes_of(small, asked, second, [first]) for change in fix.changes]
+    assert texts == ["torch>=2.1", "gpu=A100"]
+
+
+def test_a_labelled_version_is_a_place_to_start_from(small: FactTable) -> None:
+    assert mended(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1"], ())

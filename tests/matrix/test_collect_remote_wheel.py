@@ -1,0 +1,294 @@
+"""Members of wheels by byte ranges: what is read, what it costs, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envbuild.core.errors import InputError
+from envbuild.matrix.collect.remote_wheel import Metadata
+from envbuild.net import range_file as module
+from envbuild.net.range_file import Damaged
+from tests.support.wheel_server import Parts, listed, make_wheel, serve_parts, wheels
+
+pytestmark = pytest.mark.unit
+
+NAME = "demo-1.0-cp313-cp313-manylinux_2_28_x86_64.whl"
+LIBRARY = os.urandom(3_000_000)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A wheel of 9 MB, of which one member in three is of interest."""
+    members = {"demo/first.so": LIBRARY, "demo/lib.so": LIBRARY[::-1], "demo/last.so": LIBRARY[1:]}
+    folder = tmp_path_factory.mktemp("wheel")
+    return make_wheel(folder, NAME, requires=("torch==2.8.0",), requires_python=">=3.9", members=members).read_bytes()
+
+
+def served(server: Parts, content: bytes, *ways: int | str) -> str:
+    server.files[f"/{NAME}"] = content
+    server.ways = list(ways)
+    return f"{server.url}/{NAME}"
+
+
+def test_one_member_costs_no_more_than_itself(content: bytes) -> None:
+    with serve_parts() as server:
+        source = wheels()
+        with source.open(listed(served(server, content))) as wheel:
+            assert wheel.read("demo/lib.so") == LIBRARY[::-1]
+            assert "demo/first.so" in wheel.names()
+        assert len(LIBRARY) < source.tally.received < len(LIBRARY) + 300_000
+        assert source.tally.requests == len(server.asked) <= 4
+
+
+def test_metadata_is_one_request(content: bytes) -> None:
+    with serve_parts() as server:
+        source = wheels()
+        found = source.metadata(listed(served(server, content)))
+        assert (found.requires, found.requires_python) == (("torch==2.8.0",), ">=3.9")
+        assert found.sha256 == Metadata.of(_metadata(content)).sha256
+        assert server.asked == ["bytes=-65536"]
+
+
+def test_small_file_is_smaller_than_what_is_asked_for(tmp_path: Path) -> None:
+    with serve_parts() as server:
+        path = make_wheel(tmp_path, NAME, requires=("torch",))
+        assert wheels().metadata(listed(served(server, path.read_bytes()))).requires == ("torch",)
+
+
+def test_folder(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    source = wheels()
+    for place in (str(tmp_path / NAME), (tmp_path / NAME).as_uri()):
+        with source.open(listed(place)) as wheel:
+            assert wheel.read("demo/last.so") == LIBRARY[1:]
+    assert source.tally.requests == 0
+
+
+def test_server_without_ranges_is_named_with_a_way_out(content: bytes) -> None:
+    with serve_parts() as server, pytest.raises(InputError, match="does not give parts of files") as caught:
+        wheels().metadata(listed(served(server, content, "whole")))
+    assert "mirrors: {python:" in caught.value.hint
+    assert caught.value.where == NAME
+
+
+def test_server_without_ranges_from_the_end(content: bytes) -> None:
+    with serve_parts() as server:
+        with wheels().open(listed(served(server, content, "no-suffix"))) as wheel:
+            assert wheel.read("demo/lib.so") == LIBRARY[::-1]
+        assert server.asked[:2] == ["bytes=-65536", "bytes=0-0"]
+
+
+@pytest.mark.parametrize("ways", [(503, ""), (503, 429, ""), ("short", ""), ("", "short", "")])
+def test_second_try(content: bytes, ways: tuple[int | str, ...]) -> None:
+    with serve_parts() as server, wheels().open(listed(served(server, content, *ways))) as wheel:
+        assert wheel.read("demo/first.so") == LIBRARY
+
+
+@pytest.mark.parametrize(
+    ("ways", "words"),
+    [
+        ((503,), "HTTP 503"),
+        ((404,), "HTTP 404"),
+        ((403,), "HTTP 403"),
+        (("short",), "broke off"),
+        (("", "long"), "more bytes"),
+        (("", "other"), "other bytes"),
+        (("grow",), "size changed"),
+    ],
+)
+def test_bad_answers(content: bytes, ways: tuple[int | str, ...], words: str) -> None:
+    with (
+        serve_parts() as server,
+        pytest.raises(InputError, match=words),
+        wheels().open(listed(served(server, content, *ways))) as wheel,
+    ):
+        wheel.read("demo/first.so")
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(InputError, match="connection refused"):
+        wheels().metadata(listed(f"http://127.0.0.1:9/{NAME}"))
+
+
+# --- archives that are not what they say
+
+
+def archive(**members: bytes) -> bytearray:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in members.items():
+            made.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return bytearray(stream.getvalue())
+
+
+def read(content: bytes, member: str = "lib", most: int = 1 << 20) -> bytes:
+    with serve_parts() as server, wheels().open(listed(served(server, bytes(content)))) as wheel:
+        return wheel.read(member, most)
+
+
+def test_no_archive() -> None:
+    for content in (b"x" * 1000, b"x" * 100_000, b"PK\x05\x06" + bytes(18), bytes(archive(lib=b"1"))[:-30]):
+        with pytest.raises(InputError, match="cannot be read"):
+            read(content)
+
+
+def test_huge_central_directory_is_not_fetched() -> None:
+    content = bytearray(bytes(40_000_000) + archive(lib=b"1"))
+    struct.pack_into("<II", content, len(content) - 10, 30_000_000, 1000)  # size and offset of the directory
+    with serve_parts() as server:
+        source = wheels()
+        with pytest.raises(InputError, match="read at once"), source.open(listed(served(server, bytes(content)))):
+            pass
+        assert source.tally.received < 1_000_000
+
+
+def test_size_that_is_claimed() -> None:
+    content = archive(lib=b"1" * 1000)
+    at = content.rindex(b"PK\x01\x02")
+    for claim, words in ((5_000_000, "claims 5000000 bytes"), (2000, "directory says 2000|CRC"), (10, "CRC|says 10")):
+        struct.pack_into("<I", content, at + 24, claim)
+        with pytest.raises(InputError, match=words):
+            read(content)
+
+
+def test_bomb_is_bounded() -> None:
+    with pytest.raises(InputError, match="claims 50000000 bytes"):
+        read(archive(lib=bytes(50_000_000)))
+
+
+def test_damaged_member() -> None:
+    content = archive(lib=os.urandom(5000))
+    content[1000:1010] = bytes(10)
+    with pytest.raises(InputError, match=r"CRC|invalid|incorrect|bytes where"):
+        read(content)
+
+
+def test_member_there_twice_or_not() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as made, pytest.warns(UserWarning, match="Duplicate"):
+        made.writestr(zipfile.ZipInfo("lib"), b"1")
+        made.writestr(zipfile.ZipInfo("lib"), b"2")
+    with pytest.raises(InputError, match="2 members are named lib"):
+        read(stream.getvalue())
+    with pytest.raises(InputError, match="0 members are named other"):
+        read(archive(lib=b"1"), "other")
+
+
+def test_compression_of_no_wheel() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as made:
+        made.writestr("lib", b"1" * 100)
+    with pytest.raises(InputError, match="no wheel is"):
+        read(stream.getvalue())
+    content = archive(lib=b"1")
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1  # encrypted
+    with pytest.raises(InputError, match="no wheel is"):
+        read(content)
+
+
+def test_zip64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 50)  # in place of the 65,535 that the old end record can count
+    path = tmp_path / NAME
+    with zipfile.ZipFile(path, "w") as made:
+        for number in range(60):
+            made.writestr(zipfile.ZipInfo(f"{number}"), b"")
+        with made.open(zipfile.ZipInfo("lib"), "w", force_zip64=True) as member:
+            member.write(b"1" * 10)
+    content = path.read_bytes()
+    assert b"PK\x06\x06" in content
+    assert read(content) == b"1" * 10
+
+
+def test_stored_member_larger_than_a_step() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as made:
+        made.writestr("lib", LIBRARY * 3)
+        made.writestr("after", bytes(100_000))
+    assert read(stream.getvalue(), most=1 << 24) == LIBRARY * 3
+
+
+def test_two_metadata_files(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path, NAME, members={"other-1.0.dist-info/METADATA": b""})
+    with pytest.raises(InputError, match="2 files are its METADATA"):
+        wheels().metadata(listed(path))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_damage_is_told(tmp_path: Path, data: st.DataObject) -> None:
+    """Whatever is changed in an archive: the right bytes, or an InputError."""
+    content = archive(before=b"a" * 50, lib=bytes(range(256)) * 4, after=b"b")
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / NAME
+    path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) - 5, 60]))])
+    try:
+        with wheels().open(listed(path)) as wheel:
+            assert wheel.read("lib") == bytes(range(256)) * 4
+    except InputError as error:
+        assert NAME in str(error)
+
+
+# --- sdists
+
+
+def sdist(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as made:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            made.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def test_package_info_near_the_beginning_costs_little() -> None:
+    text = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\nRequires-Dist: torch>=2.0.0\n"
+    with serve_parts() as server:
+        source = wheels()
+        server.files["/demo-1.0.tar.gz"] = sdist({"demo-1.0/PKG-INFO": text, "demo-1.0/data": LIBRARY})
+        found = source.metadata(listed(f"{server.url}/demo-1.0.tar.gz"))
+        assert found.requires == ("torch>=2.0.0",)
+        assert source.tally.received < 500_000
+
+
+def test_sdist_without_package_info(tmp_path: Path) -> None:
+    for content, words in (
+        (sdist({"demo-1.0/a/PKG-INFO": b"", "demo-1.0/x": b"1"}), "no PKG-INFO"),
+        (b"no archive", "cannot be read"),
+        (sdist({"demo-1.0/x": LIBRARY})[:50_000], "cannot be read|no PKG-INFO"),
+    ):
+        path = tmp_path / "demo-1.0.tar.gz"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=words):
+            wheels().metadata(listed(path))
+        with serve_parts() as server, pytest.raises(InputError, match=words):
+            server.files["/demo-1.0.tar.gz"] = content
+            wheels().metadata(listed(f"{server.url}/demo-1.0.tar.gz"))
+
+
+def test_damaged_is_told_as_input_error() -> None:
+    assert not issubclass(Damaged, InputError)  # nothing but `Wheels.open` may tell it
+    with pytest.raises(InputError, match=r"demo.*: as it says"), serve_parts() as server:
+        served(server, bytes(archive(lib=b"1")))
+        with wheels().open(listed(f"{server.url}/{NAME}")):
+            raise Damaged("as it says")
+
+
+def _metadata(content: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        return opened.read("demo-1.0.dist-info/METADATA")

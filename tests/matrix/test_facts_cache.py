@@ -1,0 +1,187 @@
+"""The cache of compiled matrices: its key, damage, where it is, and what goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from envbuild.matrix.facts import cache as cached
+from envbuild.matrix.facts import load
+from envbuild.matrix.facts.clauses import program_of
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.extension import extend
+from tests.support.facts import fact, write
+
+pytestmark = pytest.mark.unit
+COMPONENTS: dict[str, Any] = {
+    "a": ["1.0", "2.0"],
+    "torch": {"values": ["2.9.0", "2.10.0a0+b4e4ee81d3"], "rank": 3, "packages": ["torch", "torch-cpu"]},
+    "gpu": {"kind": "name", "values": {"H100": ["H100 SXM"], "A100": []}, "shown": "{value}"},
+    "sm": {"kind": "sm", "values": ["9.0"]},
+}
+FACTS = [
+    fact("a.torch", "limits", {"a": "1.0"}, {"torch": ">=2.8"}, question="q", because="“so” it is {a}", hint="no"),
+    fact("a.issue", "limits", {"a": "*"}, {"torch": "<2"}, question="q", source="issue"),
+    fact("a.gpu", "limits", {"gpu": "!=H100", "a": "*"}, {"sm": {"cubins": ["90a"], "ptx": ["80"]}}, strength="warn"),
+    fact("a.one", "limits", {"a": "1.0"}, {"sm": "9.0"}, question="s", strength="disputed"),
+    fact("a.two", "limits", {"a": "1.0"}, {"sm": "8.0"}, question="s", strength="disputed"),
+]
+QUESTIONS = {"q": ["a", "torch"], "s": ["a", "sm"]}
+
+
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "facts", COMPONENTS, FACTS, QUESTIONS)
+
+
+def entries(cache: Path) -> list[Path]:
+    return sorted(cache.iterdir()) if cache.exists() else []
+
+
+def test_a_matrix_from_the_cache_is_the_same(tmp_path: Path) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    first = load_matrix([facts], cache)
+    assert len(entries(cache)) == 1
+    again = cached.read(entries(cache)[0])
+    assert again is not None
+    assert again == first == load_matrix([facts], cache)
+    assert program_of(again) == program_of(first)
+    assert again.narrowed
+    assert again.groups
+    assert extend(again, {"a": ["7"], "sm": ["8.6"]}) == extend(first, {"a": ["7"], "sm": ["8.6"]})
+    assert first.digest == load.digest([facts])
+
+
+def test_a_cached_matrix_answers_without_yaml_and_without_reading_constraints(tmp_path: Path) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    load_matrix([facts], cache)
+    text = f"""
+import sys
+from pathlib import Path
+from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.solve.encoding import Request, picks
+matrix = load_matrix([Path({str(facts)!r})], Path({str(cache)!r}))
+found = picks(matrix, [Request("", "a", matrix.bit("a", "1.0")), Request("", "gpu", matrix.bit("gpu", "H100"))])
+print(matrix.named(found.assignment))
+print(sorted(name for name in sys.modules if name in ("yaml", "envbuild.matrix.facts.values",
+"envbuild.matrix.facts.load")))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["{'a': '1.0', 'gpu': 'H100'}", "[]"]
+
+
+def test_the_key_follows_every_byte_name_and_folder(tmp_path: Path) -> None:
+    facts = folder(tmp_path)
+    keys = [cached.key([facts])]
+    (facts / "derived").mkdir()
+    (facts / "derived" / "more.yaml").write_text("schema: 1\n")
+    keys.append(cached.key([facts]))
+    (facts / "derived" / "more.yaml").write_text("schema: 1 \n")
+    keys.append(cached.key([facts]))
+    (facts / "derived" / "more.yaml").rename(facts / "derived" / "other.yaml")
+    keys.append(cached.key([facts]))
+    facts.rename(tmp_path / "elsewhere")
+    keys.append(cached.key([tmp_path / "elsewhere"]))
+    assert len(set(keys)) == len(keys)
+    assert "" not in keys
+    assert cached.key([tmp_path / "elsewhere"]) == keys[-1]
+
+
+def test_the_key_covers_the_files_that_are_read(tmp_path: Path) -> None:
+    facts = folder(tmp_path)
+    (facts / "derived").mkdir()
+    for name in ("b.yaml", "a.yaml", "derived/z.yaml", "notes.txt", "derived/c.yml"):
+        (facts / name).write_text("")
+    assert cached.files(facts) == load.files(facts)
+    assert len(cached.files(facts)) == 4
+
+
+def test_the_key_covers_every_module_that_makes_the_matrix() -> None:
+    text = "import sys, envbuild.matrix.facts.compile, envbuild.matrix.facts.load; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    used = [sys.modules[name] for name in done.stdout.split() if name.startswith("envbuild.matrix.")]
+    outside = {module.__name__ for module in used if Path(str(module.__file__)) not in cached.code()}
+    assert len(used) > 10
+    assert not outside
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: b"", id="empty"),
+        pytest.param(lambda data: data[: len(data) // 2], id="cut-short"),
+        pytest.param(lambda data: data.replace(b"H100", b"H200"), id="changed"),
+        pytest.param(lambda data: b"\xff" + data, id="no-text"),
+        pytest.param(lambda data: whole(b"[]"), id="other-shape"),
+        pytest.param(lambda data: whole(b'{"atoms": [[], []], "rows": [[]], "questions": []}'), id="lists-too-short"),
+        pytest.param(lambda data: whole(data.partition(b"\n")[2].replace(b"kind", b"mind")), id="other-keys"),
+    ],
+)
+def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: Any) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    first = load_matrix([facts], cache)
+    (entry,) = entries(cache)
+    good = entry.read_bytes()
+    entry.write_bytes(damage(good))
+    assert cached.read(entry) is None
+    assert load_matrix([facts], cache) == first
+    assert entry.read_bytes() == good
+
+
+def whole(body: bytes) -> bytes:
+    """An entry whose checksum is right."""
+    return cached.checksum(body) + b"\n" + body
+
+
+def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+    facts = folder(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert load_matrix([facts], tmp_path / "file" / "cache").values
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "at-all")
+    assert load_matrix([facts], tmp_path / "dangling").values
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_cache_is_where_the_user_has_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = folder(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    load_matrix([facts])
+    assert [path.suffix for path in entries(tmp_path / "xdg" / "envbuild" / "matrix")] == [".json"]
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    load_matrix([facts])
+    assert len(entries(tmp_path / "home" / ".cache" / "envbuild" / "matrix")) == 1
+
+
+def test_old_entries_go(tmp_path: Path) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    cache.mkdir()
+    for number in range(cached.KEPT + 3):
+        (cache / f"old{number}.json").write_text("")
+        os.utime(cache / f"old{number}.json", (number, number))
+    load_matrix([facts], cache)
+    names = {path.stem for path in entries(cache)}
+    assert len(names) == cached.KEPT
+    assert cached.key([facts]) in names
+    assert "old0" not in names
+
+
+def test_wrong_facts_are_told_and_not_kept(tmp_path: Path) -> None:
+    facts = write(tmp_path / "facts", {"a": ["1.0"]}, [fact("a.x", "limits", {"a": "banana"}, {"a": "1"})])
+    with pytest.raises(SpecError):
+        load_matrix([facts], tmp_path / "cache")
+    assert entries(tmp_path / "cache") == []
+
+
+def test_the_body_of_an_entry_is_json(tmp_path: Path) -> None:
+    facts, cache = folder(tmp_path), tmp_path / "cache"
+    load_matrix([facts], cache)
+    head, _, body = entries(cache)[0].read_bytes().partition(b"\n")
+    assert head.startswith(b"envbuild matrix")
+    assert [given["name"] for given in json.loads(body)["components"]] == ["torch", "a", "gpu", "sm"]

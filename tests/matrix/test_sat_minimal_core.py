@@ -1,0 +1,38 @@
+"""The smallest part that contradicts: of several orders, and where a part cannot be decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from envbuild.matrix.sat.minimal_core import Clock, smallest
+from envbuild.matrix.sat.solver import Undecided
+from tests.support.torch_facts import small as small  # a fixture
+
+pytestmark = pytest.mark.unit
+
+
+def test_smallest_of_several_orders() -> None:
+    """{0} … {2, 3, 4} contradict: deleting in one order alone may end at the larger part."""
+
+    def contradict(members: Sequence[int]) -> list[int] | None:
+        for part in ([0, 1], [2, 3, 4]):
+            if set(part) <= set(members) and (members[0] in part or not {0, 1, 2, 3, 4} <= set(members)):
+                return part
+        return None if not {0, 1} <= set(members) else [0, 1]
+
+    assert smallest(contradict, [2, 3, 4, 0, 1], Clock(9), 1) == ({2, 3, 4}, True)
+    assert smallest(contradict, [2, 3, 4, 0, 1], Clock(9), 8) == ({0, 1}, True)
+    assert smallest(lambda members: None, [1, 2], Clock(9), 8) is None
+
+
+def test_what_cannot_be_decided_is_not_called_minimal() -> None:
+    def contradict(members: Sequence[int]) -> Sequence[int]:
+        if len(members) < 3:
+            raise Undecided("no answer")
+        return members
+
+    assert smallest(contradict, [1, 2, 3], Clock(9), 2) == ({1, 2, 3}, False)
+    with pytest.raises(Undecided):
+        smallest(contradict, [1, 2], Clock(9), 2)

@@ -1,0 +1,113 @@
+"""The client of package indexes: HTML, JSON, folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.core.errors import InputError
+from envbuild.net.host_config import PythonIndexes
+from envbuild.net.python_index import Index, IndexFile, belongs, parse_html, split_name
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
+
+pytestmark = pytest.mark.unit
+A, B = "a" * 64, "b" * 64
+
+
+def index(*indexes: str, links: tuple[str, ...] = ()) -> Index:
+    site = Site(Path("/none"), mirrors={"python:": ()}, use_host=False)
+    return Index(Transport(site.network()), PythonIndexes(indexes, links))
+
+
+def test_html_page() -> None:
+    text = f"""<!DOCTYPE html><html><head><base href="https://files.example/a/"></head><body>
+    <a href="../demo-1.0-py3-none-any.whl#sha256={A}" data-requires-python="&gt;=3.8">demo</a>
+    <a data-yanked="broken" href='https://other.example/demo-1.1%2Bcpu-py3-none-any.whl#md5=0'>x</a>
+    <A HREF="demo-1.1.tar.gz?signature=1#sha256={B}">x</A>
+    <a href="demo-1.1.exe">x</a><a href="demo-1.1.tar.gz.asc">x</a><a>x</a>
+    """
+    assert list(parse_html(text, "https://index.example/simple/demo/")) == [
+        IndexFile("demo-1.0-py3-none-any.whl", "https://files.example/demo-1.0-py3-none-any.whl", A, ">=3.8"),
+        IndexFile(
+            "demo-1.1+cpu-py3-none-any.whl",
+            "https://other.example/demo-1.1%2Bcpu-py3-none-any.whl",
+            "",
+            "",
+            yanked=True,
+        ),
+        IndexFile("demo-1.1.tar.gz", "https://files.example/a/demo-1.1.tar.gz?signature=1", B),
+    ]
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    for file in parse_html(f"<a href='x.whl'>{text}", "https://i.example/"):
+        assert file.name
+
+
+def test_json_and_html_of_a_server() -> None:
+    with serve() as server:
+        server.files["/html/demo-pkg/"] = f'<a href="/f/demo_pkg-1.0.tar.gz#sha256={A}">x</a>'.encode()
+        files = [
+            {
+                "filename": "demo_pkg-1.1.tar.gz",
+                "url": "../../f/demo_pkg-1.1.tar.gz",
+                "hashes": {"sha256": B},
+                "size": 7,
+            }
+        ]
+        server.files["/json/demo-pkg/"] = json.dumps({"files": files}).encode()
+        server.kinds["/json/demo-pkg/"] = "application/vnd.pypi.simple.v1+json"
+        client = index(f"{server.url}/html", f"{server.url}/json", f"{server.url}/none")
+        assert client.files("Demo_Pkg") == [
+            IndexFile("demo_pkg-1.0.tar.gz", f"{server.url}/f/demo_pkg-1.0.tar.gz", A),
+            IndexFile("demo_pkg-1.1.tar.gz", f"{server.url}/f/demo_pkg-1.1.tar.gz", B, size=7),
+        ]
+        client.files("demo.pkg")
+        assert len(server.asked) == 3  # one answer a project and index
+
+
+def test_folders(tmp_path: Path) -> None:
+    first = wheel(tmp_path / "files", "demo", "1.0")
+    second = wheel(tmp_path / "links", "demo", "1.1")
+    sdist(tmp_path / "links", "other", "1.0")
+    client = index(simple_index(tmp_path / "simple", [first]), links=(str(tmp_path / "links"),))
+    found = client.files("demo")
+    assert [(file.name, file.sha256) for file in found] == [
+        (first.name, sha256(first.read_bytes())),
+        (second.name, ""),
+    ]
+    assert client.files("absent") == []  # a folder index knows only some projects
+
+
+def test_index_that_does_not_answer() -> None:
+    with pytest.raises(InputError, match="connection refused") as caught:
+        index("http://me:secret@127.0.0.1:9/simple").files("demo")
+    assert "secret" not in str(caught.value)
+
+
+def test_index_that_fails_once() -> None:
+    with serve() as server:
+        server.files["/simple/demo/"] = b'<a href="demo-1.0.tar.gz">x</a>'
+        server.faults["/simple/demo/"] = [503, "cut:3"]
+        assert [file.name for file in index(f"{server.url}/simple").files("demo")] == ["demo-1.0.tar.gz"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "version"),
+    [
+        ("flash_attn-2.8.3.tar.gz", "flash_attn", "2.8.3"),
+        ("torch-2.15.0+cu130-cp313-cp313-manylinux_2_28_x86_64.whl", "torch", "2.15.0+cu130"),
+        ("nvidia-pyindex-1.0.zip", "nvidia-pyindex", "1.0"),
+    ],
+)
+def test_file_names(file: str, name: str, version: str) -> None:
+    assert split_name(file) == (name, version)
+    assert belongs(file, name.replace("_", "-"))
+    assert not belongs(file, "other")

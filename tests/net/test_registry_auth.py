@@ -1,0 +1,156 @@
+"""Registries: whose login it is, where it goes, and where it does not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docker.auth import INDEX_URL
+
+from envbuild.core.console import Quiet
+from envbuild.core.errors import InputError
+from envbuild.core.store.store import Store
+from envbuild.lock.base_image.lock_base import lock_base
+from envbuild.net.download import Transfer
+from envbuild.net.registry.auth import Login, challenges
+from envbuild.net.registry.client import Address, Repository
+from envbuild.net.registry.docker_config import Credential, credential
+from envbuild.net.registry.reference import host, parse
+from envbuild.net.site import Site
+from envbuild.net.transport import Refused, Transport
+from tests.support.http_server import Handler, serving
+from tests.support.local_registry import DIGEST, descriptor
+
+pytestmark = pytest.mark.unit
+
+
+def test_challenges() -> None:
+    text = 'Bearer realm="https://a.example/token",service="b c",scope="repository:x/y:pull,push", Basic realm="z"'
+    assert challenges(text) == {
+        "bearer": {"realm": "https://a.example/token", "service": "b c", "scope": "repository:x/y:pull,push"},
+        "basic": {"realm": "z"},
+    }
+    assert challenges("basic realm=x") == {"basic": {"realm": "x"}}
+    assert challenges("Negotiate") == {}
+
+
+def test_a_login_does_not_show_itself() -> None:
+    assert "secret" not in repr(Credential("secret-user", "secret", "secret-token", "config.json"))
+
+
+def test_whose_login_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The login of a registry is listed under one host of its domain and used at another (docker.io's is), and nowhere
+    else."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    auths = {"https://index.reg.example/v1/": {"auth": "dTpw"}, "plain.example": {"username": "v", "password": "q"}}
+    (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
+    for asked, registry in (("index.reg.example", ""), ("api.reg.example", "reg.example")):
+        found = credential(asked, registry)
+        assert found and (found.user, found.password) == ("u", "p")
+    assert (found := credential("plain.example")) and found.password == "q"
+    for asked, registry in (
+        ("mirror.example", "reg.example"),
+        ("evilreg.example", "reg.example"),
+        ("reg.example:5000", ""),
+    ):
+        assert credential(asked, registry) is None
+
+
+def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {INDEX_URL: {"auth": "dTpw"}}}))
+    site = Site(tmp_path)
+    (place,) = Repository(parse("docker.io/debian:13"), site, Transport(site.network())).places
+    assert isinstance(place, Address) and place.repository == "library/debian"
+    name = place.url.removeprefix("https://")
+    assert name == host("docker.io") != "docker.io"
+    found = credential(name, "docker.io")
+    assert found and found.user == "u"
+    closed = Site(tmp_path, use_host=False)
+    with pytest.raises(InputError, match=r"no place is known for oci:docker\.io/library/debian"):
+        _ = Repository(parse("docker.io/debian:13"), closed, Transport(closed.network())).places
+
+
+def test_no_login_goes_over_plain_http(tmp_path: Path) -> None:
+    """A registry with https that names a token service without it."""
+    login = Login(Transport(Site(tmp_path).network()), "x.io")
+    with pytest.raises(Refused, match="without https"):
+        login.token(
+            "x.io", Credential("u", "p"), {"realm": "http://127.0.0.1:9/token"}, "https://x.io/v2/y/manifests/1"
+        )
+
+
+class Fake:
+    """A server that answers by path: (status, headers, body). `seen`: path and Authorization of every request."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.seen: list[tuple[str, str]] = []
+        self.wants = ""
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[str]:
+        fake = self
+
+        class Answering(Handler):
+            def do_GET(self) -> None:
+                login = self.headers.get("Authorization", "")
+                fake.seen.append((self.path, login))
+                status, headers, body = fake.answers.get(self.path, (404, {}, b""))
+                if fake.wants and login != fake.wants:
+                    status, headers, body = 401, {"WWW-Authenticate": 'Basic realm="x"'}, b""
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+        with serving(Answering) as url:
+            yield url.removeprefix("http://")
+
+
+def test_a_login_stays_with_its_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registries send their readers to other hosts for blobs; one that asks for a login there gets none."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    registry, elsewhere = Fake(), Fake()
+    elsewhere.wants = "Basic anything"
+    login = Credential("u", "p").basic
+    registry.wants = login
+    content = json.dumps({"schemaVersion": 2, "config": descriptor(), "layers": []}).encode()
+    with registry.running() as here, elsewhere.running() as there:
+        auths = {host: {"auth": login.removeprefix("Basic ")} for host in (here, there)}
+        (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
+        registry.answers["/v2/y/manifests/1"] = (200, {}, content)
+        blob = f"/v2/y/blobs/sha256:{DIGEST}"
+        registry.answers[blob] = (307, {"Location": f"http://{there}/blob"}, b"")
+        site = Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://{here}",)})
+        with pytest.raises(InputError, match="HTTP 401"):
+            lock(site, "x.io/y:1")
+    assert elsewhere.seen == [("/blob", "")]
+    assert registry.seen == [
+        ("/v2/y/manifests/1", ""),
+        ("/v2/y/manifests/1", login),
+        (blob, login),
+    ]
+
+
+def test_schema_1_from_a_registry(tmp_path: Path) -> None:
+    registry = Fake()
+    registry.answers["/v2/y/manifests/1"] = (200, {}, b'{"schemaVersion": 1}')
+    with registry.running() as here, pytest.raises(InputError, match="schema 1"):
+        lock(Site(tmp_path / "store", mirrors={"oci:x.io/": (f"http://{here}",)}), "x.io/y:1")
+
+
+def lock(site: Site, reference: str) -> None:
+    store = Store.open(site.store)
+    transport = Transport(site.network())
+    transfer = Transfer(transport, store, pause=0.01)
+    lock_base(
+        reference, "amd64", site, transport, transfer, store, Quiet(),
+        previous=None, distribution="debian:13", python="3.13",
+    )  # fmt: skip

@@ -1,0 +1,186 @@
+"""OCI layouts: whole, equal however they are made, and never in the place of something else."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envbuild.core.errors import EngineError, PublishError, SpecError
+from envbuild.core.store.store import LayerRecord, Store
+from envbuild.oci.config import ImageConfig, config_json
+from envbuild.oci.layout import Layout, write_layout
+from envbuild.oci.tar.compress import Measured, compressing
+from tests.support.stored_layers import EPOCH, files, layer
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(os.geteuid() != 0, reason="layers that were made outside of a user namespace are read by root"),
+]
+
+CONFIG = ImageConfig(
+    env={"PATH": "/bin", "WORDS": 'two "words" $HOME \\'},
+    cmd=("/bin/sh", "-l"),
+    workdir="/work",
+    labels={"b": "2", "a": "ü"},
+)
+
+
+@pytest.fixture
+def layers(store: Store) -> tuple[LayerRecord, ...]:
+    base = layer(store, "base", files(one="1\n", big=random.Random(1).randbytes(1_500_000).hex()))
+    return base, layer(store, "glue", files(two="2\n"), [base])
+
+
+def write(layers: tuple[LayerRecord, ...], out: Path, store: Store, **options: Any) -> Layout:
+    return write_layout(layers, CONFIG, out, store, epoch=EPOCH, name="image:tag", **options)
+
+
+def blob(layout: Layout, digest: str) -> bytes:
+    return (layout.path / "blobs/sha256" / digest.removeprefix("sha256:")).read_bytes()
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+UNPACK = {
+    "gzip": gzip.decompress,
+    "zstd": lambda data: zstandard.ZstdDecompressor().stream_reader(data).read(),
+    "none": lambda data: data,
+}
+
+
+@pytest.mark.parametrize("compression", UNPACK)
+def test_every_part_is_there_under_its_digest(
+    compression: str, layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path
+) -> None:
+    layout = write(layers, tmp_path / "out", store, compression=compression)
+    for path in (layout.path / "blobs/sha256").iterdir():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+    index = json.loads((layout.path / "index.json").read_bytes())
+    (described,) = index["manifests"]
+    assert described["digest"] == layout.manifest_digest
+    assert described["annotations"] == {"org.opencontainers.image.ref.name": "image:tag"}
+    manifest = json.loads(blob(layout, described["digest"]))
+    assert manifest["config"]["digest"] == layout.config_digest
+    config = json.loads(blob(layout, layout.config_digest))
+    assert config["rootfs"]["diff_ids"] == [record.diff_id for record in layers]
+    for entry, record in zip(manifest["layers"], layers, strict=True):
+        data = blob(layout, entry["digest"])
+        assert entry["size"] == len(data)
+        assert f"sha256:{hashlib.sha256(UNPACK[compression](data)).hexdigest()}" == record.diff_id
+    assert len(list((layout.path / "blobs/sha256").iterdir())) == 4
+    assert json.loads((layout.path / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
+
+
+@pytest.mark.parametrize("compression", UNPACK)
+def test_threads_change_no_byte(
+    compression: str, layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path
+) -> None:
+    first, *others = (
+        content(write(layers, tmp_path / f"out{jobs}", store, compression=compression, jobs=jobs).path)
+        for jobs in (1, 2, 5)
+    )
+    assert all(first == other for other in others)
+
+
+def test_gzip_tells_neither_name_nor_time(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
+    layout = write(layers, tmp_path / "out", store)
+    head = blob(layout, layout.layers[0].digest)[:10]
+    assert head[:8] == bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0))  # RFC 1952: no flags, no time
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 2_300_000), st.lists(st.integers(0, 2_300_000), max_size=5), st.sampled_from(list(UNPACK)))
+def test_how_it_is_written_changes_no_byte(size: int, cuts: list[int], compression: str) -> None:
+    data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+
+    def compressed(chunks: list[bytes], threads: int) -> bytes:
+        file = io.BytesIO()
+        with compressing(Measured(file), compression, threads) as stream:
+            for chunk in chunks:
+                stream.write(chunk)
+        return file.getvalue()
+
+    bounds = [0, *sorted(min(cut, size) for cut in cuts), size]
+    chunks = [data[start:end] for start, end in itertools.pairwise(bounds)]
+    whole = compressed([data], 1)
+    if compression != "zstd":  # which is only ever written to in the chunks of the layer
+        assert compressed(chunks, 3) == whole
+    assert UNPACK[compression](compressed(chunks, 2)) == data
+
+
+def test_the_configuration(layers: tuple[LayerRecord, ...]) -> None:
+    text = config_json(layers, CONFIG, EPOCH)
+    assert text == config_json(layers, CONFIG, EPOCH)
+    assert json.loads(text) == {
+        "architecture": "amd64",
+        "os": "linux",
+        "created": "2023-11-14T22:13:20Z",
+        "config": {
+            "Env": ["PATH=/bin", 'WORDS=two "words" $HOME \\'],
+            "Cmd": ["/bin/sh", "-l"],
+            "WorkingDir": "/work",
+            "Labels": {"a": "ü", "b": "2"},
+        },
+        "history": [
+            {"created": "2023-11-14T22:13:20Z", "created_by": "envbuild unit base"},
+            {"created": "2023-11-14T22:13:20Z", "created_by": "envbuild unit glue"},
+        ],
+        "rootfs": {"type": "layers", "diff_ids": [record.diff_id for record in layers]},
+    }
+
+
+def test_docker_types(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
+    layout = write(layers, tmp_path / "out", store, docker=True)
+    manifest = json.loads(blob(layout, layout.manifest_digest))
+    assert manifest["mediaType"] == "application/vnd.docker.distribution.manifest.v2+json"
+    assert manifest["config"]["mediaType"] == "application/vnd.docker.container.image.v1+json"
+    assert {entry["mediaType"] for entry in manifest["layers"]} == {"application/vnd.docker.image.rootfs.diff.tar.gzip"}
+    assert layout.config_digest == write(layers, tmp_path / "oci", store).config_digest
+
+
+@pytest.mark.parametrize(("compression", "docker"), [("zstd", True), ("xz", False), ("", False)])
+def test_compressions_that_do_not_exist(
+    compression: str, docker: bool, layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError) as error:
+        write(layers, tmp_path / "out", store, compression=compression, docker=docker)
+    assert "gzip" in error.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_older_layout_is_replaced(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
+    write(layers, tmp_path / "out", store)
+    write(layers[:1], tmp_path / "out", store)
+    assert content(tmp_path / "out") == content(write(layers[:1], tmp_path / "other", store).path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out", "store"]
+
+
+def test_something_else_is_left_alone(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(PublishError, match="no OCI layout"):
+        write(layers, tmp_path / "out", store)
+    assert content(tmp_path / "out") == {"thesis.tex": b"years of work"}
+
+
+def test_a_damaged_layer_leaves_the_older_layout(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
+    before = content(write(layers, tmp_path / "out", store).path)
+    (store.layer_tree(layers[1].diff_id) / "two").write_text("3\n")
+    with pytest.raises(EngineError, match="reads as"):
+        write(layers, tmp_path / "out", store)
+    assert content(tmp_path / "out") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]

@@ -1,0 +1,328 @@
+"""Layers as they come in: every compression, whatever lies about itself, and nothing kept of what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import os
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pytest
+import zstandard
+
+from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.oci.sources import read_layer
+from envbuild.oci.sources.base import SourceLayer
+from envbuild.oci.sources.read_layer import Taken, take_layer, take_unnamed
+from envbuild.oci.tar.decompress import unpacking
+from envbuild.oci.tar.member import Member
+from envbuild.oci.tar.reader import LayerError
+from envbuild.squashfs.pack.writer import PackWriter
+from tests.support import tars as kit
+from tests.support.tars import Drops, Recorder, source
+
+pytestmark = pytest.mark.unit
+
+MIB = 1 << 20
+
+
+def big() -> bytes:
+    """A tar of a few MiB, half of it random."""
+    files = [kit.file(b"f%d" % number, os.urandom(number * 9000) + bytes(number * 9000)) for number in range(1, 20)]
+    return b"".join(files) + kit.END
+
+
+TAR = big()
+
+
+def members(tar: bytes, size: int) -> bytes:
+    """gzip of many members, as eStargz has it: the last one is empty and holds a number in its header."""
+    pieces = b"".join(gzip.compress(tar[at : at + size], 1) for at in range(0, len(tar), size))
+    footer = b"\x1f\x8b\x08\x04" + bytes(4) + b"\0\xff" + struct.pack("<H", 4) + b"SG\0\0" + b"\x01\0\0\xff\xff"
+    return pieces + footer + bytes(8)
+
+
+def frames(tar: bytes, size: int, **parameters: bool) -> bytes:
+    """zstd of many frames between those that readers skip, as ``zstd:chunked`` has it."""
+    table = struct.pack("<II", 0x184D2A50 + 15, 6) + b"tables"
+    compressor = zstandard.ZstdCompressor(**parameters)  # type: ignore[arg-type]
+    pieces = [compressor.compress(tar[at : at + size]) for at in range(0, len(tar), size)]
+    return table + table.join(pieces) + struct.pack("<II", 0x184D2A50, 0)
+
+
+def flushed(tar: bytes) -> bytes:
+    """One frame of many blocks, of no stated size."""
+    compressor = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    parts = [
+        compressor.compress(tar[at : at + 5000]) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        for at in range(0, len(tar), 5000)
+    ]
+    return b"".join(parts) + compressor.flush()
+
+
+FORMS = {
+    "plain": lambda: TAR,
+    "gzip": lambda: gzip.compress(TAR, 1),
+    "gzip with a name": lambda: named(TAR),
+    "gzip members": lambda: members(TAR, 100_000),
+    "gzip and zeros": lambda: gzip.compress(TAR, 1) + bytes(70_000),
+    "zstd": lambda: zstandard.compress(TAR),
+    "zstd with a sum": lambda: frames(TAR, len(TAR), write_checksum=True),
+    "zstd frames": lambda: frames(TAR, 30_000),
+    "zstd of no stated size": lambda: frames(TAR, 3_000_000, write_content_size=False),
+    "zstd blocks": lambda: flushed(TAR),
+}
+
+
+def named(tar: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with gzip.GzipFile("layer.tar", "wb", 1, buffer) as file:
+        file.write(tar)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_compressions(form: str) -> None:
+    blob, one, two = FORMS[form](), Recorder(), Recorder()
+    assert take_layer(source(blob, TAR), [one, two]) == Taken(len(TAR), 19)
+    wanted = kit.read(TAR)
+    for found in (one, two):
+        assert found.closed and found.members == wanted.members
+        assert all(found.content(number) == wanted.content(number) for number in range(19))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("ahead", [True, False])
+def test_streams_that_come_in_drops(form: str, ahead: bool) -> None:
+    blob = FORMS[form]()
+    for most in (1, 77, 5000) if len(blob) < 1000 else (997,):
+        with unpacking(Drops(blob, most), ahead=ahead) as stream:
+            pieces = list(iter(lambda: stream.read(MIB), b""))
+        assert b"".join(pieces) == TAR
+        assert all(len(piece) <= MIB for piece in pieces)
+
+
+def test_one_byte_at_a_time() -> None:
+    tar = kit.small()
+    for blob in (tar, gzip.compress(tar), members(tar, 999), zstandard.compress(tar), frames(tar, 999), flushed(tar)):
+        with unpacking(Drops(blob, 1)) as stream:
+            assert b"".join(iter(lambda: stream.read(100), b"")) == tar
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_ends_too_early(form: str) -> None:
+    """Whatever the image says, if only its digests and sizes fit what is there."""
+    blob = FORMS[form]()
+    end = len(blob.rstrip(b"\0")) if form == "gzip and zeros" else len(blob)
+    if form == "plain":
+        end -= 4096
+    for cut in (1, 4, 9, 1000, len(blob) // 2):
+        found = Recorder()
+        with pytest.raises(InputError, match=r"^layer 1 of 1 was pushed broken: it is sha256:"):
+            take_layer(source(blob[: end - cut], TAR), [found])
+        assert not found.closed
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_goes_on_after_its_end(form: str) -> None:
+    blob = FORMS[form]()
+    for more in (b"x", b"garbage" * 100, kit.file(b"evil") + kit.END, b"\x1f\x8b", b"PK\3\4" * 10, bytes(512) + b"x"):
+        found = Recorder()
+        with pytest.raises(InputError, match="layer 1 of 1 was pushed broken: it is sha256:"):
+            take_layer(source(blob + more, TAR), [found])
+        assert not found.closed
+
+
+def test_a_second_tar_after_the_first() -> None:
+    """Programs that stop at the end of a tar would not see it."""
+    for blob in (gzip.compress(TAR) + gzip.compress(TAR), zstandard.compress(TAR) * 2, TAR + TAR):
+        with pytest.raises(InputError, match="goes on after its end"):
+            take_layer(source(blob, TAR + TAR), [Recorder()])
+
+
+WRONG = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lies(form: str) -> None:
+    blob = FORMS[form]()
+    for layer, message in (
+        (source(blob, TAR, digest=WRONG), "its blob is sha256:[0-9a-f]{64}, and its image says sha256:000"),
+        (source(blob, TAR, diff_id=WRONG), "its (tar|blob) is sha256:[0-9a-f]{64}, and its image says sha256:000"),
+        (source(blob, TAR, size=len(blob) - 1), "larger than the .* bytes that its image says"),
+        (source(blob, TAR, size=1), "larger than the 1 bytes"),
+        (source(blob, TAR, size=len(blob) + 1), "bytes, and its image says"),
+    ):
+        found = Recorder()
+        with pytest.raises(InputError, match=message):
+            take_layer(layer, [found])
+        assert not found.closed
+
+
+def test_what_nobody_said_is_not_checked() -> None:
+    blob = gzip.compress(TAR)
+    told = source(blob, TAR)
+    assert take_layer(SourceLayer(told.diff_id, "", 0, "x", told.open), [Recorder()]).members == 19
+
+
+def test_digests_of_other_kinds() -> None:
+    digest = "sha512:" + hashlib.sha512(TAR).hexdigest()
+    assert take_layer(source(TAR, TAR, digest=digest), [Recorder()]).members == 19
+    for wrong in ("md5:00", "sha256", "sha256:", "shake_128:00", "x"):
+        with pytest.raises(InputError, match="of a kind that envbuild does not know"):
+            take_layer(source(TAR, TAR, diff_id=wrong), [Recorder()])
+
+
+class Count:
+    """A sink that only counts."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def begin(self, member: Member) -> None: ...
+
+    def data(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        assert len(chunk) <= MIB
+
+    def zeros(self, count: int) -> None:
+        self.size += count
+
+    def end(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def zeros_tar(size: int, compressor: object) -> bytes:
+    """The blob of a tar with one file of so many zeros."""
+    parts = [compressor.compress(kit.header(b"zeros", size=kit.octal(size)))]  # type: ignore[attr-defined]
+    piece = bytes(16 * MIB)
+    parts += [compressor.compress(piece) for _ in range(size // len(piece))]  # type: ignore[attr-defined]
+    return b"".join([*parts, compressor.compress(kit.END), compressor.flush()])  # type: ignore[attr-defined]
+
+
+def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blob that would unpack to many times what it has; one of honest size passes."""
+    from isal import isal_zlib
+
+    assert read_layer.SUSPECT == 1 << 30
+    monkeypatch.setattr(read_layer, "SUSPECT", 64 * MIB)
+    for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
+        blob = zeros_tar(80 * MIB, compressor)
+        assert len(blob) * 200 < 64 * MIB
+        sink = Count()
+        with pytest.raises(InputError, match="200 times as many: it is a bomb"):
+            take_layer(source(blob, b""), [sink])
+        assert sink.size <= 65 * MIB
+        with pytest.raises(InputError, match="more than 9999 bytes, which is the limit"):
+            take_layer(source(blob, b""), [Count()], limit=9999)
+        with pytest.raises(InputError, match="it is a bomb"):
+            take_unnamed(replace(source(blob, b""), diff_id="", digest=""), sink := Count())
+        assert sink.size <= 65 * MIB
+    with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
+        take_layer(source(blob, b""), [sink := Count()], ratio=0)
+    assert sink.size == 80 * MIB
+
+
+def test_layers_without_a_name() -> None:
+    """What a Docker Engine sends does not always say which layer it is; where it names the blob, that is checked."""
+    named = "sha256:" + hashlib.sha256(TAR).hexdigest()
+    for blob, digest in ((TAR, ""), (TAR, named), (gzip.compress(TAR), "")):
+        layer = replace(source(blob, TAR), diff_id="", digest=digest, size=len(blob))
+        assert take_unnamed(layer, Count()) == named
+    with pytest.raises(InputError, match="its blob is sha256"):
+        take_unnamed(replace(source(TAR, TAR), diff_id="", digest=WRONG), Count())
+    with pytest.raises(InputError, match="larger than the 5 bytes"):
+        take_unnamed(replace(source(TAR, TAR), diff_id="", digest="", size=5), Count())
+
+
+def test_blocks_that_stand_for_much() -> None:
+    """Four bytes of a zstd frame can be 128 KiB: a megabyte of them comes in pieces too."""
+    block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"\0"
+    last = struct.pack("<I", 1)[:3]
+    blob = b"\x28\xb5\x2f\xfd\x00\x58" + block * 2000 + last  # a window of 2 MiB
+    with unpacking(io.BytesIO(blob)) as stream:
+        sizes = [len(piece) for piece in iter(lambda: stream.read(1 << 30), b"")]
+    assert sum(sizes) == 2000 << 17 and max(sizes) <= MIB
+
+
+def test_windows_that_ask_for_much() -> None:
+    blob = b"\x28\xb5\x2f\xfd\x00\xff" + b"\x01\0\0"  # a window of nearly 4 TiB
+    with pytest.raises(LayerError), unpacking(io.BytesIO(blob)) as stream:
+        stream.read(1)
+
+
+# what is left behind
+def broken_layers() -> Iterator[SourceLayer]:
+    blob = gzip.compress(TAR)
+    yield source(blob[:-100], TAR)
+    yield source(blob, TAR, diff_id=WRONG)
+    yield source(blob, TAR, digest=WRONG)
+    yield source(blob + b"x", TAR)
+    evil = kit.file(b"fine", b"x" * 100_000) + kit.file(b"../../evil", b"x") + kit.END
+    yield source(evil, evil)
+
+
+def test_nothing_is_left_of_what_is_refused(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    for layer in broken_layers():
+        with pytest.raises(InputError), PackWriter(tmp_path / "packs.x") as writer:
+            take_layer(layer, [writer])
+        assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == threads
+
+
+def test_what_sinks_and_places_raise_passes_through() -> None:
+    class Full(Count):
+        def data(self, chunk: bytes) -> None:
+            raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        take_layer(source(TAR, TAR), [Full()])
+
+    class Gone:
+        def read(self, size: int) -> bytes:
+            raise ConnectionError("gone")
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        yield Gone()  # type: ignore[misc]
+
+    told = source(TAR, TAR)
+    with pytest.raises(ConnectionError, match="gone"):
+        take_layer(SourceLayer(told.diff_id, told.digest, 0, "x", opened), [Count()])
+    evil = kit.header(b"x", b"3", device=b"0000001\x000000003\0") + kit.END
+    with pytest.raises(EnvbuildError, match="no"):
+
+        class Picky(Count):
+            def begin(self, member: Member) -> None:
+                raise EnvbuildError("no")
+
+        take_layer(source(evil, evil), [Picky()])
+
+
+def test_a_reader_that_stops_early() -> None:
+    """The thread behind a stream ends with it."""
+    threads = threading.active_count()
+    with unpacking(io.BytesIO(gzip.compress(bytes(64 * MIB), 1))) as stream:
+        stream.read(10)
+    assert threading.active_count() == threads
+
+
+SPARSE: Sequence[tuple[str, bytes]] = (("old", kit.old_sparse()), ("plain", kit.file(b"old", b"y" * 100)))
+
+
+@pytest.mark.parametrize(("name", "tar"), SPARSE)
+def test_packs(tmp_path: Path, name: str, tar: bytes) -> None:
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(PackWriter(tmp_path / name))
+        assert take_layer(source(tar + kit.END, tar + kit.END), [writer]).members == 1
+        stack.pop_all()
+    assert [path.name for path in tmp_path.iterdir()] == [name]

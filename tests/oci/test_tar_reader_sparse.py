@@ -1,0 +1,79 @@
+"""Maps of sparse files in tars, by hand: sound, damaged, and those that would cost memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.oci.tar.reader import LayerError
+from tests.support.tars import END, file, header, octal, old_sparse, padded, pax, read
+
+pytestmark = pytest.mark.unit
+
+
+def version_1(text: bytes, real: bytes = b"8192", stored: int = 0) -> bytes:
+    said = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", real)]
+    return pax(*said) + header(b"s", size=octal(len(padded(text)) + stored)) + padded(text) + b"x" * stored + END
+
+
+def version_0(real: bytes, *said: tuple[bytes, bytes], stored: int = 0) -> bytes:
+    return pax((b"GNU.sparse.size", real), *said) + file(b"s", b"x" * stored) + END
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        version_1(b"1\n0\n512\n", stored=100),
+        version_1(b"1\n8000\n512\n", stored=512),
+        version_1(b"2\n1024\n512\n0\n512\n", stored=1024),
+        version_1(b"2\n0\n512\n100\n512\n", stored=1024),
+        version_1(b"-1\n"),
+        version_1(b"x" * 600),
+        version_1(b"9" * 18 + b"\n" + b"0\n0\n" * 200),
+        version_1(b"1\n" + b"0" * 30 + b"\n5\n"),
+        version_1(b"0\n", real=b"9" * 20),
+        version_1(b"0\n", real=b"x"),
+        version_0(b"10", (b"GNU.sparse.offset", b"0"), stored=1),
+        version_0(b"10", (b"GNU.sparse.numbytes", b"0")),
+        version_0(b"10", (b"GNU.sparse.map", b"1,2,3"), stored=2),
+        version_0(b"10", (b"GNU.sparse.map", b"1,,3"), stored=2),
+        version_0(b"10", (b"GNU.sparse.map", b"1,18446744073709551615"), stored=2),
+        version_0(b"10", (b"GNU.sparse.major", b"2"), stored=2),
+        pax((b"GNU.sparse.name", b"x")) + file(b"s") + END,
+        pax((b"GNU.sparse.size", b"5")) + old_sparse() + END,
+        old_sparse(size=octal(512)) + END,
+        old_sparse(real=b"00000000100\0") + END,
+        old_sparse(more=b"\1"),
+        header(b"s", b"S"),
+    ],
+)
+def test_sparse_files_that_are_damaged(archive: bytes) -> None:
+    with pytest.raises(LayerError):
+        read(archive)
+
+
+def test_sparse_files_that_are_sound() -> None:
+    pair = (b"GNU.sparse.offset", b"8190"), (b"GNU.sparse.numbytes", b"2")
+    for archive, wanted in (
+        (version_1(b"2\n1024\n512\n4096\n512\n", stored=1024), bytes(1024) + b"x" * 512 + bytes(2560) + b"x" * 512),
+        (version_0(b"8192", (b"GNU.sparse.map", b"0,3"), stored=3), b"xxx"),
+        (version_0(b"8192", *pair, stored=2), bytes(8190) + b"xx"),
+        (old_sparse() + END, bytes(1024) + b"y" * 512 + bytes(2560) + b"y" * 512),
+    ):
+        assert read(archive).content(0) == wanted.ljust(8192, b"\0")
+
+
+def test_maps_that_never_end() -> None:
+    """A map, and what is kept of it, is bounded by what GNU tar's users have, not by the archive."""
+    block = b"".join(b"%011o\0" % 0 for _ in range(42)) + b"\1" + bytes(7)
+    with pytest.raises(LayerError, match="longer than 1048576"):
+        read(old_sparse(more=b"\1")[:512] + block * 3000)
+    with pytest.raises(LayerError, match="longer than 1048576"):
+        read(version_1(b"9999999\n" + b"0\n" * 600_000))
+
+
+def test_holes_are_bounded() -> None:
+    """Each of these few bytes would be terabytes in a list of blocks."""
+    one = pax((b"GNU.sparse.size", b"%d" % (3 << 40))) + file(b"s")
+    assert read(one + END).members[0].size == 3 << 40
+    with pytest.raises(LayerError, match="4 TiB of holes"):
+        read(one + one + END)

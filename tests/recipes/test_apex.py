@@ -1,0 +1,95 @@
+"""apex: which commit, which extensions, and words that its setup.py does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from tests.support.recipes import commands, exported, image, recipe
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("version", "commit", "old"),
+    [
+        ("6424da3b", "6424da3b4faa6c8f062da4a48c424fff3f02d42d", False),
+        ("6424da3b4faa6c8f062da4a48c424fff3f02d42d", "6424da3b4faa6c8f062da4a48c424fff3f02d42d", False),
+        ("25.09", "4bdecd06b3c4b2c0a8fb6603829a8f9f05a42b49", False),
+        ("265b451", "265b451de8ba9bfcb67edc7360f3d8772d0a8bea", True),
+    ],
+)
+def test_apex_at_a_commit(version: str, commit: str, old: bool) -> None:
+    made = recipe("apex", version=version)
+    env = image(made)
+    sources = made.sources(env)
+    assert sources.git[0].commit == commit
+    assert sources.gives == ("apex==0.1",) and not sources.sdists
+    text = commands(made, env)
+    assert ("--build-option=--cuda_ext" in text) is old
+    # a word in the wrong place makes no kernels, without an error
+    assert text.count("--build-option=--") == (2 if old else 0)
+    variables = exported(made, env)
+    assert ({"APEX_CPP_EXT", "APEX_CUDA_EXT"} <= variables.keys()) is not old
+    # where no GPU is to be seen it would compile for every one that CUDA knows
+    assert variables["TORCH_CUDA_ARCH_LIST"] == "9.0"
+
+
+def test_apex_at_a_commit_of_the_specs_own() -> None:
+    """Whichever way its setup.py reads words, it gets them; which modules they make, the spec has to say."""
+    made = recipe("apex", commit="f" * 40, modules=["apex_C", "new_cuda"], extensions_of=["cpp_ext", "new_group"])
+    env = image(made)
+    assert made.sources(env).git[0].commit == "f" * 40
+    assert made.extensions() == ("apex_C", "new_cuda")
+    variables, text = exported(made, env), commands(made, env)
+    for word in ("cpp_ext", "new_group"):
+        assert variables[f"APEX_{word.upper()}"] == "1" and f"--build-option=--{word} " in text
+    assert made.matrix(env) == {}
+    (kernels,) = (check for check in made.verify(env) if "cuobjdump" in check.command)
+    assert "new_cuda" in kernels.command and "apex_C" not in kernels.command
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"version": "f" * 40},
+            "is no apex that is known here\nhint: there are: 6424da3b, 25.09.*a commit, and modules",
+        ),
+        ({"version": "25.90"}, "hint: did you mean '25.09'\\? there are: "),
+        ({"version": "6424da"}, "hint: did you mean '6424da3b'"),
+        ({"commit": "f" * 40}, "must have\nhint: write modules: "),
+        ({"modules": ["amp_C"]}, "belong to a commit"),
+        ({"commit": "f" * 40, "modules": ["amp-C"]}, "'amp-C' is not the name of a module"),
+        ({"commit": "f" * 40, "modules": ["x"], "extensions_of": ["a b"]}, "'a b' is not a word of setup.py"),
+        ({"commit": "f" * 40, "modules": ["x"], "extensions_of": ["group_norm"]}, "was not tried"),
+    ],
+)
+def test_an_apex_that_nobody_knows(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=f"(?s){message}"):
+        recipe("apex", **options)
+
+
+def test_apex_names_every_module_that_was_asked_for() -> None:
+    made = recipe("apex", extensions_of=["cpp_ext", "cuda_ext", "xentropy"])
+    assert len(made.extensions()) == 13 and {"apex_C", "amp_C", "xentropy_cuda"} <= set(made.extensions())
+    (kernels,) = (check for check in made.verify(image(made)) if "cuobjdump" in check.command)
+    assert "apex_C" not in kernels.command and "xentropy_cuda" in kernels.command
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        (
+            "cpp-ext",
+            "is no group of extensions of apex 6424da3b\nhint: did you mean 'cpp_ext'\\? there are: cpp_ext, cuda_ext",
+        ),
+        ("cudnn_gbn", "was not tried"),
+        ("fast_multihead_attn", "is no group of extensions of apex 6424da3b"),
+    ],
+)
+def test_words_of_apex_that_cannot_be_had(word: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=f"'{word}' .*{reason}"):
+        recipe("apex", extensions_of=[word])

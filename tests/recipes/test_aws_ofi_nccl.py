@@ -1,0 +1,34 @@
+"""NCCL's plugin for libfabric: what it stands on, and the name that NVIDIA's images look for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.recipes import image, recipe, steps
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_plugin_stands_on_a_libfabric() -> None:
+    made, cuda = recipe("aws-ofi-nccl", version="1.21.1"), recipe("cuda", version="13.2")
+    (reason,) = map(str, made.refusals(image(made, cuda)))
+    assert "libfabric, or efa" in reason
+    efa = image(made, cuda, recipe("efa", version="1.47.0"), target="p5-efa")
+    assert "--with-libfabric=/opt/amazon/efa" in "".join(steps(made, efa))
+    assert "--enable-platform-aws" in "".join(steps(made, efa))
+    other = image(made, cuda, recipe("libfabric", provider="debian"))
+    assert "--with-libfabric" not in "".join(steps(made, other))
+    assert "--disable-platform-aws" in "".join(steps(made, other))
+    assert "libfabric-dev" in made.sources(other).debian and "libfabric-dev" not in made.sources(efa).debian
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "has"),
+    [("1.21.1", "v1.21.1", "--enable-ngc"), ("1.13.2", "v1.13.2-aws", "ln -s libnccl-net.so lib/libnccl-net-aws-ofi")],
+)
+def test_the_name_that_nvidias_images_look_for(version: str, tag: str, has: str) -> None:
+    made = recipe("aws-ofi-nccl", version=version)
+    assert made.sources(image(made)).git[0].tag == tag
+    fabric = recipe("libfabric", version="2.4.0")
+    assert has in "".join(steps(made, image(made, fabric, base="nvcr.io/nvidia/pytorch:25.10-py3")))
+    assert has not in "".join(steps(made, image(made, fabric)))

@@ -1,0 +1,51 @@
+"""CUDA: where it comes from, and for which distributions and machines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from envbuild.core.distributions import DISTRIBUTIONS
+from envbuild.core.errors import SpecError
+from tests.support.recipes import image, recipe
+
+pytestmark = pytest.mark.unit
+
+
+def test_wheels_of_cuda_12_are_refused_because_they_hold_no_compiler() -> None:
+    old = recipe("cuda", version="12.4")
+    assert "no compiler" in str(old.refusals(image(old))[0])
+    new = recipe("cuda", version="13.0")
+    assert new.refusals(image(new)) == ()
+    vendor = recipe("cuda", version="12.4", provider="apt")
+    assert vendor.refusals(image(vendor)) == ()
+
+
+def test_nvidias_archive_is_named_by_distribution_and_architecture() -> None:
+    mine = recipe("cuda", version="12.4", provider="apt")
+    (archive,) = mine.sources(image(mine, base="ubuntu:22.04")).repositories
+    assert (archive.origin, archive.suite, archive.components) == ("apt:nvidia-cuda/ubuntu2204/x86_64", "./", ())
+    (archive,) = mine.sources(image(mine, base="ubuntu:24.04", target="gb200-nvl")).repositories
+    assert archive.origin == "apt:nvidia-cuda/ubuntu2404/sbsa"
+    keys = {mine.sources(image(mine, base=name)).repositories[0].key for name in DISTRIBUTIONS}
+    assert all(re.fullmatch(r"[0-9A-F]{40}", key) for key in keys)
+    own = recipe("cuda", version="12.4", provider="apt", key="A" * 40)
+    assert own.sources(image(own)).repositories[0].key == "A" * 40
+    with pytest.raises(SpecError, match="not the fingerprint"):
+        recipe("cuda", version="12.4", provider="apt", key="3bf863cc")
+    elsewhere = replace(image(mine), distribution=replace(DISTRIBUTIONS["debian:13"], name="debian:99"))
+    assert "debian:99" in str(mine.refusals(elsewhere)[0])
+
+
+@pytest.mark.parametrize("provider", ["apt", "base"])
+def test_only_the_wheels_of_cuda_come_apart(provider: str) -> None:
+    with pytest.raises(SpecError, match=f"'flavor: runtime' is for provider: wheels, not for {provider}"):
+        recipe("cuda", version="13.2", provider=provider, flavor="runtime")
+
+
+def test_the_matrix_hears_where_cuda_comes_from() -> None:
+    for provider in ("wheels", "apt", "base"):
+        mine = recipe("cuda", version="13.2", provider=provider)
+        assert mine.matrix(image(mine)) == {"cuda": "13.2", "cuda-from": provider}

@@ -1,0 +1,78 @@
+"""DeepSpeed: the ops that are compiled, and for which CPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from tests.support.recipes import commands, image, recipe
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "deeperspeed"])
+def test_ops_that_jobs_compile_need_the_compiler_in_the_image(name: str) -> None:
+    mine, torch = recipe(name), recipe("torch", version="1.13.1")
+    refused = mine.refusals(image(mine, torch, recipe("cuda", version="13.2", flavor="runtime")))
+    assert [refusal.hint for refusal in refused] == ["write cuda: {flavor: devel}"]
+    assert mine.refusals(image(mine, torch, recipe("cuda", version="13.2"))) == ()
+
+
+def test_deepspeed_knows_its_ops() -> None:
+    made = recipe("deepspeed", version="0.19.8", ops=["fused_adam", "cpu_adam", "async_io"])
+    env = image(made)
+    assert made.extensions() == (
+        "deepspeed.ops.adam.fused_adam_op",
+        "deepspeed.ops.adam.cpu_adam_op",
+        "deepspeed.ops.aio.async_io_op",
+        "deepspeed.ops.pin_memory.pin_memory_op",  # DeepSpeed compiles it along
+    )
+    text = commands(made, env)
+    for word in ("FUSED_ADAM", "CPU_ADAM", "AIO", "PIN_MEMORY"):
+        assert f'DS_BUILD_{word}="1"' in text
+    assert 'DS_ACCELERATOR="cuda"' in text
+    assert made.runtime(env).debian == ("libaio1t64",) and "libaio-dev" in made.sources(env).debian
+    kernels = [check for check in made.verify(env) if "cuobjdump" in check.command]
+    assert len(kernels) == 1 and "cpu_adam" not in kernels[0].command
+
+
+def test_deepspeed_without_ops_compiles_none() -> None:
+    made = recipe("deepspeed", ops=[])
+    assert made.extensions() == () and len(made.verify(image(made))) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        (
+            "fused_adm",
+            "is no op that can be compiled here\nhint: did you mean 'fused_adam'\\? there are: async_io, cpu_adagrad",
+        ),
+        ("cutlass_ops", "needs the"),
+    ],
+)
+def test_ops_that_deepspeed_lacks_or_that_need_more(op: str, reason: str) -> None:
+    with pytest.raises(SpecError, match=f"'{op}' {reason}"):
+        recipe("deepspeed", ops=[op])
+
+
+def test_ops_for_the_cpu_are_compiled_for_the_target(tmp_path: Path) -> None:
+    """DeepSpeed asks the machine that builds: the line that answers in its place is run here."""
+    made = recipe("deepspeed", ops=["cpu_adam"])
+    (line,) = re.findall(r'sed -i "1i .*" setup\.py', commands(made, image(made)))
+    (tmp_path / "op_builder").mkdir()
+    (tmp_path / "op_builder" / "__init__.py").touch()
+    methods = "def cpu_arch(self): return '-march=native'", "def simd_width(self): return '-D__AVX512__'"
+    (tmp_path / "op_builder" / "builder.py").write_text("\n    ".join(("class OpBuilder:", *methods)))
+    (tmp_path / "setup.py").write_text(
+        "from op_builder.builder import OpBuilder\nprint(OpBuilder().cpu_arch(), OpBuilder().simd_width())\n"
+    )
+    subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, check=True)
+    done = subprocess.run([sys.executable, "setup.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "-march=x86-64-v3 -D__AVX256__\n"
+    assert "sed" not in commands(recipe("deepspeed"), image(made))

@@ -1,0 +1,166 @@
+"""What holds of every recipe: its steps are shell, its sources are pinned, what it brings stands once in an image."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.solve.request import of_words
+from envbuild.spec.recipe import Recipe, RecipeEnv
+from envbuild.spec.recipe_loader import file_of
+from tests.support.recipes import (
+    COMPILING,
+    NGC,
+    image,
+    line,
+    matches,
+    recipe,
+    stack,
+    steps,
+)
+from tests.support.recipes import matrix as matrix  # a fixture
+from tests.support.sample_recipes import CASES, EVERY, IDS, SAMPLES, sample, whole
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("make", "case"), CASES)
+def test_what_it_runs_is_shell_and_python(make: Callable[..., tuple[Recipe, RecipeEnv]], case: tuple[Any, ...]) -> None:
+    made, env = make(*case)
+    texts = [*steps(made, env), *(check.command for check in made.verify(env))]
+    assert texts
+    for text in texts:
+        done = subprocess.run(["/bin/sh", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), text
+        for program in re.findall(r'python3 -c "([^"]*)"', text):
+            compile(program, text, "exec")
+    for check in made.verify(env):
+        re.compile(check.expect, re.MULTILINE)
+    assert steps(made, env) == steps(made, env)
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY)
+def test_what_builds_has_steps_and_what_does_not_has_none(name: str, options: dict[str, Any]) -> None:
+    mine, env = whole(name, options)
+    assert mine.builds == bool(mine.builds and steps(mine, env))
+    asked = mine.sources(env)
+    assert bool(asked.git) <= mine.builds
+    for git in asked.git:
+        assert any(f"archives/{git.file}" in text for text in steps(mine, env))
+    if mine.builds and mine.prefix:
+        assert any(mine.prefix in text for text in steps(mine, env))
+
+
+def test_the_base_provider_needs_an_image_as_base() -> None:
+    for name in ("cuda", "nccl", "cudnn", "openmpi"):
+        mine = recipe(name, provider="base", **({"version": "13.0"} if name == "cuda" else {}))
+        assert len(mine.refusals(image(mine))) == 1
+        assert mine.refusals(image(mine, base=NGC)) == ()
+        assert mine.promised(image(mine, base=NGC))
+        assert not recipe(name).promised(image(recipe(name), base=NGC))
+
+
+def test_a_wheel_for_another_cuda_than_the_images_is_refused() -> None:
+    cuda = recipe("cuda", version="12.4", provider="apt")
+    for name in ("nccl", "cudnn"):
+        mine = recipe(name)
+        assert "write cuda: '12'" in str(mine.refusals(image(cuda, mine))[0])
+        fitting = recipe(name, cuda="12")
+        assert fitting.refusals(image(cuda, fitting)) == ()
+        asked = fitting.runtime(image(cuda, fitting))
+        assert (*asked.toolkit, *asked.core)[0].endswith("-cu12")
+
+
+def test_verify_lines_know_a_right_answer_from_a_wrong_one() -> None:
+    cuda, ucx = recipe("cuda", version="13.2"), recipe("ucx", version="1.20")
+    tests, nccl = recipe("nccl-tests"), recipe("nccl")
+    env = image(cuda, ucx, nccl, tests, versions={"nvidia-nccl-cu13": "2.30.7"})
+    said = "# Library version: 1.20.1\n# Library path: /opt/ucx/lib/libucs.so.0\n# Git branch '', revision {}\n"
+    assert matches(line(ucx, env, "version and commit"), said.format("d8e50df"))
+    assert not matches(line(ucx, env, "version and commit"), said.format(""))
+    both = line(ucx, env, "CUDA module")
+    assert matches(both, "without 0\nwith 13\n")
+    assert not matches(both, "without 0\nwith 0\n")
+    assert not matches(both, "without 13\nwith 13\n")
+    assert matches(line(nccl, env, "locked version"), "2.30.7\n")
+    assert not matches(line(nccl, env, "locked version"), "2.30.70\n")
+    starts = line(tests, env, "starts")
+    told = "# nccl-tests version 2.19.6 nccl-headers={} nccl-library=23007\n'CUDA driver version is insufficient'\n"
+    assert matches(starts, told.format(23007))
+    assert not matches(starts, told.format(23004))
+
+
+@pytest.mark.parametrize(("name", "options", "layers", "base"), SAMPLES, ids=IDS)
+def test_it_can_stand_there_and_every_source_is_pinned(
+    name: str, options: dict[str, Any], layers: tuple[str, ...], base: str
+) -> None:
+    made, env = sample(name, options, layers, base)
+    assert made.refusals(env) == ()
+    sources = made.sources(env)
+    assert all(re.fullmatch("[0-9a-f]{40}", git.commit) for git in sources.git)
+    assert all(re.fullmatch("[0-9a-f]{64}", archive.sha256) for archive in sources.archives)
+    assert all(re.fullmatch("[0-9A-F]{40}", repository.key) for repository in sources.repositories)
+    assert made.builds == bool(made.build(env))
+
+
+def test_one_verbs_one_network_plugin_one_mpi() -> None:
+    """What may not stand twice in an image is claimed by each that brings it."""
+
+    def brings(library: str) -> set[str]:
+        return {name for name, *rest in SAMPLES if library in sample(name, *rest)[0].provides(sample(name, *rest)[1])}
+
+    assert brings("libibverbs") == {"rdma-core", "ofed", "efa"}
+    assert brings("libnccl-net") == {"hpcx", "efa", "aws-ofi-nccl", "nccl-rdma-sharp"}
+    assert brings("libmpi") == {"hpcx", "efa"}
+    assert brings("libfabric") == {"libfabric", "efa"}
+    assert "libnccl-net" not in recipe("hpcx", plugin=False).provides(image())
+    assert "libnccl-net" not in recipe("efa").provides(image())
+
+
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        ("debian:12", "librdmacm1"),
+        ("ubuntu:22.04", "librdmacm1"),
+        ("debian:13", "librdmacm1t64"),
+        ("ubuntu:24.04", "librdmacm1t64"),
+    ],
+)
+def test_packages_as_the_distribution_names_them(base: str, name: str) -> None:
+    assert name in recipe("rdma-core").runtime(image(base=base)).debian
+    assert name in recipe("perftest", provider="source").runtime(image(base=base)).debian
+
+
+FROM_GIT = (*COMPILING, "gpt-neox", "megatron-lm", "fairscale", "lm-dataformat")
+
+
+@pytest.mark.parametrize("name", FROM_GIT)
+def test_sources_are_whole_commits_and_their_wheels_are_named(name: str) -> None:
+    made = recipe(name)
+    env = stack(made, recipe("deeperspeed"), recipe("fairscale"))
+    sources = made.sources(env)
+    (git,) = sources.git
+    assert re.fullmatch(r"[0-9a-f]{40}", git.commit)
+    assert git.origin.startswith("github:")
+    assert bool(made.wheel) == bool(sources.gives)
+    for text in sources.gives:
+        assert re.fullmatch(r"[a-z-]+==[0-9][0-9A-Za-z.+]*", text)
+
+
+@pytest.mark.parametrize("name", [*FROM_GIT, "neuron", "neuronx-distributed"])
+def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: FactTable) -> None:
+    made = recipe(name)
+    told = made.matrix(stack(made, recipe("neuron")))
+    of_words([f"{component}{'' if text[:1] in '=<>!' else '='}{text}" for component, text in told.items()], matrix)
+
+
+def test_no_host_stands_in_a_recipe() -> None:
+    for name in (*FROM_GIT, "neuron", "neuronx-distributed"):
+        text = inspect.cleandoc(file_of(recipe(name)).read_text())
+        assert not re.search(r"https?://|\b[a-z0-9-]+\.(com|org|io|net)\b", text), name

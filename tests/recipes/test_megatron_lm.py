@@ -1,0 +1,27 @@
+"""Megatron-LM: its wheel, a fork's, and the Python that it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.recipes import recipe, stack
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_fork_of_megatron_is_a_commit_and_the_wheel_that_it_makes() -> None:
+    fork = recipe("megatron-lm", origin="github:example/Megatron-LM", commit="0" * 40, gives="megatron-lm==2.2")
+    sources = fork.sources(stack(fork))
+    assert sources.gives == ("megatron-lm==2.2",)
+    assert sources.git[0].origin == "github:example/Megatron-LM"
+    assert sources.git[0].tag == ""
+    assert not fork.extensions()
+
+
+def test_megatron_lm_is_for_the_python_of_the_base() -> None:
+    new = recipe("megatron-lm", version="0.19.0")
+    assert new.sources(stack(new)).gives == ("megatron-core==0.19.1",)  # what that tag calls itself
+    assert not new.refusals(stack(new))
+    (refusal,) = map(str, new.refusals(stack(new, base="ubuntu:22.04")))
+    assert "for Python 3.12 and later and the base has 3.10" in refusal
+    assert recipe("megatron-lm").extensions() == ("megatron.core.datasets.helpers_cpp",)

@@ -1,0 +1,33 @@
+"""MSCCL: what can load it, and what it is compiled for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.recipes import image, recipe, steps
+
+pytestmark = pytest.mark.unit
+
+
+def test_msccl_and_a_cuda_that_is_too_new() -> None:
+    made = recipe("msccl")
+    (reason,) = map(str, made.refusals(image(made, recipe("cuda", version="13.2"))))
+    assert "do not compile with CUDA 13 " in reason and reason.endswith("take CUDA 12")
+
+
+def test_a_torch_wheel_never_loads_msccl() -> None:
+    made, cuda = recipe("msccl"), recipe("cuda", provider="apt", version="12.6")
+    (reason,) = map(str, made.refusals(image(made, cuda, recipe("torch", version="2.6"), base="ubuntu:22.04")))
+    assert "the torch wheel loads the NCCL of its own package" in reason
+    base = "nvcr.io/nvidia/pytorch:25.10-py3"
+    assert made.refusals(image(made, cuda, recipe("torch", provider="base"), base=base)) == ()
+    assert made.provides(image()) == recipe("nccl").provides(image())
+
+
+def test_msccl_is_compiled_for_the_target_and_says_so() -> None:
+    made = recipe("msccl", algorithms="ndv4")
+    env = image(made, recipe("cuda", provider="apt", version="12.6"), target="a100-ib", base="ubuntu:22.04")
+    text = "\n".join(steps(made, env))
+    assert "compute_80,code=sm_80" in text and "msccl-algorithms/ndv4/*.xml" in text
+    assert "nccl 22304" in made.verify(env)[0].expect
+    assert [git.name for git in recipe("msccl").sources(env).git] == ["msccl"]

@@ -1,0 +1,60 @@
+"""DOCA-OFED and MLNX_OFED: their repositories, keys and distributions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from tests.support.recipes import KEY, image, recipe
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "origin"),
+    [
+        ({"version": "3.2.1"}, "h100-ib", "apt:nvidia-doca/3.2.1/ubuntu22.04/x86_64"),
+        ({"version": "3.2.1"}, "gb200-nvl", "apt:nvidia-doca/3.2.1/ubuntu22.04/arm64-sbsa"),
+        (
+            {"version": "23.07-0.5.1.2", "provider": "mlnx-ofed"},
+            "h100-ib",
+            "apt:nvidia-mlnx-ofed/23.07-0.5.1.2/ubuntu22.04/x86_64",
+        ),
+    ],
+)
+def test_where_ofed_comes_from(options: dict[str, Any], target: str, origin: str) -> None:
+    made = recipe("ofed", key=KEY, **options)
+    (repository,) = made.sources(image(made, target=target, base="ubuntu:22.04")).repositories
+    assert (repository.origin, repository.suite, repository.components) == (origin, "./", ())
+    assert repository.key == KEY.upper()
+
+
+def test_what_ofed_refuses() -> None:
+    keyless = recipe("ofed", version="3.2.1")
+    (reason,) = map(str, keyless.refusals(image(keyless, base="ubuntu:22.04")))
+    assert "key: FINGERPRINT" in reason
+    for made in (keyless, recipe("ofed"), recipe("ofed", key=KEY), recipe("ofed", key=KEY, version="3.2.1")):
+        (reason,) = map(str, made.refusals(image(made, base="debian:13")))  # and nobody looks for a key in vain
+        assert "for debian:13 is known" in reason and reason.endswith("take layer rdma-core")
+    wrong = {"version": "3.2.1", "provider": "mlnx-ofed"}, {"version": "3.2.1", "key": "abc"}
+    for options in ({"version": "3.2"}, *wrong):
+        with pytest.raises(SpecError):
+            recipe("ofed", **options)
+
+
+@pytest.mark.parametrize("provider", ["doca", "mlnx-ofed"])
+def test_a_key_of_ofed_is_that_of_one_version(provider: str) -> None:
+    """Without a version the repository's name would have an empty part."""
+    made = recipe("ofed", provider=provider, key=KEY)
+    (reason,) = map(str, made.refusals(image(made, base="ubuntu:22.04")))
+    assert reason.startswith("a key signs the repository of one version, and none is asked for; ")
+    assert f"; write version: {'3.2.1' if provider == 'doca' else '23.07-0.5.1.2'} beside it" in reason
+    assert made.matrix(image(made)) == {}  # nor does the matrix pick one
+
+
+def test_ofed_says_its_version_as_what_it_is() -> None:
+    assert recipe("ofed", version="3.2.1").matrix(image()) == {"doca": "3.2.1"}
+    mlnx = recipe("ofed", version="23.07-0.5.1.2", provider="mlnx-ofed")
+    assert mlnx.matrix(image()) == {"ofed": "23.07-0.5.1.2"}

@@ -1,0 +1,45 @@
+"""Open MPI: where it is, and how its versions are compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.core.errors import SpecError
+from tests.support.recipes import NGC, image, recipe, steps
+
+pytestmark = pytest.mark.unit
+
+
+def test_open_mpi_says_where_it_is() -> None:
+    debian, own = recipe("openmpi"), recipe("openmpi", provider="source", version="5.0.10")
+    assert debian.home(image(debian)) == "/usr/lib/x86_64-linux-gnu/openmpi"
+    assert debian.home(image(debian, target="gb200-nvl")) == "/usr/lib/aarch64-linux-gnu/openmpi"
+    assert (own.home(image(own)), own.mpicc(image(own))) == ("/opt/openmpi", "/opt/openmpi/bin/mpicc")
+    base = recipe("openmpi", provider="base", folder="/opt/amazon/openmpi")
+    assert base.promised(image(base, base=NGC))[0] == "/opt/amazon/openmpi/bin/mpirun"
+    mpi4py = recipe("mpi4py")
+    assert 'MPICC="/opt/openmpi/bin/mpicc"' in "\n".join(steps(mpi4py, image(own, mpi4py)))
+    assert "libopenmpi-dev" not in mpi4py.sources(image(own, mpi4py)).debian
+    assert "libopenmpi-dev" in mpi4py.sources(image(debian, mpi4py)).debian
+
+
+@pytest.mark.parametrize("folder", ["relative/mpi", "/opt/mpi; reboot", "/opt/a b", "/opt/'x", "/opt/mpi/"])
+def test_a_folder_of_open_mpi_that_is_none_is_told(folder: str) -> None:
+    with pytest.raises(SpecError, match="not the path of a folder"):
+        recipe("openmpi", provider="base", folder=folder)
+
+
+def test_debians_open_mpi_has_one_version() -> None:
+    mine = recipe("openmpi", version="4.1.5")
+    assert "one version" in str(mine.refusals(image(mine))[0])
+
+
+def test_open_mpi_4_has_no_submodules_and_other_options() -> None:
+    fourth = recipe("openmpi", provider="source", version="4.1.5")
+    fifth = recipe("openmpi", provider="source", version="5.0")
+    ucx = recipe("ucx", version="1.20")
+    assert (fourth.source().submodules, fifth.source().submodules) == ((), ("*",))
+    assert "prrte" not in steps(fourth, image(fourth, ucx))[-1]
+    assert "--with-prrte=internal" in steps(fifth, image(fifth, ucx))[-1]
+    assert "--with-ucx=/opt/ucx" in steps(fifth, image(fifth, ucx))[-1]
+    assert "--without-ucx" in steps(fifth, image(fifth, recipe("ucx")))[-1]

@@ -1,0 +1,68 @@
+"""What recipes bring onto PATH: only folders with programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from envbuild.build.plan.image_config import image_config
+from envbuild.lock.resolve import resolve_in
+from envbuild.lock.update import draft_lock
+from envbuild.spec.image_spec import load
+from envbuild.spec.project import Project
+from tests.support.recipes import ROOT, recipe
+
+pytestmark = pytest.mark.unit
+# What each recipe that makes a folder of its own brings onto PATH: nothing, where it has no programs.
+PROGRAMS = {
+    "aws-ofi-nccl": (),
+    "cuda": ("/opt/cuda/bin",),
+    "cudnn": (),
+    "efa": ("/opt/amazon/efa/bin",),
+    "gdrcopy": (),
+    "gpt-neox": (),
+    "hpcx": tuple(f"/opt/hpcx/{part}/bin" for part in ("ompi", "ucx", "ucc", "sharp")),
+    "libfabric": ("/opt/libfabric/bin",),
+    "msccl": (),
+    "nccl": (),
+    "nccl-rdma-sharp": (),
+    "nccl-tests": ("/opt/nccl-tests/bin",),
+    "nvshmem": (),
+    "openmpi": ("/opt/openmpi/bin",),
+    "osu-micro-benchmarks": tuple(
+        f"/opt/osu-micro-benchmarks/libexec/osu-micro-benchmarks/mpi/{kind}"
+        for kind in ("pt2pt", "collective", "one-sided")
+    ),
+    "perftest": ("/opt/perftest/bin",),
+    "pmix": ("/opt/pmix/bin",),
+    "rdma-core": ("/opt/rdma-core/bin",),
+    "ucc": ("/opt/ucc/bin",),
+    "ucx": ("/opt/ucx/bin",),
+}
+BUILT: dict[str, dict[str, str]] = {
+    "cudnn": {"provider": "apt"},
+    **{name: {"provider": "source"} for name in ("libfabric", "openmpi", "perftest", "pmix", "rdma-core", "ucx")},
+}
+
+
+def test_every_recipe_with_a_folder_says_whether_it_has_programs() -> None:
+    names = [path.stem.replace("_", "-") for path in (ROOT / "recipes").glob("*.py")]
+    assert {name for name in names if recipe(name).prefix} == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_path_names_only_folders_with_programs(name: str) -> None:
+    assert recipe(name, **BUILT.get(name, {})).bins == PROGRAMS[name]
+
+
+def test_what_builds_nothing_is_not_on_path() -> None:
+    for name in ("ucx", "openmpi", "libfabric", "perftest", "pmix", "rdma-core"):
+        assert recipe(name).bins == ()
+    assert recipe("efa", mpi="4").bins == ("/opt/amazon/efa/bin", "/opt/amazon/openmpi/bin")
+
+
+def test_the_path_of_an_image() -> None:
+    project = Project.find(ROOT)
+    resolution = resolve_in(load("azure-msccl", project), project)
+    folders = image_config(resolution, draft_lock(resolution)).env["PATH"].split(":")
+    assert folders[:2] == ["/opt/venv/bin", "/opt/cuda/bin"]
+    assert "/opt/msccl/bin" not in folders

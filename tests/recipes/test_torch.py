@@ -1,0 +1,163 @@
+"""torch: the index, a vendor's channel, from source, or of a base image; and its compilers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.build.blocks import checks
+from envbuild.core.errors import SpecError
+from tests.support.recipes import NGC, Named, commands, image, line, matches, recipe
+from tests.support.recipes import matrix as matrix  # a fixture
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("options", "core"),
+    [
+        ({}, ("torch",)),
+        ({"version": "2.15"}, ("torch==2.15.*",)),
+        ({"version": "2.15.0", "beside": ["torchvision"]}, ("torch==2.15.0", "torchvision")),
+        ({"version": "2.6.0", "provider": "vendor", "channel": "cu126"}, ("torch==2.6.0+cu126",)),
+        ({"version": "2.6.0+cu126", "provider": "vendor", "channel": "cu126"}, ("torch==2.6.0+cu126",)),
+        ({"version": "2.6", "provider": "vendor", "channel": "cpu"}, ("torch==2.6.*",)),
+        (
+            {
+                "version": "1.10.1",
+                "provider": "vendor",
+                "channel": "cu113",
+                "beside": ["torchvision==0.11.2", "torchaudio"],
+            },
+            ("torch==1.10.1+cu113", "torchvision==0.11.2+cu113", "torchaudio"),
+        ),
+        ({"provider": "base"}, ()),
+    ],
+)
+def test_what_torch_asks_an_index_for(options: dict[str, Any], core: tuple[str, ...]) -> None:
+    made = recipe("torch", **options)
+    env = image(made, base="nvcr.io/nvidia/pytorch:25.10-py3")
+    assert made.runtime(env).core == core
+    assert not made.builds and not made.build(env)
+
+
+@pytest.mark.parametrize(
+    ("options", "matrix"),
+    [
+        ({"version": "2.15"}, {"torch": "2.15", "channel": "index"}),
+        ({"version": "2.6.0", "provider": "vendor", "channel": "cu126"}, {"torch": "==2.6.0+cu126"}),
+        ({"version": "2.6", "provider": "vendor", "channel": "cu126"}, {"torch": "2.6", "torch-cuda": "12.6"}),
+        ({"provider": "vendor", "channel": "cpu"}, {"torch": "*", "torch-cuda": "-"}),
+        ({"provider": "base"}, {"torch": "*"}),
+    ],
+)
+def test_what_torch_tells_the_matrix(options: dict[str, Any], matrix: dict[str, str]) -> None:
+    made = recipe("torch", **options)
+    channel = {"channel": "pytorch"} if "channel" in options else {}
+    assert made.matrix(image(made)) == {**channel, **matrix}
+
+
+def test_a_channel_is_an_index_of_its_own() -> None:
+    made = recipe("torch", version="2.6.0", provider="vendor", channel="cu126")
+    (index,) = made.sources(image(made)).indexes
+    assert index.origin == "pip:pytorch/cu126"
+    assert {"torch", "torchvision"} <= set(index.packages)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"provider": "vendor"}, "go together"),
+        ({"channel": "cu126"}, "go together"),
+        ({"provider": "source", "version": "2.15.0"}, "'commit' go together"),
+        ({"provider": "source", "commit": "a" * 40, "version": "2.15"}, "needs a whole version"),
+        ({"provider": "base", "beside": ["torchvision"]}, "'beside'"),
+        ({"provider": "vendor", "channel": "cuda12"}, "'cuda12' is no channel"),
+        ({"provider": "vendor", "channel": "cuda126"}, "hint: did you mean 'cu126'\\? there are: cpu, cu132"),
+        (
+            {"beside": ["torch-vision"]},
+            "'torch-vision' is none that torch brings along\nhint: did you mean 'torchvision'",
+        ),
+        ({"provider": "wheel"}, "'provider' cannot be 'wheel'\nhint: it is one of: index, vendor, source, base"),
+        ({"provider": "sorce"}, "hint: did you mean 'source'\\? it is one of: index, vendor, source, base"),
+        ({"beside": ["torchvision; rm"]}, "is none that torch brings along"),
+    ],
+)
+def test_options_of_torch_that_cannot_be_right(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        recipe("torch", **options)
+
+
+def test_torch_of_a_base_image() -> None:
+    made = recipe("torch", provider="base")
+    assert not made.refusals(image(made, base="nvcr.io/nvidia/pytorch:25.10-py3"))
+    (refusal,) = map(str, made.refusals(image(made)))
+    assert refusal.startswith("the base debian:13 is a distribution")
+    (path,) = made.promised(image(made))
+    for found in ("/usr/local/lib/python3.13/dist-packages", "/opt/conda/lib/python3.13/site-packages"):
+        assert Path(f"{found}/torch/lib/libtorch_python.so").match(path)
+
+
+def test_torch_from_source_has_ucc_when_the_image_has() -> None:
+    made = recipe("torch", provider="source", version="2.15.0", commit="a" * 40)
+    assert made.builds
+    assert made.sources(image(made)).gives == ("torch==2.15.0",)
+    assert made.sources(image(made)).git[0].tag == "v2.15.0"
+    plain, full = (
+        commands(made, image(made, *others))
+        for others in ((), (recipe("cuda", version="13.2"), recipe("nccl"), Named("ucc"), Named("ucx")))
+    )
+    assert 'USE_CUDA="0"' in plain and "USE_UCC" not in plain
+    for word in (
+        'USE_CUDA="1"',
+        'TORCH_CUDA_ARCH_LIST="9.0"',
+        'USE_UCC="1"',
+        'USE_SYSTEM_UCC="1"',
+        "/opt/ucc:/opt/ucx",
+    ):
+        assert word in full
+    assert made.after and not recipe("torch").after
+    assert made.matrix(image(made, Named("ucc")))["torch-ucc"] == "native"
+
+
+def test_the_image_says_which_torch_it_holds() -> None:
+    made = recipe("torch", version="2.15")
+    assert made.runtime(image(made)).env == {}
+    assert made.runtime(image(made, versions={"torch": "2.15.0"})).env == {"PYTORCH_VERSION": "2.15.0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "packages"),
+    [
+        ({}, ("g++", "gcc", "libc6-dev", "python3-dev")),
+        ({"version": "2.6.0", "provider": "vendor", "channel": "cu126"}, ("g++", "gcc", "libc6-dev", "python3-dev")),
+        ({"compiler": False}, ()),
+        ({"provider": "base"}, ()),  # what that image has
+    ],
+)
+def test_torch_compile_has_a_compiler(options: dict[str, Any], packages: tuple[str, ...]) -> None:
+    made = recipe("torch", **options)
+    env = image(made, base=NGC if options.get("provider") == "base" else "debian:13")
+    assert made.runtime(env).debian == packages
+    assert any("C and C++ compile" in check.name for check in made.verify(env)) is bool(packages)
+
+
+def test_the_compilers_are_looked_at_by_compiling(tmp_path: Path) -> None:
+    """The check runs here, with this machine's Python and compilers; without Python's headers it fails."""
+    headers = Path(sysconfig.get_paths()["include"])
+    if not (shutil.which("gcc") and shutil.which("g++") and (headers / "Python.h").exists()):
+        pytest.skip("no gcc, g++ or Python.h")
+    check = line(recipe("torch"), image(), "C and C++ compile")
+    assert check.tier == "run"
+    command = check.command.replace(checks.PYTHON, sys.executable).replace("/tmp/made", str(tmp_path))
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0 and matches(check, done.stdout), done.stderr
+    bare = command.replace("['include']", "['purelib']")
+    done = subprocess.run(["/bin/sh", "-c", bare], capture_output=True, text=True)
+    assert done.returncode != 0 and not matches(check, done.stdout)

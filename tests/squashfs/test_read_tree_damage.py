@@ -1,0 +1,158 @@
+"""Damage of every kind in a squashfs file is told as such, and costs neither a crash nor time nor memory."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envbuild.core.errors import VerifyError
+from envbuild.squashfs.read.tree import REGULAR, SquashTree
+from envbuild.verify.contents.metadata import look_within
+from tests.support.packs import file, folder
+from tests.support.squashfs_tree import LAYER, build, hard_links
+from tests.support.squashfs_tree import image as image  # a fixture
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A small image in which nothing is compressed, so that every byte of its metadata can be made a lie."""
+    layer = [member for member in LAYER if member[0].path not in (b"zeros", b"odd/far")]
+    return build(tmp_path_factory.mktemp("plain"), layer, codec="none").read_bytes()
+
+
+def read_everything(path: Path) -> None:
+    """Everything that any command reads."""
+    with SquashTree(path) as tree:
+        for name, inode in tree.walk():
+            tree.xattrs(inode)
+            if inode.kind == REGULAR and tree.content(inode).size < 1 << 26:
+                with tree.open(name) as stream:
+                    while stream.read(1 << 16):
+                        pass
+        hard_links(tree)
+        look_within(tree)
+
+
+def survives(path: Path) -> bool:
+    """Whether the file reads; a refusal must be a VerifyError, with where and hint."""
+    try:
+        read_everything(path)
+    except VerifyError as error:
+        assert error.where or error.message.startswith("a ")
+        return False
+    except FileNotFoundError:  # a name that a damaged link no longer reaches
+        return False
+    return True
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_damage_is_told(tmp_path, plain, image, data):
+    """Bytes changed anywhere (mostly in the metadata), cut off, or swapped."""
+    whole = bytearray(data.draw(st.sampled_from([plain, image.read_bytes()])))
+    metadata = struct.unpack_from("<Q", whole, 64)[0]
+    where = st.one_of(st.integers(0, 95), st.integers(metadata, len(whole) - 1), st.integers(0, len(whole) - 1))
+    for at in data.draw(st.lists(where, min_size=1, max_size=6)):
+        width = data.draw(st.sampled_from([1, 2, 4, 8]))
+        lie = data.draw(
+            st.one_of(st.just(b"\xff" * width), st.just(bytes(width)), st.binary(min_size=width, max_size=width))
+        )
+        whole[at : at + width] = lie
+    if data.draw(st.booleans()):
+        del whole[data.draw(st.integers(0, len(whole))) :]
+    path = tmp_path / "damaged.sqsh"
+    path.write_bytes(whole)
+    survives(path)
+
+
+def test_the_undamaged_one_reads(tmp_path, plain):
+    path = tmp_path / "plain.sqsh"
+    path.write_bytes(plain)
+    assert survives(path)
+
+
+def patched(tmp_path: Path, data: bytes, old: bytes, new: bytes) -> Path:
+    assert data.count(old) == 1 and len(old) == len(new)
+    path = tmp_path / "lie.sqsh"
+    path.write_bytes(data.replace(old, new))
+    return path
+
+
+def refused_cheaply(path: Path) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(VerifyError, match="damaged"):
+            read_everything(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree]:
+    """Where the inode of a path lies in the file."""
+    path = tmp_path / "plain.sqsh"
+    path.write_bytes(plain)
+    with SquashTree(path) as tree:
+        reference = tree.lookup(name, follow=False).reference
+        return tree.superblock.inode_table + (reference >> 16) + 2 + (reference & 0xFFFF), tree
+
+
+@pytest.mark.parametrize(
+    "name,offset,lie",
+    [
+        (b"bin/sh2", 28, struct.pack("<I", 0xFFFFFFFF)),  # a file of 4 GiB: its size words are not there
+        (b"noise", 24, struct.pack("<Q", 1 << 62)),
+        (b"bin/sh2", 16, struct.pack("<I", 0xFFFFFFF0)),  # a start outside, read only where there are blocks
+        (b"bin/sh2", 20, struct.pack("<I", 7_000)),  # a fragment that is not there
+        (b"bin/sh2", 24, struct.pack("<I", 0xFFFF)),  # a tail outside of it
+        (b"odd/fifo", 12, struct.pack("<I", 0)),  # inode numbers begin at 1
+        (b"odd/fifo", 0, struct.pack("<H", 15)),
+        (b"odd/fifo", 4, struct.pack("<H", 999)),  # an owner that is not there
+        (b"noise", 52, struct.pack("<I", 99)),  # attributes that are not there
+        (b"empty", 24, struct.pack("<H", 0xFFFF)),  # a listing that is not there
+        (b"bin", 16, struct.pack("<I", 5)),  # between two pieces
+        (b"text twice", 32, struct.pack("<I", 0x00FFFFFF)),  # a block of 16 MiB
+        (b"text twice", 32, struct.pack("<I", 0x06000010)),  # a bit that does not exist
+    ],
+)
+def test_lies_in_inodes(tmp_path, plain, name, offset, lie):
+    at, _ = place_of(plain, tmp_path, name)
+    data = bytearray(plain)
+    data[at + offset : at + offset + len(lie)] = lie
+    path = tmp_path / "lie.sqsh"
+    path.write_bytes(data)
+    if (name, offset) == (b"bin/sh2", 16):  # only a tail: its start means nothing
+        assert survives(path)
+    else:
+        refused_cheaply(path)
+
+
+@pytest.mark.parametrize("name", [b"..", b".", b"a/", b"a\0"])
+def test_names_that_would_lead_out(tmp_path, name):
+    path = build(tmp_path, [file(b"q" * len(name), b"1")], codec="none")
+    data = path.read_bytes()
+    old = struct.pack("<H", len(name) - 1) + b"q" * len(name)
+    refused_cheaply(patched(tmp_path, data, old, struct.pack("<H", len(name) - 1) + name))
+
+
+def test_a_directory_that_holds_itself(tmp_path):
+    """The kernel would walk on for ever."""
+    path = build(tmp_path, [folder(b"a"), folder(b"a/b"), file(b"a/b/c", b"1")], codec="none")
+    with SquashTree(path) as tree:
+        offsets = {name: tree.lookup(name).reference for name in (b"a", b"a/b")}
+        assert all(reference >> 16 == 0 for reference in offsets.values())
+    data = path.read_bytes()
+    entry = struct.Struct("<HhHH")
+    at = data.rindex(b"b", struct.unpack_from("<Q", data, 72)[0], struct.unpack_from("<Q", data, 88)[0]) - entry.size
+    lie = bytearray(data)
+    struct.pack_into("<H", lie, at, offsets[b"a"])
+    path.write_bytes(lie)
+    with pytest.raises(VerifyError, match="stands at two places"), SquashTree(path) as tree:
+        list(tree.walk())

@@ -1,0 +1,222 @@
+"""Copying into an image: whichever way a file system allows, the bytes are the same, and errors are told."""
+
+import errno
+import gc
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import EnvbuildError
+from envbuild.core.gc_pause import uncollected
+from envbuild.squashfs.pack.file import PAGE
+from envbuild.squashfs.write import copy_extents
+from envbuild.squashfs.write.dedup import Sources
+from envbuild.squashfs.write.dedup_cache import beside
+from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.writer import write_image, write_tree
+from tests.support.packs import file, gone, pack
+
+pytestmark = pytest.mark.unit
+
+NOISE = random.Random(8).randbytes(5 << 20)
+LAYERS = [
+    [file(b"a", NOISE[: 3 << 20]), file(b"hole", NOISE[7:400_007]), file(b"b", NOISE[99:])],
+    [gone(b"hole"), file(b"c", NOISE[5000:900_000]), file(b"again", NOISE[: 3 << 20]), file(b"small", b"few bytes")],
+]
+
+
+def packs(folder):
+    return [pack(folder / f"{number}.pack", layer) for number, layer in enumerate(LAYERS)]
+
+
+def write(folder, name="image", **options):
+    return write_image(packs(folder), folder / name, epoch=7, **options).path.read_bytes()
+
+
+@pytest.fixture
+def plain(tmp_path, monkeypatch):
+    """The image by copy_file_range alone."""
+    (tmp_path / "plain").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(copy_extents.Pages, "copy", lambda *_: 0)
+        return write(tmp_path / "plain")
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """Without sharing, on a file system that takes writes past the page cache; else skipped."""
+    monkeypatch.setattr(copy_extents, "CLONE", 0)
+    probe = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
+    try:
+        with copy_extents.Pages(probe, direct=True) as pages:
+            if pages.direct < 0:
+                pytest.skip("temporary files are not on a disk with O_DIRECT")
+    finally:
+        os.close(probe)
+
+
+def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
+    written = []
+
+    def count(*given):
+        written.append(copy(*given))
+        return written[-1]
+
+    copy = copy_extents.Pages.copy
+    monkeypatch.setattr(copy_extents.Pages, "copy", count)
+    assert write(tmp_path) == plain
+    assert sum(written) > 6 << 20
+    assert all(size % PAGE == 0 for size in written)
+
+
+def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain):
+    asked = []
+
+    class Noted(copy_extents.Pages):
+        def __init__(self, out, *, direct):
+            asked.append(direct)
+            super().__init__(out, direct=direct)
+
+    monkeypatch.setattr(copy_extents, "Pages", Noted)
+    made = packs(tmp_path)
+    for reread in (False, True):
+        out = write_tree(made, merge(made), tmp_path / "image", epoch=7, reread=reread).path
+        assert out.read_bytes() == plain
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSPC, errno.EFAULT, errno.EIO])
+def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk, number):
+    direct, failed = [], []
+    whole, pwrite = copy_extents.Pages._write, os.pwrite
+
+    def note(self, *given):
+        direct.append(self.direct)
+        return whole(self, *given)
+
+    def fail(file, data, at):
+        if file in direct and len(direct) > 1:
+            failed.append(at)
+            raise OSError(number, "no")
+        return pwrite(file, data, at)
+
+    monkeypatch.setattr(copy_extents.Pages, "_write", note)
+    monkeypatch.setattr(os, "pwrite", fail)
+    assert write(tmp_path) == plain
+    assert failed
+
+
+def test_a_short_write_goes_on(tmp_path, monkeypatch, plain, disk):
+    pwrite, short = os.pwrite, []
+
+    def less(file, data, at):
+        if len(data) > 1 << 18:
+            short.append(at)
+            data = data[: (1 << 18) + 512]
+        return pwrite(file, data, at)
+
+    monkeypatch.setattr(os, "pwrite", less)
+    assert write(tmp_path) == plain
+    assert short
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGE, 3 * PAGE + 5, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("share", [True, False])
+def test_whole_files(tmp_path, monkeypatch, size, share):
+    if not share:
+        monkeypatch.setattr(copy_extents, "CLONE", 0)
+    (tmp_path / "from").write_bytes(NOISE[:size])
+    with (tmp_path / "to").open("wb") as out:
+        copy_extents.copy_file(tmp_path / "from", out.fileno())
+    assert (tmp_path / "to").read_bytes() == NOISE[:size]
+
+
+def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
+    source, copy_range = tmp_path / "from", copy_extents.copy_range
+    source.write_bytes(NOISE[: 1 << 20])
+
+    def shorter(*given):
+        os.truncate(source, 5000)
+        return copy_range(*given)
+
+    monkeypatch.setattr(copy_extents, "copy_range", shorter)
+    with (tmp_path / "to").open("wb") as out, pytest.raises(EnvbuildError, match="shorter"):
+        copy_extents.copy_file(source, out.fileno())
+
+
+def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):
+    made = packs(tmp_path)
+    os.truncate(made[0].path, 2 << 20)
+    with pytest.raises(EnvbuildError, match="damaged or cut short"):
+        write_image(made[:1], tmp_path / "image", epoch=7)
+    assert not (tmp_path / "image").exists()
+
+
+# what was compared once
+def test_equal_files_are_compared_once(tmp_path, monkeypatch):
+    first = write(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.pack", "1.pack", "1.pack.equal", "image"]
+    monkeypatch.setattr(Sources, "equal", None)
+    assert write(tmp_path) == first
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "list", "other", "foreign"])
+def test_answers_that_are_not_of_these_packs_count_for_nothing(tmp_path, monkeypatch, damage):
+    first = write(tmp_path)
+    answers = beside(tmp_path / "1.pack")
+    text = answers.read_text()
+    if damage == "gone":
+        answers.unlink()
+    else:
+        other = text.replace("0.pack", "7.pack") if damage == "other" else text.replace('"pack": "', '"pack": "0')
+        answers.write_text({"torn": text[:50], "list": "[]"}.get(damage, other))
+    asked, equal = [], Sources.equal
+
+    def compare(self, *question):
+        asked.append(question)
+        return equal(self, *question)
+
+    monkeypatch.setattr(Sources, "equal", compare)
+    assert write(tmp_path) == first
+    assert len(asked) == 1
+    assert answers.read_text() == text  # and nothing of packs that are gone
+
+
+def test_a_changed_file_is_not_taken_for_the_old_one(tmp_path):
+    write(tmp_path)
+    changed = pack(tmp_path / "1.pack", [file(b"again", NOISE[1 : 1 + (3 << 20)])])
+    made = [pack(tmp_path / "0.pack", LAYERS[0]), changed]
+    assert write_image(made, tmp_path / "image", epoch=7).size > 11 << 20
+
+
+def test_a_store_that_cannot_be_written_goes_without(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "no")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    write(tmp_path)
+    assert not beside(tmp_path / "1.pack").exists()
+
+
+def test_added_members_leave_nothing_beside_the_image(tmp_path):
+    (tmp_path / "packs").mkdir()
+    made = packs(tmp_path / "packs")
+    content = NOISE[: 3 << 20]
+    write_image(made, tmp_path / "image", epoch=7, extra=[file(b"e", content), file(b"f", content)])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["image"]
+
+
+def test_the_collector_comes_back():
+    with pytest.raises(ZeroDivisionError), uncollected():
+        assert not gc.isenabled()
+        _ = 1 / 0
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

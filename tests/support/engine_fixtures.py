@@ -1,0 +1,98 @@
+"""Fixtures: stores, and a user without privileges, for tests that build for real (imported by conftest.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.core.store.store import Store
+from envbuild.core.userns.removal import remove_tree
+from tests.support import tiny_root
+from tests.support.programs import import_path
+from tests.support.unprivileged_user import plain_user
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def scratch() -> Iterator[Path]:
+    """A folder that other users can enter (pytest's own cannot be entered by them)."""
+    path = Path(tempfile.mkdtemp(prefix="envbuild-test-"))
+    path.chmod(0o755)
+    deb = path / "tiny.deb"
+    deb.write_bytes(tiny_root.tiny_deb())
+    deb.chmod(0o644)
+    os.environ["ENVBUILD_TEST_DEB"] = str(deb)
+    yield path
+    os.environ.pop("ENVBUILD_TEST_DEB", None)
+    remove_tree(path)
+
+
+@pytest.fixture
+def store(scratch: Path) -> Iterator[Store]:
+    """An empty store in which the embedded engine works."""
+    path = Path(tempfile.mkdtemp(dir=scratch))
+    path.chmod(0o755)
+    opened = Store.open(path)
+    probe = Embedded().probe(opened)
+    if not probe.ok:
+        pytest.skip(f"the embedded engine does not run here: {probe.step}: {probe.reason}")
+    yield opened
+    remove_tree(path)
+
+
+@pytest.fixture(scope="session")
+def other_user(scratch: Path) -> Iterator[tuple[str, str]]:
+    """(name, python) of an unprivileged user with subordinate ids."""
+    with plain_user("newuidmap", "runuser") as name:
+        check = "import sys; sys.exit(sys.version_info < (3, 11))"
+        for python in (sys.executable, "/usr/bin/python3"):
+            command = ["runuser", "-u", name, "--", python, "-c", check]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                break
+        else:
+            pytest.skip("no python 3.11 that another user can start")
+        for path in (tiny_root.__file__, scratch):
+            seen = subprocess.run(["runuser", "-u", name, "--", "test", "-r", str(path)], check=False)
+            if seen.returncode:
+                pytest.skip(f"this lies where other users cannot read it: {path}")
+        yield name, python
+
+
+@pytest.fixture
+def as_other(scratch: Path, other_user: tuple[str, str]) -> Run:
+    """Build a plan of tiny_root as the other user, optionally inside a wrapper such as ``buildah unshare``."""
+
+    def run(plan: str, store: Path, *wrapper: str) -> dict[str, Any]:
+        name, python = other_user
+        store.mkdir(exist_ok=True)
+        shutil.chown(store, name, name)
+        home = f"/home/{name}"  # buildah leaves folders in TMPDIR
+        command = [
+            "runuser",
+            "-u",
+            name,
+            "--",
+            "env",
+            f"HOME={home}",
+            f"TMPDIR={home}",
+            f"XDG_RUNTIME_DIR={home}",
+            f"PYTHONPATH={import_path()}",
+            *wrapper,
+        ]
+        command += [python, tiny_root.__file__, plan, str(store)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=f"/home/{name}")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+    return run

@@ -1,0 +1,36 @@
+"""What unit tests share: a small project of their own, cut off from what ships with envbuild; a store; a key
+that signs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.store.store import Store
+from envbuild.spec import project
+from envbuild.spec.project import Project
+from tests.support.debian_archive import Signer, signer
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The project in ``project/``; nothing is shipped beside it, so that texts do not change with every new recipe."""
+    shipped = HERE / "project" / "shipped"
+    monkeypatch.setattr(project, "SHIPPED", shipped)
+    monkeypatch.setattr(project, "PACKAGE", shipped)
+    return Project(HERE / "project")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def key() -> Iterator[Signer]:
+    with signer() as made:
+        yield made
