@@ -29,7 +29,7 @@ class Options:
 def make(name: str, workspace: Workspace, options: Options) -> Made:
     """Make the image `name`. Raises what its steps raise; see `envbuild.core.errors` for the exit codes."""
     began = time.monotonic()
-    project, site, store, talk = workspace.project, workspace.site, workspace.store, workspace.talk
+    project, site, store, reporter = workspace.project, workspace.site, workspace.store, workspace.reporter
     spec = load(name, project)
     before = resolve_as_locked(spec, project)
     if done := finished(before, workspace, engine=options.engine, verified=options.verify):
@@ -49,11 +49,11 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
     check_machine(resolution.target)
     with store.lock("gc", shared=True):
         lock = ensure_lock(resolution, workspace)
-        engine = choose(options.engine or site.engine, store, talk)  # known before anything is downloaded
-        fetch(lock, store, site, talk, where=lock_request(resolution).places())
+        engine = choose(options.engine or site.engine, store, reporter)  # known before anything is downloaded
+        fetch(lock, store, site, reporter, where=lock_request(resolution).places())
         plan = make_plan(resolution, lock)
-        built = engine.build(plan, store, talk, options.build)
-        artifact = squashfs(plan, built, lock, store, talk)
+        built = engine.build(plan, store, reporter, options.build)
+        artifact = squashfs(plan, built, lock, store, reporter)
         evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
         point(artifact, plan)
         made = Made(
@@ -84,7 +84,7 @@ def make_twice(name: str, workspace: Workspace, options: Options) -> Made:
     made = make(name, workspace, options)
     resolution = resolve_image(name, workspace)
     plan = make_plan(resolution, current_lock(resolution, workspace))
-    engine = choose(made.engine, workspace.store, workspace.talk)
-    rebuild_and_compare(plan, made.layers, engine, workspace.store, workspace.talk, options.build)
-    workspace.talk.say(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")
+    engine = choose(made.engine, workspace.store, workspace.reporter)
+    rebuild_and_compare(plan, made.layers, engine, workspace.store, workspace.reporter, options.build)
+    workspace.reporter.info(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")
     return made

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envbuild.build.engines.base import BuildOptions, Engine
 from envbuild.build.plan.units import Plan
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import BuildError
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 
@@ -19,13 +19,13 @@ FIELDS = ("type", "mode", "uid", "gid", "mtime", "linkname", "size")
 
 
 def rebuild_and_compare(
-    plan: Plan, layers: Sequence[str], engine: Engine, store: Store, talk: Talk, options: BuildOptions
+    plan: Plan, layers: Sequence[str], engine: Engine, store: Store, reporter: Reporter, options: BuildOptions
 ) -> None:
     """Build every unit of an image a second time and compare with the first build, whose layers are `layers` (diff ids,
     bottom first). Raises BuildError naming the first difference; the store keeps the first build."""
     first = {unit: store.unit(key) for unit, key in plan.keys().items()}
     with store.lock("gc", shared=True):
-        second = engine.build(plan, store, talk, replace(options, rebuild=True))
+        second = engine.build(plan, store, reporter, replace(options, rebuild=True))
         try:
             compare(plan, first, store)
             compare_layers(layers, second.layers, store)

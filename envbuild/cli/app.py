@@ -193,14 +193,14 @@ def compile_(
     plan = make_plan(resolution, lock)
     text = containerfile(plan, locked=has_lock)
     if not has_lock:
-        workspace.talk.say(f"{name} has no lock; next: envbuild lock {name}")
+        workspace.reporter.info(f"{name} has no lock; next: envbuild lock {name}")
     if context is not None:
         from envbuild.build.engines.build_context import write_context
         from envbuild.lock.fetch import fetch
 
-        fetch(lock, workspace.store, workspace.site, workspace.talk)
+        fetch(lock, workspace.store, workspace.site, workspace.reporter)
         write_context(plan, workspace.store, context)
-        workspace.talk.say(
+        workspace.reporter.info(
             "next: buildah build --isolation chroot "
             f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.console import Heard
+from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
@@ -38,8 +38,8 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     folder = to.absolute() if to else None
     if folder:
         check_site(folder)
-    heard = Heard(workspace.talk)
-    workspace = replace(workspace, talk=heard)
+    recorder = RecordingReporter(workspace.reporter)
+    workspace = replace(workspace, reporter=recorder)
     resolutions = [(name, resolve_image(name, workspace)) for name in names]
     failed: list[EnvbuildError] = []
     with workspace.store.lock("gc", shared=True):
@@ -47,7 +47,9 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
             try:
                 lock = ensure_lock(resolution, workspace)
                 where = lock_request(resolution).places()
-                fetch(lock, workspace.store, workspace.site, workspace.talk, manifest=folder is not None, where=where)
+                fetch(
+                    lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where
+                )
                 if folder:
                     row, held = carried(lock, workspace, folder)
                     text = f"{held}\n  there:    {there(name, resolution, folder)}"
@@ -55,21 +57,21 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
                     row, held = stored(lock, workspace.store)
                     text = f"{held}\n  next:     envbuild make {name}   (needs no network)"
             except EnvbuildError as error:
-                heard.taken()
+                recorder.take_warnings()
                 failed.append(error)
                 if isinstance(error, EngineError):  # a store that is full is so for the others too
                     break
                 continue
-            yield {"image": lock.image, **row, "warnings": heard.taken()}, text
+            yield {"image": lock.image, **row, "warnings": recorder.take_warnings()}, text
     if len(failed) > 1:
-        tell_lines("all of these images", failed, workspace.site, workspace.talk)
+        tell_lines("all of these images", failed, workspace.site, workspace.reporter)
     if failed:
         raise together(failed)
 
 
 def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, Any], str]:
     """Lay out the inputs of an image: what is there then, as data and as a line."""
-    done = carry(lock, workspace.store, folder, workspace.talk)
+    done = carry(lock, workspace.store, folder, workspace.reporter)
     row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
     new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
     held = f"{lock.image}: {counted(done.files, 'file')}, {amount(done.size)} in {folder}, {new}"

@@ -42,7 +42,7 @@ def list_images(workspace: Workspace) -> Result:
             row |= needs(resolution, workspace)
     for path in workspace.project.misnamed():
         what = "an image's file ends in .yaml" if path.suffix == ".yml" else NAMING
-        workspace.talk.warn(f"{shown(path)} is no image by its name: {what}")
+        workspace.reporter.warn(f"{shown(path)} is no image by its name: {what}")
     columns = ("name", "target", "lock", "made", "description")
     cells = [[row[column] for column in columns] for row in short_made(rows)]
     text = table([column.upper() for column in columns], cells)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from envbuild.core.console import Heard
+from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.text import counted
 from envbuild.lock.resolve import resolve_image
@@ -25,22 +25,25 @@ def lock_images(
     One that cannot be locked keeps none of the others from it. Raises at the end what `load`, `resolve` and `make_lock`
     raise, with the findings of all images, as the error of the first.
     """
-    heard = Heard(workspace.talk)
-    workspace = replace(workspace, talk=heard)
+    recorder = RecordingReporter(workspace.reporter)
+    workspace = replace(workspace, reporter=recorder)
     failed: list[EnvbuildError] = []
     for name in names:
         try:
             resolution = resolve_image(name, workspace, forget=["*"] if fresh else upgrade)
             lock = update_lock(resolution, workspace, upgrade=upgrade, refresh=refresh, fresh=fresh)
         except EnvbuildError as error:
-            heard.taken()
+            recorder.take_warnings()
             failed.append(named(error, name) if len(names) > 1 else error)
             continue
         debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
         path = str(workspace.project.lock_path(resolution.spec.path))
         row = {"image": name, "path": path, "debian": debian, "python": python, "sources": sources}
         counts = f"{counted(debian, 'Debian package')}, {counted(python, 'Python file')}, {counted(sources, 'source')}"
-        yield row | {"warnings": heard.taken()}, f"{name}: {counts} in {path}\n  next:     envbuild make {name}"
+        yield (
+            row | {"warnings": recorder.take_warnings()},
+            f"{name}: {counts} in {path}\n  next:     envbuild make {name}",
+        )
     if failed:
         raise type(failed[0]).of(dict.fromkeys(finding for error in failed for finding in error.findings))
 

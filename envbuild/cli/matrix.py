@@ -155,7 +155,7 @@ def lint(
     from dataclasses import asdict
     from datetime import date
 
-    from envbuild.core.console import talk
+    from envbuild.core.console import default_reporter
     from envbuild.matrix.facts.lint import aged
     from envbuild.matrix.facts.lint import lint as find
     from envbuild.matrix.facts.load import load_facts
@@ -163,9 +163,9 @@ def lint(
 
     facts = load_facts(Project.find().facts())
     findings, old = find(facts), aged(facts, months, date.today())
-    say = talk()
+    info = default_reporter()
     for item in old:
-        say.warn(str(item))
+        info.warn(str(item))
     rows = sum(len(fact.rows) for fact in facts.facts.values())
     head = f"{len(facts.facts)} facts with {rows} rows: {f'{len(findings)} findings' if findings else 'nothing found'}"
     data = [asdict(item) | {"warning": item in old} for item in (*findings, *old)]
@@ -199,7 +199,7 @@ def refresh(
     """
     from dataclasses import asdict
 
-    from envbuild.core.console import talk
+    from envbuild.core.console import default_reporter
     from envbuild.matrix import FACTS
     from envbuild.matrix.collect.refresh import Manifest
     from envbuild.matrix.collect.refresh import refresh as collect
@@ -218,7 +218,7 @@ def refresh(
     report = collect(
         names or [],
         load_site(Project.find().root),
-        talk(),
+        default_reporter(),
         folder,
         write=not dry_run,
         allow_fewer=allow_fewer,

@@ -27,8 +27,8 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
     file = squashfs_file(name)
     if file:
         argv = ["/bin/sh", "-c", START, "sh", *command]
-        store, talk = workspace.store, workspace.talk
-        code, _ = run_in(file, argv, env=None, store=store, network=network, binds=pairs, talk=talk)
+        store, reporter = workspace.store, workspace.reporter
+        code, _ = run_in(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
         return code
     image = made_image(name, workspace)
     trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]

@@ -57,7 +57,7 @@ def store_collect(workspace: Workspace, *, dry_run: bool, everything: bool) -> R
     from envbuild.core.store.gc import collect
     from envbuild.core.text import amount
 
-    removed, freed = collect(workspace.store, workspace.talk, dry_run=dry_run, everything=everything)
+    removed, freed = collect(workspace.store, workspace.reporter, dry_run=dry_run, everything=everything)
     verb = "would remove" if dry_run else "removed"
     return Result(
         {"removed": removed, "bytes": freed, "dry_run": dry_run}, f"{verb} {len(removed)} items, {amount(freed)}"

@@ -1,7 +1,7 @@
-"""Talk: what a person sees while work goes on. stderr only; stdout is data.
+"""Reporter: what a person sees while work goes on. stderr only; stdout is data.
 
 On a terminal one live block shows what is in flight; without one, plain lines at starts and ends. Libraries get a
-`Talk` and never print.
+`Reporter` and never print.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from envbuild.core.text import passed
 WIDE = 100  # columns of a terminal that has room for a whole bar
 
 
-class Talk(Protocol):
+class Reporter(Protocol):
     """Where the steps tell what they do."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """A line that stays."""
         ...
 
@@ -44,13 +44,13 @@ class Talk(Protocol):
         ...
 
 
-class Quiet:
-    """A Talk that says nothing; collects lines for tests and --json."""
+class SilentReporter:
+    """A reporter that says nothing; collects lines for tests and --json."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.lines.append(text)
 
     def warn(self, text: str) -> None:
@@ -67,26 +67,26 @@ class Quiet:
             self.lines.append(text)
 
 
-class Heard:
-    """A Talk that passes everything on and keeps the warnings, which stand in --json too."""
+class RecordingReporter:
+    """A reporter that passes everything on and keeps the warnings, which stand in --json too."""
 
-    def __init__(self, talk: Talk) -> None:
-        self.talk = talk
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
         self.warnings: list[str] = []
-        self.say, self.start, self.advance = talk.say, talk.start, talk.advance
-        self.note, self.finish = talk.note, talk.finish
+        self.info, self.start, self.advance = reporter.info, reporter.start, reporter.advance
+        self.note, self.finish = reporter.note, reporter.finish
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
-        self.talk.warn(text)
+        self.reporter.warn(text)
 
-    def taken(self) -> list[str]:
+    def take_warnings(self) -> list[str]:
         """The warnings since the last call."""
         found, self.warnings = self.warnings, []
         return found
 
 
-class Plain:
+class LineReporter:
     """Lines on stderr, for logs and CI; a long transfer is reported every ten seconds."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Plain:
         sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {text}\n")
         sys.stderr.flush()
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.line(text)
 
     def warn(self, text: str) -> None:
@@ -124,7 +124,7 @@ class Plain:
             self.line(text)
 
 
-class Live:
+class LiveReporter:
     """A live block on a terminal (rich): what is in flight, bytes with rate and time left, elapsed time."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Live:
         self.texts: dict[str, str] = {}
         self.began: dict[str, float] = {}
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.progress.console.print(text, markup=False, soft_wrap=True)  # what is to be typed stays whole
 
     def warn(self, text: str) -> None:
@@ -181,10 +181,10 @@ class Live:
         if not self.ids:
             self.progress.stop()
         if text:
-            self.say(text)
+            self.info(text)
 
 
-def talk() -> Talk:
-    """The Talk that fits stderr: live on a terminal, plain lines otherwise (and with NO_COLOR or TERM=dumb)."""
+def default_reporter() -> Reporter:
+    """The reporter that fits stderr: live on a terminal, plain lines otherwise (and with NO_COLOR or TERM=dumb)."""
     live = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Live() if live else Plain()
+    return LiveReporter() if live else LineReporter()

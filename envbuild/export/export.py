@@ -160,7 +160,7 @@ def docker_output(image: Image, options: ExportOptions, progress: Progress) -> R
         workspace.store,
         epoch=image.plan.epoch,
         reference=reference,
-        talk=workspace.talk,
+        reporter=workspace.reporter,
     )
     return Result(
         {"reference": reference, "id": identity},

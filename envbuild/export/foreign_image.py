@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
@@ -67,7 +67,7 @@ def convert(source: str, workspace: Workspace, options: ExportOptions) -> Conver
         path = progress.output = out.file(name) if out else store.root / "artifacts" / name
         packing = Packing(image, progress.workspace, options)
         artifact, layers = packing.straight(path) if not options.cache and not image.stream else packing.by_packs(path)
-        artifact = told(artifact, image, workspace.talk)
+        artifact = told(artifact, image, workspace.reporter)
         done = Converted(
             artifact,
             image.reference,
@@ -82,12 +82,12 @@ def convert(source: str, workspace: Workspace, options: ExportOptions) -> Conver
     return done
 
 
-def told(artifact: Artifact, image: SourceImage, talk: Talk) -> Artifact:
+def told(artifact: Artifact, image: SourceImage, reporter: Reporter) -> Artifact:
     """Say every repair; returns the artifact with all of them."""
     messages = (*image.notes, *artifact.messages)
     for line in messages:
-        talk.say(f"  {line}")
-    talk.say(f"squashfs {artifact.path.name}: {amount(artifact.size)}")
+        reporter.info(f"  {line}")
+    reporter.info(f"squashfs {artifact.path.name}: {amount(artifact.size)}")
     return replace(artifact, messages=messages)
 
 

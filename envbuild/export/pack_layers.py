@@ -64,16 +64,16 @@ class Packing:
     def by_packs(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
         """The file `path` from the packs of all layers, which stay in the store. A place that gives its layers in an
         order of its own needs packs in any case; without `cache` they are thrown away."""
-        image, form, talk = self.image, self.options.form, self.workspace.talk
+        image, form, reporter = self.image, self.options.form, self.workspace.reporter
         with contextlib.ExitStack() as stack:
             if not self.options.cache:
                 self.store = Store.open(stack.enter_context(self.store.workdir()))
             below = stack.enter_context(ThreadPoolExecutor(1)).submit(lowest, self.below())
             layers = self.run()
             packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
-            talk.start("squashfs", f"squashfs {path.name}")
-            stack.callback(talk.finish, "squashfs")
-            talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
+            reporter.start("squashfs", f"squashfs {path.name}")
+            stack.callback(reporter.finish, "squashfs")
+            reporter.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
             artifact = artifact_of(
                 packs,
                 image.config,
@@ -96,20 +96,20 @@ class Packing:
 
     def straight(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
         """The file `path` with its layers written into it one after another; nothing else is kept."""
-        image, form, talk, jobs = self.image, self.options.form, self.workspace.talk, self.options.jobs
+        image, form, reporter, jobs = self.image, self.options.form, self.workspace.reporter, self.options.jobs
         self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
         read = []
         with (
             writing(path),
             DirectImage(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs) as direct,
         ):
-            talk.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
+            reporter.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
             try:
                 for layer in image.layers:
                     self.note(count)
                     read.append(self.read(layer, direct.layer)[1])
             finally:
-                talk.finish(TASK)
+                reporter.finish(TASK)
             written = complete(
                 direct, image.config, self.options, epoch=image.created, evidence=evidence(image), foreign=True
             )
@@ -118,7 +118,7 @@ class Packing:
 
     def run(self) -> tuple[Layer, ...]:
         """Pack what has no pack yet. Raises InputError with a finding for each layer that failed."""
-        store, form, talk = self.store, self.options.form, self.workspace.talk
+        store, form, reporter = self.store, self.options.form, self.workspace.reporter
         layers = {layer.diff_id: layer for layer in self.image.layers}  # the same layer may stand there twice
         wanted = {}
         for diff_id, layer in layers.items():
@@ -131,10 +131,10 @@ class Packing:
         packed: dict[str, int] = {}
         count = len(layers)
         if len(wanted) < count:
-            talk.say(f"{count - len(wanted)} of {count} layers are packed already")
+            reporter.info(f"{count - len(wanted)} of {count} layers are packed already")
         if wanted:
             size = f", {amount(self.total)}" if self.total else ""
-            talk.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
+            reporter.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
             self.note(len(wanted))
             try:
                 with store.filled():
@@ -142,7 +142,7 @@ class Packing:
             finally:
                 self.workers.close()
                 give_back()
-                talk.finish(TASK)
+                reporter.finish(TASK)
         return tuple(
             Layer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)
             for layer in self.image.layers
@@ -260,15 +260,15 @@ class Packing:
         """More bytes came."""
         with self.guard:
             self.arrived += size
-            self.workspace.talk.advance(TASK, self.arrived, self.total)
+            self.workspace.reporter.advance(TASK, self.arrived, self.total)
 
     def note(self, count: int) -> None:
         with self.guard:
-            self.workspace.talk.note(TASK, f"{self.done} of {count} layers done")
+            self.workspace.reporter.note(TASK, f"{self.done} of {count} layers done")
             self.done += 1
 
     def waiting(self) -> None:
-        self.workspace.talk.say("another envbuild packs one of these layers: waiting for it")
+        self.workspace.reporter.info("another envbuild packs one of these layers: waiting for it")
 
 
 class _Counted(Reading):

@@ -32,14 +32,16 @@ TOUCH = 30.0  # seconds: a record that has nothing new is written so often, as a
 
 
 class Progress:
-    """A Talk that passes everything on and keeps the record. `output` may be set once it is known; `workspace` is the
-    one that talks to it."""
+    """A reporter that passes everything on and records it.
+
+    `output` may be set once it is known; `workspace` is the one that reports to it.
+    """
 
     def __init__(self, workspace: Workspace, source: str, output: Path | None, state: str) -> None:
-        talk, root = workspace.talk, workspace.store.root
-        self.talk, self.source, self.output, self.state = talk, public(source), output, state
-        self.workspace = replace(workspace, talk=self)
-        self.say, self.warn, self.note = talk.say, talk.warn, talk.note
+        reporter, root = workspace.reporter, workspace.store.root
+        self.reporter, self.source, self.output, self.state = reporter, public(source), output, state
+        self.workspace = replace(workspace, reporter=self)
+        self.info, self.warn, self.note = reporter.info, reporter.warn, reporter.note
         self.owner, self.started = Owner.here(), time.time()
         self.path = root / FOLDER / f"{self.owner.host.replace('/', '-')}-{self.owner.pid}-{secrets.token_hex(4)}.json"
         self.task, self.done, self.total, self.error, self.ended = "", 0, 0, "", 0.0
@@ -50,14 +52,14 @@ class Progress:
     # Talk
     def start(self, task: str, text: str) -> None:
         with self.guard:
-            self.talk.start(task, text)
+            self.reporter.start(task, text)
             if task in TASKS:
                 self.task, self.state, self.done, self.total = task, TASKS[task], 0, 0
                 self.worked = True
                 self.samples.clear()
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
-        self.talk.advance(task, done, total)
+        self.reporter.advance(task, done, total)
         if task == self.task:
             self.done, self.total = done, total
             if self.state == READING and 0 < total <= done:
@@ -67,7 +69,7 @@ class Progress:
         with self.guard:
             if task == self.task == "squashfs":
                 self.done = self.total
-            self.talk.finish(task, text)
+            self.reporter.finish(task, text)
             if task == self.task and self.state == READING:
                 self.state = PACKING
             self.task = "" if task == self.task else self.task
@@ -87,7 +89,7 @@ class Progress:
                 size = sum(_allocated(path) for path in unnamed(self.output))
                 self.done = max(self.done, min(size, self.total))
             if self.task and (self.done or self.total):  # rate and time left change while nothing comes, too
-                self.talk.advance(self.task, self.done, self.total)
+                self.reporter.advance(self.task, self.done, self.total)
 
     def rate(self) -> float:
         """Bytes a second, lately; of an export that ended in all."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
@@ -35,12 +35,12 @@ class Artifact:
     messages: tuple[str, ...] = ()
 
 
-def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, talk: Talk) -> Artifact:
+def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.lock.lockfile import lock_digest
 
     out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
-    return write(plan, built.layers, lock, store, talk, out, ExportOptions(sha256=True))
+    return write(plan, built.layers, lock, store, reporter, out, ExportOptions(sha256=True))
 
 
 def write(
@@ -48,7 +48,7 @@ def write(
     layers: Sequence[LayerRecord],
     lock: Lock,
     store: Store,
-    talk: Talk,
+    reporter: Reporter,
     out: Path,
     options: ExportOptions,
 ) -> Artifact:
@@ -57,14 +57,14 @@ def write(
     from envbuild.oci.config import config_json
     from envbuild.squashfs.pack.store_packs import pack_layer
 
-    talk.start("packs", f"squashfs {out.name}")
+    reporter.start("packs", f"squashfs {out.name}")
     packs, total = [], sum(layer.size for layer in layers)
     for layer in layers:
         packs.append(pack_layer(store, layer, options.form, options.jobs))
-        talk.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
-    talk.finish("packs")
-    talk.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
-    talk.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
+        reporter.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
+    reporter.finish("packs")
+    reporter.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
+    reporter.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
     evidence = {
         "image": {
             "name": plan.image,
@@ -76,7 +76,7 @@ def write(
         }
     }
     made = artifact_of(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
-    talk.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
+    reporter.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
     return made
 
 

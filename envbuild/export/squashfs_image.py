@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import PublishError
-from envbuild.core.gc_pause import uncollected
+from envbuild.core.gc_pause import gc_paused
 from envbuild.export.enroot import configure
 from envbuild.export.enroot_repair import mend
 from envbuild.export.options import ExportOptions
@@ -40,7 +40,7 @@ WRITER = 3  # of what an image's bytes are; raise it when the same packs give ot
 
 def lowest(paths: Sequence[Path]) -> Lowest:
     """Packs read and merged before the layers above them have packs."""
-    with uncollected():
+    with gc_paused():
         packs = [read_pack(path) for path in paths]
         return packs, merge(packs)
 
@@ -122,7 +122,7 @@ def complete(
     layers that make no sense, PublishError when the file cannot be written.
     """
     epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
-    with uncollected(), writing(image.out):
+    with gc_paused(), writing(image.out):
         tree = merge(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
@@ -42,7 +42,7 @@ def fetch(
     lock: Lock,
     store: Store,
     site: Site,
-    talk: Talk,
+    reporter: Reporter,
     *,
     jobs: int = 8,
     names: Iterable[str] | None = None,
@@ -59,9 +59,9 @@ def fetch(
     """
     wanted = missing(lock, store, names, manifest=manifest)
     try:
-        fetch_inputs(lock.image, wanted, store, site, talk, jobs=jobs, pause=pause, where=where)
+        fetch_inputs(lock.image, wanted, store, site, reporter, jobs=jobs, pause=pause, where=where)
     except InputError as error:
-        tell_kept(lock.image, inputs(lock), store, site, talk, [error])
+        tell_kept(lock.image, inputs(lock), store, site, reporter, [error])
         raise
 
 
@@ -70,7 +70,7 @@ def fetch_inputs(
     wanted: Sequence[Input],
     store: Store,
     site: Site,
-    talk: Talk,
+    reporter: Reporter,
     *,
     jobs: int = 8,
     pause: float = 0.5,
@@ -88,23 +88,25 @@ def fetch_inputs(
     if not known:
         raise InputError.of(findings)
     transport = Transport(site.network())
-    count = Progress(talk, sum(entry.size for entry in known))
+    count = Progress(reporter, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
-    work = Fetching(image, site, transfer, Index(transport, site.python()), talk, where or {})
-    talk.start("fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else ""))
+    work = Fetching(image, site, transfer, Index(transport, site.python()), reporter, where or {})
+    reporter.start(
+        "fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else "")
+    )
     try:
         # The largest first: they decide when the last one is done.
         known.sort(key=lambda entry: -entry.size)
         findings += merged(_all(known, work.one, jobs, transfer.stop))
     finally:
-        talk.finish("fetch")
+        reporter.finish("fetch")
     if findings:
         raise InputError.of(findings)
-    talk.say(f"fetched {counted(len(known), 'file')}, {amount(count.done)}")
+    reporter.info(f"fetched {counted(len(known), 'file')}, {amount(count.done)}")
 
 
 def tell_kept(
-    image: str, entries: Iterable[Input], store: Store, site: Site, talk: Talk, errors: Iterable[EnvbuildError]
+    image: str, entries: Iterable[Input], store: Store, site: Site, reporter: Reporter, errors: Iterable[EnvbuildError]
 ) -> None:
     """Say how much of an image is in the store already, when something else of it cannot be had, and the lines of a
     site file that would supply all of that."""
@@ -112,16 +114,18 @@ def tell_kept(
     if there:
         size = amount(sum(store.blob(sha256).stat().st_size for sha256 in there))
         several = "1 input" if len(there) == 1 else f"{len(there)} inputs"
-        talk.say(f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing")
-    tell_lines(image, errors, site, talk)
+        reporter.info(
+            f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing"
+        )
+    tell_lines(image, errors, site, reporter)
 
 
-def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, talk: Talk) -> None:
+def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, reporter: Reporter) -> None:
     """Say the lines of a site file that would supply what is missing, where that is more than the hints say."""
     if lines := site_lines(errors, site):
         file = "site.yaml" if site.where else "a new site.yaml"
         head = f"{image}: these lines of {file} would supply the rest, with your places in them:"
-        talk.say("\n".join([head, *lines]))
+        reporter.info("\n".join([head, *lines]))
 
 
 def placed(wanted: Iterable[Input], site: Site, where: Mapping[str, str]) -> tuple[list[Input], list[Finding]]:
@@ -171,13 +175,13 @@ def merged(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
 class Progress:
     """Bytes of all files together, told as one task."""
 
-    def __init__(self, talk: Talk, total: int) -> None:
-        self.talk, self.total, self.done, self.guard = talk, total, 0, threading.Lock()
+    def __init__(self, reporter: Reporter, total: int) -> None:
+        self.reporter, self.total, self.done, self.guard = reporter, total, 0, threading.Lock()
 
     def add(self, size: int) -> None:
         with self.guard:
             self.done += size
-            self.talk.advance("fetch", self.done, self.total)
+            self.reporter.advance("fetch", self.done, self.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,7 @@ class Fetching:
     site: Site
     transfer: Transfer
     index: Index
-    talk: Talk
+    reporter: Reporter
     where: Mapping[str, str]
     vendors: dict[str, Index] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -237,7 +241,7 @@ class Fetching:
         """The tarball of a commit."""
         from envbuild.lock.git.lock_commit import obtain_git
 
-        obtain_git(self.site, self.transfer.transport, self.transfer.store, self.talk, source)
+        obtain_git(self.site, self.transfer.transport, self.transfer.store, self.reporter, source)
         self.transfer.progress(source.size)
 
     def image_blob(self, blob: ImageBlob) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from packaging.utils import canonicalize_name
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.distributions import PLACE, Distribution, distribution, is_image
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
@@ -47,7 +47,7 @@ def make_lock(
     request: LockRequest,
     site: Site,
     store: Store,
-    talk: Talk,
+    reporter: Reporter,
     *,
     previous: Lock | None = None,
     upgrade: frozenset[str] = frozenset(),
@@ -74,7 +74,7 @@ def make_lock(
             check_versions(request, previous)
             return previous
     kept = None if EVERYTHING in upgrade else previous
-    work = Locking(request, site, store, talk, kept, upgrade, refresh, clashes, pins or {})
+    work = Locking(request, site, store, reporter, kept, upgrade, refresh, clashes, pins or {})
     lock = replace(work.lock(), waivers=given)
     pending_archives.forget(store, lock.sources)
     check_upgrades(lock, upgrade, components)
@@ -90,7 +90,7 @@ class Locking:
     request: LockRequest
     site: Site
     store: Store
-    talk: Talk
+    reporter: Reporter
     kept: Lock | None
     upgrade: frozenset[str]
     refresh: bool
@@ -130,7 +130,7 @@ class Locking:
         it; what else is missing is told all the same."""
         request, on_image = self.request, is_image(self.request.base)
         if on_image and base is None:
-            self.talk.say(f"the packages of {request.image} wait for its base image")
+            self.reporter.info(f"the packages of {request.image} wait for its base image")
             self.attempt(self.look)
             self.attempt(lambda: vendor_indexes(request.indexes, self.site, self.transport))
             return None, None
@@ -158,10 +158,10 @@ class Locking:
             return
         wanted = {entry.sha256: entry for entry in self.resolved if not self.store.has_blob(entry.sha256)}
         try:
-            fetch_inputs(self.request.image, list(wanted.values()), self.store, self.site, self.talk)
+            fetch_inputs(self.request.image, list(wanted.values()), self.store, self.site, self.reporter)
         except EnvbuildError as error:
             self.errors.append(error)
-        tell_kept(self.request.image, self.resolved, self.store, self.site, self.talk, self.errors)
+        tell_kept(self.request.image, self.resolved, self.store, self.site, self.reporter, self.errors)
 
     def debian_names(self) -> dict[str, tuple[str, ...]]:
         """Unit → names of its Debian packages. What every image has joins the run-time packages where the base has no
@@ -186,7 +186,7 @@ class Locking:
                 self.transport,
                 self.transfer,
                 self.store,
-                self.talk,
+                self.reporter,
                 previous=kept.base_image if kept and stays else None,
                 distribution=self.distribution.name,
                 python=request.python,
@@ -199,7 +199,9 @@ class Locking:
     def look(self) -> None:
         """Ask every archive and repository of Debian packages."""
         fresh = self.refresh or bool(self.upgrade)
-        opening = Opening(self.distribution, self.request.arch, self.site, self.store, self.transport, self.talk, fresh)
+        opening = Opening(
+            self.distribution, self.request.arch, self.site, self.store, self.transport, self.reporter, fresh
+        )
         opening.apt(self.request.repositories)
 
     def debian(self, base: Found | None) -> debian.DebianLock:
@@ -222,7 +224,7 @@ class Locking:
             askers=self.request.askers,
         )
         return debian.resolve(
-            request, self.site, self.store, self.talk, transport=self.transport, resolved=self.resolved
+            request, self.site, self.store, self.reporter, transport=self.transport, resolved=self.resolved
         )
 
     def python(self, number: str, base: Found | None) -> PythonFiles:
@@ -230,7 +232,7 @@ class Locking:
         request, kept, glibc = self.request, self.kept, self.distribution.glibc
         vendors, unplaced = reachable_indexes(request.indexes, self.site, self.transport)
         with self.store.workdir() as workdir:
-            self.talk.start("python", "resolving Python packages")
+            self.reporter.start("python", "resolving Python packages")
             try:
                 platform = choose_files.platform(request.arch, glibc)
                 choice = choose_files.Choice(
@@ -251,7 +253,7 @@ class Locking:
                         for name in index.packages
                         if index.origin in unplaced
                     },
-                    tell=self.talk.say,
+                    tell=self.reporter.info,
                     clashes=self.clashes,
                     before=[InputError.of(findings) for findings in unplaced.values()],
                 )
@@ -265,7 +267,7 @@ class Locking:
                     self.resolved += work.found()
                     raise
             finally:
-                self.talk.finish("python")
+                self.reporter.finish("python")
 
     def sources(self) -> dict[str, SourceFile]:
         """Archives and commits."""
@@ -278,7 +280,7 @@ class Locking:
             self.transport,
             self.transfer,
             self.store,
-            self.talk,
+            self.reporter,
             [archive for unit in units for archive in unit.archives],
             [source for unit in units for source in unit.git],
             {name: file for name, file in known.items() if name not in self.upgrade},

@@ -22,7 +22,7 @@ def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
     matrix = load_matrix(workspace.project.facts())
     answer = checked(resolution.spec, resolution.target, matrix, lock.settled)
     for line in cautions(answer):
-        workspace.talk.warn(line)
+        workspace.reporter.warn(line)
     return answer
 
 
@@ -49,4 +49,4 @@ def warn_of_newer_torch(matrix: FactTable, workspace: Workspace) -> None:
     from envbuild.net.transport import Transport
 
     for line in newer_than_facts(Index(Transport(workspace.site.network()), workspace.site.python()), matrix):
-        workspace.talk.warn(line)
+        workspace.reporter.warn(line)

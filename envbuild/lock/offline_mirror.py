@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import LockError, PublishError, SpecError
 from envbuild.core.store.store import Store, read_json, write_atomic
@@ -65,7 +65,7 @@ class Carried:
     new_size: int
 
 
-def carry(lock: Lock, store: Store, folder: Path, talk: Talk) -> Carried:
+def carry(lock: Lock, store: Store, folder: Path, reporter: Reporter) -> Carried:
     """Put every input of `lock`, all of which the store has, into `folder`.
 
     Raises SpecError when the folder has a ``site.yaml`` that does not serve it, InputError for damage in the store,
@@ -75,7 +75,7 @@ def carry(lock: Lock, store: Store, folder: Path, talk: Talk) -> Carried:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
-            return Carrying(lock, store, folder, talk).all()
+            return Carrying(lock, store, folder, reporter).all()
     except OSError as error:
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
@@ -125,7 +125,7 @@ class Carrying:
     lock: Lock
     store: Store
     folder: Path
-    talk: Talk
+    reporter: Reporter
     others: frozenset[str] | None = None  # digests that other locks in the folder name, read when they matter
 
     def all(self) -> Carried:
@@ -133,14 +133,14 @@ class Carrying:
         entries = {place_of(entry): entry for entry in inputs(self.lock, manifest=True)}
         check_site(self.folder)
         sizes = {path: self.store.blob(entry.sha256).stat().st_size for path, entry in entries.items()}
-        self.talk.start(
+        self.reporter.start(
             "carry", f"writing {counted(len(entries), 'file')}, {amount(sum(sizes.values()))}, to {self.folder}"
         )
         try:
             with ThreadPoolExecutor(4) as pool:
                 written = dict(zip(entries, pool.map(self.one, entries.items()), strict=True))
         finally:
-            self.talk.finish("carry")
+            self.reporter.finish("carry")
         if self.lock.base_image:
             self.layout()
         self.text(f"images/{self.lock.image}.lock", dump_lock(self.lock))
@@ -179,7 +179,7 @@ class Carrying:
                 f"{target} cannot be replaced: another image in this folder needs a different file of that name",
                 hint=f"carry {self.lock.image} to a folder of its own:  envbuild fetch {self.lock.image} --to FOLDER",
             )
-        self.talk.warn(f"{target} had other content than the lock says; it is written anew")
+        self.reporter.warn(f"{target} had other content than the lock says; it is written anew")
 
     def text(self, path: str, content: str) -> None:
         """A text file, left alone when it says this already."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, human_list
@@ -93,7 +93,7 @@ def lock_sources(
     transport: Transport,
     transfer: Transfer,
     store: Store,
-    talk: Talk,
+    reporter: Reporter,
     archives: Iterable[Archive],
     gits: Iterable[Git],
     known: Mapping[str, SourceFile],
@@ -112,7 +112,7 @@ def lock_sources(
     def one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
-                return lock_git(site, transport, store, talk, source, known, (pins or {}).get(source.file, ""))
+                return lock_git(site, transport, store, reporter, source, known, (pins or {}).get(source.file, ""))
             return lock_source(site, transfer, source, known)
         except InputError as error:
             return error.at((where or {}).get(source.file, ""))

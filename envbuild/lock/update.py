@@ -16,7 +16,7 @@ def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     """Return the lock of an image; make it when there is none. Raises LockError when the image asks for something else
     than the lock answers."""
     if not workspace.project.lock_path(resolution.spec.path).is_file():
-        workspace.talk.say(f"{resolution.spec.name} has no lock; locking its inputs")
+        workspace.reporter.info(f"{resolution.spec.name} has no lock; locking its inputs")
         return update_lock(resolution, workspace)
     from envbuild.lock.matrix_check import agree
 
@@ -63,14 +63,14 @@ def update_lock(
     from envbuild.lock.make_lock import make_lock
     from envbuild.lock.matrix_check import confirmed
 
-    talk, name = workspace.talk, resolution.spec.name
+    reporter, name = workspace.reporter, resolution.spec.name
     new_path = workspace.project.new_lock_path(resolution.spec.path)
     previous = None if fresh else previous_lock(resolution, workspace)
     lock = make_lock(
         lock_request(resolution),
         workspace.site,
         workspace.store,
-        talk,
+        reporter,
         previous=previous,
         upgrade=upgrade,
         refresh=refresh,
@@ -80,13 +80,13 @@ def update_lock(
     )
     lock = confirmed(resolution, lock, workspace)
     for line in changes(previous, lock) if previous else ():
-        talk.say(line)
+        reporter.info(line)
     if previous == lock:
-        talk.say(f"{name}: the lock is unchanged")
+        reporter.info(f"{name}: the lock is unchanged")
         return lock
     new_path.parent.mkdir(parents=True, exist_ok=True)
     write_lock(lock, new_path)
-    talk.say(f"wrote {new_path}")
+    reporter.info(f"wrote {new_path}")
     return lock
 
 
@@ -98,5 +98,5 @@ def previous_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:
     try:
         return read_lock(path)
     except LockError as error:
-        workspace.talk.warn(f"{error.message}; its versions are forgotten")
+        workspace.reporter.warn(f"{error.message}; its versions are forgotten")
         return None

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig, canonical, config_json
@@ -31,7 +31,7 @@ HINT = f"{START}, or use --to oci"
 
 
 def load(
-    layers: Sequence[LayerRecord], config: ImageConfig, store: Store, *, epoch: int, reference: str, talk: Talk
+    layers: Sequence[LayerRecord], config: ImageConfig, store: Store, *, epoch: int, reference: str, reporter: Reporter
 ) -> str:
     """Load the image of `layers` (bottom first) as `reference` (``name[:tag]``) into the environment's Docker Engine.
 
@@ -43,15 +43,15 @@ def load(
 
     if ":" not in reference.rpartition("/")[2]:
         reference += ":latest"
-    stream = _Stream(layers, config, store, epoch, reference, talk)
+    stream = _Stream(layers, config, store, epoch, reference, reporter)
     with contextlib.closing(engine_here()) as engine:
-        talk.start("docker", f"loading {reference} into Docker")
+        reporter.start("docker", f"loading {reference} into Docker")
         try:
             images = engine.images.load(stream.chunks())  # type: ignore[arg-type]  # a generator is sent in chunks
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise stream.failure or EngineError(f"Docker refused {reference}: {error}", hint=HINT) from error
         finally:
-            talk.finish("docker")
+            reporter.finish("docker")
         if stream.failure:
             raise stream.failure
         if not images:
@@ -84,7 +84,7 @@ class _Stream:
     store: Store
     epoch: int
     reference: str
-    talk: Talk
+    reporter: Reporter
     failure: BaseException | None = field(default=None, init=False)
 
     def chunks(self) -> Iterator[bytes]:
@@ -97,7 +97,7 @@ class _Stream:
             with os.fdopen(read, "rb", buffering=0) as pipe:
                 while chunk := pipe.read(CHUNK):
                     done += len(chunk)
-                    self.talk.advance("docker", done, total)
+                    self.reporter.advance("docker", done, total)
                     yield chunk
         finally:  # also when Docker hung up: the closed pipe ends the thread
             thread.join()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core import console
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
 from envbuild.net.site import Site, load_site
 from envbuild.spec.project import Project
@@ -19,7 +19,7 @@ class Workspace:
     project: Project
     site: Site
     store: Store
-    talk: Talk
+    reporter: Reporter
 
 
 def store_folder(folder: Path | None = None) -> Path:
@@ -28,10 +28,10 @@ def store_folder(folder: Path | None = None) -> Path:
     return load_site(Project.find(folder).root).store
 
 
-def open_workspace(talk: Talk | None = None, folder: Path | None = None, *, writes: bool = True) -> Workspace:
+def open_workspace(reporter: Reporter | None = None, folder: Path | None = None, *, writes: bool = True) -> Workspace:
     """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
     store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
     project = Project.find(folder)
     site = load_site(project.root)
     store = Store.open(site.store) if writes else Store(site.store)
-    return Workspace(project, site, store, talk or console.talk())
+    return Workspace(project, site, store, reporter or console.default_reporter())

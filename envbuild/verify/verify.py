@@ -53,7 +53,7 @@ def verify(
     evidence = examine(artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace)
     path = write(evidence, artifact.path.parent)
     for line in summary(evidence):
-        workspace.talk.say(f"verify {line}")
+        workspace.reporter.info(f"verify {line}")
     raise_for(evidence)
     return path
 
@@ -79,7 +79,7 @@ def examine(
 ) -> Evidence:
     """All tiers that can run here, on the file itself."""
     run = runner(path, plan.config.env, workspace)
-    workspace.talk.start("verify", f"verify {plan.image}")
+    workspace.reporter.start("verify", f"verify {plan.image}")
     env = planned_env(resolution, lock)
     expected = expectations(resolution, lock)
     results = audit(look(run, own(resolution, lock)), expected)
@@ -90,7 +90,7 @@ def examine(
         checks += ask(recipe, "verify", list, env)
     results += run_checks(checks, run, look=by_hand)
     evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
-    workspace.talk.finish("verify")
+    workspace.reporter.finish("verify")
     return evidence
 
 
@@ -108,9 +108,9 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
         )
     lock = parse_lock(texts["lock.yaml"], path)
     sha256 = file_digest(path)
-    workspace.talk.start("verify", f"verify {path.name}")
+    workspace.reporter.start("verify", f"verify {path.name}")
     results = audit(look(runner(path, {}, workspace), locked_own(lock)), locked_expectations(lock))
-    workspace.talk.finish("verify")
+    workspace.reporter.finish("verify")
     return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli.fetch import fetch_images
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import DebianFile, UnitLock, write_lock
@@ -46,12 +46,12 @@ def project(small: Project, tmp_path: Path) -> Project:
 def test_the_command(store: Store, project: Project, tmp_path: Path) -> None:
     away = Store.open(tmp_path / "away")
     first, second, gone = (deb(away, name) for name in ("hello", "bash", "gone"))
-    carry(lock(first, second), away, tmp_path / "mirror", Quiet())
+    carry(lock(first, second), away, tmp_path / "mirror", SilentReporter())
     site = read_site(tmp_path / "mirror/site.yaml")
     assert project.root is not None
     written(project.root, "one", {first.file: first})
     written(project.root, "two", {second.file: second, gone.file: gone})
-    here = Workspace(project, replace(site, store=store.root), store, Quiet())
+    here = Workspace(project, replace(site, store=store.root), store, SilentReporter())
     ((row, text),) = fetch_images(["one"], here, None)
     assert row == {"image": "one", "store": str(store.root), "files": 1, "bytes": 13, "warnings": []}
     assert text.endswith("next:     envbuild make one   (needs no network)")
@@ -76,8 +76,8 @@ def test_all_that_several_images_lack_is_told_at_the_end(store: Store, project: 
     ubuntu, cuda = deb(away, "gcc", "ubuntu:jammy/main"), deb(away, "cuda", "apt:nvidia-cuda/x", "cuda_13_all.deb")
     for name, entries in (("one", [deb(store, "hello")]), ("two", [ubuntu]), ("three", [ubuntu, cuda])):
         written(project.root, name, {entry.file: entry for entry in entries})
-    talk, bare = Quiet(), Site(store.root, mirrors={"python:": ()}, use_host=False, where="site.yaml")
-    told = fetch_images(["two", "three", "one"], Workspace(project, bare, store, talk), tmp_path / "bundle")
+    reporter, bare = SilentReporter(), Site(store.root, mirrors={"python:": ()}, use_host=False, where="site.yaml")
+    told = fetch_images(["two", "three", "one"], Workspace(project, bare, store, reporter), tmp_path / "bundle")
     assert next(told)[0]["image"] == "one"
     with pytest.raises(InputError) as caught:
         next(told)
@@ -86,7 +86,7 @@ def test_all_that_several_images_lack_is_told_at_the_end(store: Store, project: 
         "no place is known for ubuntu:jammy/main",
         "no place is known for apt:nvidia-cuda/x",
     ]
-    assert talk.lines[-1] == (
+    assert reporter.lines[-1] == (
         "all of these images: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
         '  ubuntu: [ADDRESS-OR-FOLDER]\n  "apt:nvidia-cuda/x": [ADDRESS-OR-FOLDER]'
     )
@@ -100,7 +100,9 @@ def test_a_file_that_stands_in_the_way_does_not_keep_the_others(store: Store, pr
     for name, entry in (("one", here), ("two", other), ("three", gone), ("four", deb(store, "four"))):
         written(project.root, name, {entry.file: entry})
     bare = Site(store.root, mirrors={"python:": ()}, use_host=False)
-    told = fetch_images(["one", "two", "three", "four"], Workspace(project, bare, store, Quiet()), tmp_path / "bundle")
+    told = fetch_images(
+        ["one", "two", "three", "four"], Workspace(project, bare, store, SilentReporter()), tmp_path / "bundle"
+    )
     assert [next(told)[0]["image"], next(told)[0]["image"]] == ["one", "four"]
     with pytest.raises(InputError) as caught:
         next(told)
@@ -119,5 +121,5 @@ def test_an_image_that_cannot_be_locked_does_not_keep_the_others(
     (project.root / "images/two.lock").unlink()
     bare = Site(store.root, mirrors={"python:": ()}, use_host=False)
     with pytest.raises(InputError):
-        list(fetch_images(["two", "one"], Workspace(project, bare, store, Quiet()), tmp_path / "bundle"))
+        list(fetch_images(["two", "one"], Workspace(project, bare, store, SilentReporter()), tmp_path / "bundle"))
     assert [path.name for path in (tmp_path / "bundle/images").iterdir()] == ["one.lock"]

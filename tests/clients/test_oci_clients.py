@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig
@@ -116,8 +116,8 @@ def test_docker_loads_and_runs(
     layers: tuple[LayerRecord, ...], store: Store, dockerd: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", dockerd)
-    talk = Quiet()
-    image = load(layers, CONFIG, store, epoch=EPOCH, reference="envbuild/tiny", talk=talk)
+    reporter = SilentReporter()
+    image = load(layers, CONFIG, store, epoch=EPOCH, reference="envbuild/tiny", reporter=reporter)
     assert image == layout(layers, store, tmp_path / "out").config_digest
     said = run("docker", "-H", dockerd, "run", "--rm", "--network", "none", "envbuild/tiny:latest")
     assert said.startswith(SAID)
@@ -135,7 +135,7 @@ def test_docker_gets_no_damaged_image(
     bad = layer(store, "bad", lambda tree: (tree / "file").write_text("before"))
     (store.layer_tree(bad.diff_id) / "file").write_text("behind")
     with pytest.raises(EngineError, match="reads as"):
-        load([layers[0], bad], CONFIG, store, epoch=EPOCH, reference="damaged:1", talk=Quiet())
+        load([layers[0], bad], CONFIG, store, epoch=EPOCH, reference="damaged:1", reporter=SilentReporter())
     assert "damaged" not in run("docker", "-H", dockerd, "images", "--format", "{{.Repository}}")
 
 
@@ -147,6 +147,6 @@ def test_without_docker_it_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(EngineError, match=reason) as caught:
-        load(layers, CONFIG, store, epoch=EPOCH, reference="tiny:1", talk=Quiet())
+        load(layers, CONFIG, store, epoch=EPOCH, reference="tiny:1", reporter=SilentReporter())
     assert caught.value.exit_code == 5
     assert "docker info" in caught.value.hint

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.plan.units import Plan
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.export.options import ExportOptions
@@ -170,7 +170,7 @@ def test_an_image_of_the_project_in_another_compression(tmp_path):
     for options in (ExportOptions(jobs=1, sha256=True), ExportOptions(jobs=3, sha256=True), lz4):
         form = options.form
         out = tmp_path / f"{form.codec}.sqsh"
-        artifact = write(plan, [record], lock, store, Quiet(), out, options)
+        artifact = write(plan, [record], lock, store, SilentReporter(), out, options)
         files.setdefault(form.codec, set()).add(artifact.sha256)
         assert describe(out)["codec"] == form.codec and describe(out)["block"] == form.block
         shutil.rmtree(tmp_path / "root", ignore_errors=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store import gc as collecting
 from envbuild.core.store.gc import collect
@@ -86,9 +86,9 @@ def test_a_made_image_stays_whole(store: Store, monkeypatch: pytest.MonkeyPatch)
     image(store, "one", "aaaaaaaaaaaa")
     image(store, "two", "bbbbbbbbbbbb")
     before = everything_in(store)
-    assert collect(store, Quiet(), dry_run=False, everything=True) == ([], 0)
+    assert collect(store, SilentReporter(), dry_run=False, everything=True) == ([], 0)
     week_later(monkeypatch)
-    assert collect(store, Quiet(), dry_run=False, everything=False) == ([], 0)
+    assert collect(store, SilentReporter(), dry_run=False, everything=False) == ([], 0)
     assert everything_in(store) == before
 
 
@@ -100,10 +100,10 @@ def test_an_older_lock_of_the_image_goes_with_all_that_only_it_held(store: Store
     (store.root / "artifacts" / "one.sqsh").unlink()
     (store.root / "artifacts" / "one.sqsh").symlink_to("one-bbbbbbbbbbbb.sqsh")
     before = everything_in(store)
-    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == [], "younger than a week"
-    told, _ = collect(store, Quiet(), dry_run=True, everything=True)
+    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [], "younger than a week"
+    told, _ = collect(store, SilentReporter(), dry_run=True, everything=True)
     assert everything_in(store) == before, "a dry run removes nothing"
-    removed, freed = collect(store, Quiet(), dry_run=False, everything=True)
+    removed, freed = collect(store, SilentReporter(), dry_run=False, everything=True)
     assert removed == told and freed > 0
     assert everything_in(store) == alone | {"artifacts/one.sqsh"}
     assert f"images/{old['record'].name}" in removed and f"blobs/sha256/{old['source']}" in removed
@@ -113,7 +113,7 @@ def test_after_a_week_it_goes_without_all(store: Store, monkeypatch: pytest.Monk
     old = image(store, "one", "aaaaaaaaaaaa")
     image(store, "one", "bbbbbbbbbbbb")
     week_later(monkeypatch)
-    collect(store, Quiet(), dry_run=False, everything=False)
+    collect(store, SilentReporter(), dry_run=False, everything=False)
     assert not old["artifact"].exists() and not old["record"].exists() and store.unit(old["key"]) is None
     assert (store.root / "artifacts" / "one.sqsh").resolve().is_file()
 
@@ -124,7 +124,7 @@ def test_a_unit_that_a_kept_image_shares_stays(store: Store) -> None:
     shared = new["data"]
     shared["holds"] = {"units": [new["key"], old["key"]], "blobs": [old["source"]]}
     write_json(new["record"], shared)
-    collect(store, Quiet(), dry_run=False, everything=True)
+    collect(store, SilentReporter(), dry_run=False, everything=True)
     assert not old["artifact"].exists() and store.unit(old["key"]) and store.has_blob(old["source"])
     assert not store.has_blob(new["source"]), "no record holds it any more"
 
@@ -135,7 +135,7 @@ def test_records_of_an_artifact_that_was_written_over_hold_nothing(store: Store)
     record = {**made["data"], "stat": [1, 1], "holds": {"units": [stale], "blobs": []}}
     path = store.root / "images" / f"{'e' * 64}.json"
     write_json(path, record)
-    collect(store, Quiet(), dry_run=False, everything=True)
+    collect(store, SilentReporter(), dry_run=False, everything=True)
     assert not path.exists() and store.unit(stale) is None and not store.layer_path(layer).exists()
     assert made["record"].exists() and store.unit(made["key"])
 
@@ -143,7 +143,7 @@ def test_records_of_an_artifact_that_was_written_over_hold_nothing(store: Store)
 def test_a_touched_artifact_still_holds_what_it_was_made_of(store: Store) -> None:
     made = image(store, "one", "aaaaaaaaaaaa")
     os.utime(made["artifact"], (1, 1))
-    collect(store, Quiet(), dry_run=False, everything=True)
+    collect(store, SilentReporter(), dry_run=False, everything=True)
     assert made["record"].exists() and store.unit(made["key"])
 
 
@@ -152,7 +152,7 @@ def test_records_without_an_artifact_and_broken_ones_go_at_once(store: Store) ->
     made["artifact"].unlink()
     for name, text in (("cut", '{"made": {'), ("empty", "{}"), ("list", "[]")):
         (store.root / "images" / f"{name}.json").write_text(text)
-    collect(store, Quiet(), dry_run=False, everything=False)
+    collect(store, SilentReporter(), dry_run=False, everything=False)
     assert list((store.root / "images").iterdir()) == []
     assert not (store.root / "artifacts" / "one.sqsh").is_symlink(), "a link to nothing"
     assert store.unit(made["key"]), "the next build may want it for a week"
@@ -165,7 +165,7 @@ def test_what_lies_in_tmp(store: Store) -> None:
     (tmp / "1-killed").mkdir()
     (tmp / "fresh").write_text("x")
     with store.workdir() as alive:
-        collect(store, Quiet(), dry_run=False, everything=False)
+        collect(store, SilentReporter(), dry_run=False, everything=False)
         assert sorted(tmp.iterdir()) == sorted([alive, tmp / "fresh"])
 
 
@@ -174,11 +174,11 @@ def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.Mo
     for name in (*caches, "uv/simple/index/x"):
         (store.root / name).parent.mkdir(parents=True)
         (store.root / name).write_text("x")
-    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == []
+    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == []
     week_later(monkeypatch, 0.9)
-    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == []
+    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == []
     week_later(monkeypatch)
-    removed = collect(store, Quiet(), dry_run=False, everything=False)[0]
+    removed = collect(store, SilentReporter(), dry_run=False, everything=False)[0]
     assert removed == ["apt/bookworm", "apt/trixie", "buildah/overlay", "git/ucx.git", "uv"]
     assert list((store.root / "tmp").iterdir()) == []
 
@@ -186,8 +186,11 @@ def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.Mo
 def test_what_a_package_says_goes_with_it(store: Store) -> None:
     sha256 = blob(store, "deb")
     (store.root / "control" / ("f" * 64)).write_text("of a package that is gone")
-    assert collect(store, Quiet(), dry_run=False, everything=False)[0] == [f"control/{'f' * 64}"]
-    assert collect(store, Quiet(), dry_run=False, everything=True)[0] == [f"blobs/sha256/{sha256}", f"control/{sha256}"]
+    assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [f"control/{'f' * 64}"]
+    assert collect(store, SilentReporter(), dry_run=False, everything=True)[0] == [
+        f"blobs/sha256/{sha256}",
+        f"control/{sha256}",
+    ]
 
 
 def test_not_while_somebody_works_in_the_store(store: Store) -> None:
@@ -204,10 +207,10 @@ def test_not_while_somebody_works_in_the_store(store: Store) -> None:
     with store.lock("gc", shared=True):
         pass  # builds do not stop each other
     with pytest.raises(EngineError, match="another envbuild works in this store") as caught:
-        collect(store, Quiet(), dry_run=False, everything=True)
+        collect(store, SilentReporter(), dry_run=False, everything=True)
     assert caught.value.exit_code == 5 and store.has_blob(sha256)
     worker.communicate("")
-    collect(store, Quiet(), dry_run=False, everything=True)
+    collect(store, SilentReporter(), dry_run=False, everything=True)
     assert not store.has_blob(sha256)
 
 

@@ -20,7 +20,7 @@ from envbuild.build.engines.build_context import write_context
 from envbuild.build.engines.buildah.engine import Buildah
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.build.plan.units import Input, Plan, Unit
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.core.store.store import LayerRecord, Store
 from tests.support import base_layers
@@ -40,7 +40,7 @@ def tiny(scratch: Path) -> Path:
 
 
 def build(store: Store, plan: Plan, **options: Any) -> tuple[LayerRecord, ...]:
-    return Embedded(packs=()).build(plan, store, Quiet(), BuildOptions(**options)).layers
+    return Embedded(packs=()).build(plan, store, SilentReporter(), BuildOptions(**options)).layers
 
 
 def tree(root: Path, *, times: bool = True) -> dict[str, tuple[Any, ...]]:
@@ -164,7 +164,7 @@ def test_the_buildah_engine_gives_the_same_files(store: Store, tiny: Path) -> No
         pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")
     plan = base_layers.plan(store, tiny, *base_layers.STEPS)
     embedded = build(store, plan)
-    other = Buildah().build(plan, store, Quiet(), BuildOptions()).layers
+    other = Buildah().build(plan, store, SilentReporter(), BuildOptions()).layers
     for ours, theirs in zip(embedded, other, strict=True):
         one, two = (tree(store.layer_tree(layer.diff_id), times=False) for layer in (ours, theirs))
         for name in ("dev", "proc", "sys", "run", "tmp"):  # made where the image lacks them

@@ -20,7 +20,7 @@ from envbuild.build.engines.base import BuildOptions, Built
 from envbuild.build.engines.build_context import write_context
 from envbuild.build.engines.buildah.engine import Buildah
 from envbuild.build.plan.units import Input, Plan, Product
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import BuildError, PublishError
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
@@ -47,7 +47,7 @@ def buildah_store(store: Store) -> Iterator[Store]:
 
 
 def buildah(plan: Plan, store: Store, **options: Any) -> Built:
-    return Buildah().build(plan, store, Quiet(), BuildOptions(**options))
+    return Buildah().build(plan, store, SilentReporter(), BuildOptions(**options))
 
 
 def merged(store: Store, built: Built) -> dict[bytes, tuple[Any, ...]]:
@@ -124,7 +124,9 @@ def wide(store: Store) -> Plan:
 def test_both_engines_make_the_same_files(name: str, buildah_store: Store) -> None:
     plan = wide(buildah_store) if name == "wide" else kit.plans("everything", buildah_store)
     one = merged(buildah_store, buildah(plan, buildah_store, jobs=2))
-    two = merged(buildah_store, kit.Embedded(packs=()).build(plan, buildah_store, Quiet(), BuildOptions(jobs=2)))
+    two = merged(
+        buildah_store, kit.Embedded(packs=()).build(plan, buildah_store, SilentReporter(), BuildOptions(jobs=2))
+    )
     # what a program sees of its environment differs by the words that buildah needs
     for tree in (one, two):
         tree.pop(b"opt/one/env", None)
@@ -306,7 +308,8 @@ store = kit.Store.open(Path(sys.argv[1]))
 probe = Buildah().probe(store)
 layers = []
 if probe.ok:
-    layers = Buildah().build(kit.plans("everything", store), store, kit.Quiet(), kit.BuildOptions(jobs=2)).layers
+    built = Buildah().build(kit.plans("everything", store), store, kit.SilentReporter(), kit.BuildOptions(jobs=2))
+    layers = built.layers
 print(json.dumps([probe.detail or probe.reason, [layer.diff_id for layer in layers]]))
 """
 

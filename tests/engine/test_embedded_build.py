@@ -276,7 +276,7 @@ def test_services_are_not_started_and_leave_no_trace(store: Store) -> None:
 def test_packs_are_made_while_the_layer_is_read(store: Store) -> None:
     form = PackFormat(level=1)
     built = kit.Embedded(packs=[form]).build(
-        kit.plan(store, kit.unit("a", kit.EVERYTHING)), store, kit.Quiet(), kit.BuildOptions()
+        kit.plan(store, kit.unit("a", kit.EVERYTHING)), store, kit.SilentReporter(), kit.BuildOptions()
     )
     made = {path.name: path.read_bytes() for path in (store.root / "packs").iterdir()}
     assert len(made) == 2

@@ -126,12 +126,12 @@ def test_full_disk(small: Path) -> None:
     )  # puts the base's .deb again
     (small / "filler").write_bytes(b"x" * (shutil.disk_usage(small).free - 3_500_000))
     with pytest.raises(EngineError, match="packing failed: No space left on device: the store"):
-        kit.Embedded(packs=[PackFormat()]).build(packing, store, kit.Quiet(), kit.BuildOptions())
+        kit.Embedded(packs=[PackFormat()]).build(packing, store, kit.SilentReporter(), kit.BuildOptions())
     with (small / "filler").open("ab", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"x" * 4096):
             pass
     with pytest.raises(EngineError, match="No space left on device"):
-        kit.Embedded(packs=()).build(packing, store, kit.Quiet(), kit.BuildOptions())
+        kit.Embedded(packs=()).build(packing, store, kit.SilentReporter(), kit.BuildOptions())
     (small / "filler").unlink()
     assert kit.build(store, kit.unit("small", "echo x > /opt/x")).built == ("small",)
     assert [path for path in (small / "tmp").iterdir() if path.is_dir()] == []

@@ -142,13 +142,15 @@ def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.Monke
             (programs / name).unlink(missing_ok=True)
             (programs / name).symlink_to(path)
     monkeypatch.setenv("PATH", str(programs))
-    talk = kit.Quiet()
-    code, text = run(image, store, "cat /data/two; echo x > /data/two; cat /data/two; stat -c %u /etc/other", talk=talk)
+    reporter = kit.SilentReporter()
+    code, text = run(
+        image, store, "cat /data/two; echo x > /data/two; cat /data/two; stat -c %u /etc/other", reporter=reporter
+    )
     assert (code, text) == (0, "two\nx\n1000\n")
     expected = {"kernel": "mounted by the kernel", "squashfuse": "mounted by squashfuse", "unsquashfs": "was unpacked"}[
         way
     ]
-    assert any(expected in line for line in talk.lines), talk.lines
+    assert any(expected in line for line in reporter.lines), reporter.lines
     assert list((store.root / "tmp").iterdir()) == []
     assert str(image) not in Path("/proc/self/mounts").read_text()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.gc import collect
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
@@ -172,10 +172,10 @@ def test_packs_go_when_no_image_needs_them(layout: Layout, tmp_path: Path) -> No
     at = workspace(tmp_path / "store")
     done = made(str(layout.path), at)
     packs = [pack_path(at.store, layer.diff_id, PackFormat()) for layer in done.layers]
-    collect(at.store, Quiet(), dry_run=False, everything=True)
+    collect(at.store, SilentReporter(), dry_run=False, everything=True)
     assert all(path.is_file() for path in packs) and done.artifact.path.is_file()
     assert made(str(layout.path), at).up_to_date
     (done.artifact.path.parent / f"{layout.path.name}.sqsh").unlink()
-    removed, _ = collect(at.store, Quiet(), dry_run=False, everything=True)
+    removed, _ = collect(at.store, SilentReporter(), dry_run=False, everything=True)
     assert not any(path.exists() for path in packs) and not done.artifact.path.exists()
     assert any(name.startswith("images/") for name in removed)

@@ -174,7 +174,7 @@ def test_no_store(tmp_path: Path) -> None:
 
 
 # how records come about
-class Seen(console.Quiet):
+class Seen(console.SilentReporter):
     """A Talk that looks at the record whenever something is told."""
 
     def __init__(self, root: Path) -> None:
@@ -197,14 +197,14 @@ def image(place: Path) -> Layout:
 @pytest.mark.parametrize("cache", [True, False])
 def test_an_export(cache: bool, tmp_path: Path) -> None:
     layout, at = image(tmp_path / "layout"), workspace(tmp_path / "store")
-    talk = Seen(at.store.root)
-    done = made(str(layout.path), replace(at, talk=talk), tmp_path / "a.sqsh", cache=cache)
+    reporter = Seen(at.store.root)
+    done = made(str(layout.path), replace(at, reporter=reporter), tmp_path / "a.sqsh", cache=cache)
     (row,) = list_exports(at.store.root).data
     assert (row["state"], row["output"], row["running"]) == ("done", str(tmp_path / "a.sqsh"), False)
     assert row["bytes"] == row["total"] == done.artifact.size and row["source"] == str(layout.path)
-    assert talk.found and all(running for _, running, _ in talk.found)
-    assert any(task == "layers" and done == total > 3_000_000 for task, done, total in talk.wholes)
-    assert cache == any(task == "squashfs" and total > 3_000_000 for task, _, total in talk.wholes)
+    assert reporter.found and all(running for _, running, _ in reporter.found)
+    assert any(task == "layers" and done == total > 3_000_000 for task, done, total in reporter.wholes)
+    assert cache == any(task == "squashfs" and total > 3_000_000 for task, _, total in reporter.wholes)
 
 
 def test_nothing_to_do_leaves_no_record(tmp_path: Path) -> None:
@@ -265,8 +265,8 @@ def test_states_and_rates(tmp_path: Path) -> None:
 
 def test_how_far_merging_is(tmp_path: Path) -> None:
     """It is read off the file that this process writes beside the output."""
-    talk = Seen(tmp_path)
-    at = replace(workspace(tmp_path / "store"), talk=talk)
+    reporter = Seen(tmp_path)
+    at = replace(workspace(tmp_path / "store"), reporter=reporter)
     found = Progress(at, "x", tmp_path / "a.sqsh", READING)
     found.start("squashfs", "merging")
     found.advance("squashfs", 0, 1 << 20)
@@ -276,7 +276,7 @@ def test_how_far_merging_is(tmp_path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
         found.look()
-    assert 1 << 18 <= found.done < 1 << 19 and talk.wholes[-1] == ("squashfs", found.done, 1 << 20)
+    assert 1 << 18 <= found.done < 1 << 19 and reporter.wholes[-1] == ("squashfs", found.done, 1 << 20)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -285,7 +285,7 @@ def test_a_terminal_shows_bytes_rate_and_time_left(width: int, monkeypatch: pyte
     from rich.console import Console
 
     monkeypatch.setenv("COLUMNS", str(width))
-    live = console.Live()
+    live = console.LiveReporter()
     live.start("layers", f"docker://registry.example/{'long/' * 20}app:1: packing 60 of 60 layers")
     live.began["layers"] -= 100
     live.note("layers", "12 of 60 layers done")
@@ -303,22 +303,25 @@ def test_a_narrow_terminal_keeps_what_is_to_be_typed_whole(monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "40")
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
-    live, command = console.Live(), "next: buildah build -f '/data/my images/context/Containerfile' '/data/my images'"
-    live.say(command)
+    live, command = (
+        console.LiveReporter(),
+        "next: buildah build -f '/data/my images/context/Containerfile' '/data/my images'",
+    )
+    live.info(command)
     live.warn(command)
     assert said.getvalue().splitlines() == [command, f"warning: {command}"]
 
 
 def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:
-    talk = Seen(tmp_path)
-    found = Progress(replace(workspace(tmp_path / "store"), talk=talk), "x", None, READING)
+    reporter = Seen(tmp_path)
+    found = Progress(replace(workspace(tmp_path / "store"), reporter=reporter), "x", None, READING)
     found.look()
     found.start("layers", "reading")
     found.look()
-    assert talk.wholes == []
+    assert reporter.wholes == []
     found.advance("layers", 10, 100)
     found.look()
-    assert talk.wholes == [("layers", 10, 100)] * 2
+    assert reporter.wholes == [("layers", 10, 100)] * 2
 
 
 def test_no_password_is_shown() -> None:

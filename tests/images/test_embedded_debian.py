@@ -88,7 +88,7 @@ def test_a_debian_image(
     scratch: Path,  # noqa: F811
     other_user: tuple[str, str],  # noqa: F811
 ) -> None:
-    built = kit.Embedded(packs=()).build(debian(store, packages), store, kit.Quiet(), kit.BuildOptions())
+    built = kit.Embedded(packs=()).build(debian(store, packages), store, kit.SilentReporter(), kit.BuildOptions())
     trees = [store.layer_tree(layer.diff_id) for layer in built.layers]
     look = """
         dpkg --audit; dpkg --verify; dpkg-query -W -f '${Status}\\n' | sort -u; python3 -c 'print(6 * 7)'
@@ -101,7 +101,9 @@ def test_a_debian_image(
     assert "root:crontab 2755 /usr/bin/crontab" in lines and "root:_ssh 2755 /usr/bin/ssh-agent" in lines
     rest = [line for line in lines if "ok installed" not in line and " /" in line and line.startswith(("?", "missing"))]
     assert rest == [], "dpkg --verify finds changed files"
-    again = kit.Embedded(packs=()).build(debian(store, packages), store, kit.Quiet(), kit.BuildOptions(rebuild=True))
+    again = kit.Embedded(packs=()).build(
+        debian(store, packages), store, kit.SilentReporter(), kit.BuildOptions(rebuild=True)
+    )
     assert again.layers == built.layers
 
     name, python = other_user

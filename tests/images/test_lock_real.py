@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import distribution
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
@@ -53,7 +53,7 @@ def site(store: Store) -> Site:
 
 
 def test_lock_and_fetch(site: Site, store: Store, tmp_path: Path) -> None:
-    lock = make_lock(MPI, site, store, Quiet())
+    lock = make_lock(MPI, site, store, SilentReporter())
     names = {file.name: file for file in lock.debian.values()}
     assert {"libc6", "dpkg", "apt", "python3.13", "libopenmpi40", "libibverbs1", "gcc-14"} <= set(names)
     essential = {lock.debian[file].name for file in lock.units["base"].essential}
@@ -65,9 +65,9 @@ def test_lock_and_fetch(site: Site, store: Store, tmp_path: Path) -> None:
     write_lock(lock, tmp_path / "mpi.lock")
     assert read_lock(tmp_path / "mpi.lock") == lock
     assert "://" not in dump_lock(lock)
-    assert make_lock(MPI, site, store, Quiet(), previous=lock, refresh=True) == lock
+    assert make_lock(MPI, site, store, SilentReporter(), previous=lock, refresh=True) == lock
 
-    fetch(lock, store, site, Quiet())
+    fetch(lock, store, site, SilentReporter())
     assert missing(lock, store) == []
     for file in lock.debian.values():
         assert store.blob(file.sha256).stat().st_size == file.size
@@ -82,7 +82,7 @@ def test_gpu_packages(site: Site, store: Store) -> None:
         "venv-core": UnitRequest(python=("torch",)),
         "build-x": UnitRequest(python=("torch", "setuptools<81", "ninja")),
     }
-    lock = make_lock(replace(MPI, image="gpu", units=units), site, store, Quiet())
+    lock = make_lock(replace(MPI, image="gpu", units=units), site, store, SilentReporter())
     core, venv, build = (set(lock.units[name].python) for name in ("venv-core", "venv", "build-x"))
     assert core < venv
     assert any(name.startswith("nvidia_nccl") for name in core)
@@ -93,7 +93,7 @@ def test_gpu_packages(site: Site, store: Store) -> None:
 
 def test_other_machine(site: Site, store: Store) -> None:
     units = {"base": UnitRequest(debian=("python3",)), "venv": UnitRequest(python=("numpy",))}
-    lock = make_lock(replace(MPI, image="arm", arch="arm64", units=units), site, store, Quiet())
+    lock = make_lock(replace(MPI, image="arm", arch="arm64", units=units), site, store, SilentReporter())
     assert any(file.file.startswith("libc6_") and file.file.endswith("_arm64.deb") for file in lock.debian.values())
     assert lock.units["venv"].python[0].endswith("aarch64.whl")
     assert "aarch64" in lock.units["tools"].python[0]
@@ -103,22 +103,22 @@ def test_debian_12(site: Site, store: Store) -> None:
     """The release before: without usrmerge, which would bring perl into every base."""
     units = {**MPI.units, "debian": UnitRequest(debian=("openmpi-bin", "libucx0"))}
     request = replace(MPI, image="old", base="debian:12", distribution="debian:12", python="3.11", units=units)
-    lock = make_lock(request, site, store, Quiet())
+    lock = make_lock(request, site, store, SilentReporter())
     names = {lock.debian[file].name for file in lock.units["base"].debian}
     assert {"libc6", "dpkg", "apt", "python3.11", "usr-is-merged"} <= names
     assert not {"usrmerge", "perl"} & names
     archives = {file.archive.partition("/")[0] for file in lock.debian.values()}
     assert archives <= {"debian:bookworm", "debian:bookworm-updates", "debian-security:bookworm-security"}
     assert "cp311" in lock.units["venv"].python[0]
-    assert make_lock(request, site, store, Quiet(), previous=lock, refresh=True) == lock
+    assert make_lock(request, site, store, SilentReporter(), previous=lock, refresh=True) == lock
 
 
 def test_mistakes(site: Site, store: Store) -> None:
     units = {"base": UnitRequest(debian=("openmpi-bni",))}
     with pytest.raises(InputError, match="no package 'openmpi-bni'") as missing_package:
         request = resolve.DebianRequest(distribution("debian:13"), "amd64", {"base": units["base"].debian})
-        resolve.resolve(request, site, store, Quiet())
+        resolve.resolve(request, site, store, SilentReporter())
     assert missing_package.value.hint == "did you mean 'openmpi-bin'?"
     with pytest.raises(ConflictError, match="numpy"):
         conflict = UnitRequest(python=("numpy<1.20", "numpy>2"))
-        make_lock(replace(MPI, units={"base": UnitRequest(), "venv": conflict}), site, store, Quiet())
+        make_lock(replace(MPI, units={"base": UnitRequest(), "venv": conflict}), site, store, SilentReporter())

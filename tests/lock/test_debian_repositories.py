@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import distribution
 from envbuild.core.errors import ConflictError, EngineError, InputError
 from envbuild.core.store.store import Store
@@ -100,12 +100,12 @@ def resolve(
     site: Site,
     repositories: Iterable[AptRepository] = (),
     status: str | None = None,
-    talk: Quiet | None = None,
+    reporter: SilentReporter | None = None,
     **units: str,
 ) -> debian.DebianLock:
     asked = {name.replace("_", "-"): tuple(names.split()) for name, names in units.items()}
     request = debian.DebianRequest(NOBLE, "amd64", asked, tuple(repositories), installed=status, refresh=True)
-    return debian.resolve(request, site, Store.open(site.store), talk or Quiet())
+    return debian.resolve(request, site, Store.open(site.store), reporter or SilentReporter())
 
 
 def named(lock: debian.DebianLock, unit: str) -> dict[str, str]:
@@ -141,7 +141,7 @@ def test_without_archive_or_keys_the_distribution_is_named(site: Site) -> None:
     with pytest.raises(InputError) as caught:
         bare = replace(site, mirrors={}, keyrings={}, debian_keyring=site.keyrings["ubuntu:"])
         request = debian.DebianRequest(keyless, "amd64", {"base": ()})
-        debian.resolve(request, bare, Store.open(site.store), Quiet())
+        debian.resolve(request, bare, Store.open(site.store), SilentReporter())
     assert told(caught.value) == [
         (
             "this machine's apt configuration names no Ubuntu archive",
@@ -159,7 +159,7 @@ def test_keys_of_this_machine(site: Site, key: Signer, tmp_path: Path) -> None:
     here = replace(NOBLE, keyrings=(str(tmp_path / "none.gpg"), str(tmp_path / "ubuntu.gpg")))
     plain = replace(site, keyrings={})
     request = debian.DebianRequest(here, "amd64", {"base": ("curl",)})
-    lock = debian.resolve(request, plain, Store.open(site.store), Quiet())
+    lock = debian.resolve(request, plain, Store.open(site.store), SilentReporter())
     assert "curl 8.5-2" in named(lock, "base")
 
 
@@ -300,10 +300,10 @@ def test_over_the_network(site: Site, tmp_path: Path, vendor: Signer) -> None:
     with serve() as server:
         offer(server, tmp_path / "doca", "/repo")
         remote = replace(at, mirrors={**at.mirrors, "apt:doca": (server.url.replace("//", "//me:secret@") + "/repo",)})
-        talk = Quiet()
-        lock = resolve(remote, [repositories(vendor)[1]], None, talk, base="", debian="rdma-core")
+        reporter = SilentReporter()
+        lock = resolve(remote, [repositories(vendor)[1]], None, reporter, base="", debian="rdma-core")
         assert named(lock, "debian") == {"libibverbs1 2410": DOCA, "rdma-core 2410": DOCA}
-        assert not any("secret" in line for line in talk.lines)
+        assert not any("secret" in line for line in reporter.lines)
         server.files.clear()
         with pytest.raises(InputError) as caught:
             resolve(remote, [repositories(vendor)[1]], base="")

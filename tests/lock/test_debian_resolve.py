@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.plan.debian_units import stand_in
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import distribution
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
@@ -62,7 +62,7 @@ def site(tmp_path: Path, key: Signer) -> Site:
 def resolve(site: Site, prefer: dict[str, str] | None = None, refresh: bool = True, **units: str) -> debian.DebianLock:
     asked = {name.replace("_", "-"): tuple(names.split()) for name, names in units.items()}
     request = debian.DebianRequest(TRIXIE, "amd64", asked, prefer=prefer or {}, refresh=refresh)
-    return debian.resolve(request, site, Store.open(site.store), Quiet())
+    return debian.resolve(request, site, Store.open(site.store), SilentReporter())
 
 
 def names(lock: debian.DebianLock, unit: str) -> list[str]:
@@ -103,12 +103,12 @@ def test_security_archive_wins_and_a_locked_version_stays(site: Site) -> None:
 
 
 def test_without_security_archive(site: Site) -> None:
-    talk = Quiet()
+    reporter = SilentReporter()
     alone = replace(site, mirrors={"debian:": site.mirrors["debian:"]})
     request = debian.DebianRequest(TRIXIE, "amd64", {"base": ("openssl",)})
-    lock = debian.resolve(request, alone, Store.open(site.store), talk)
+    lock = debian.resolve(request, alone, Store.open(site.store), reporter)
     assert "openssl 3.0-1" in names(lock, "base")
-    assert any("security archive" in line for line in talk.lines)
+    assert any("security archive" in line for line in reporter.lines)
 
 
 def test_unknown_packages_are_all_named(site: Site) -> None:
@@ -129,7 +129,7 @@ def test_an_unknown_run_time_package_has_the_place_of_its_layer(site: Site) -> N
     with pytest.raises(InputError) as caught:
         askers = {"qqqqq=1": "debian-packages", "awk": "files"}
         request = debian.DebianRequest(TRIXIE, "amd64", units, where=where, askers=askers)
-        debian.resolve(request, site, Store.open(site.store), Quiet())
+        debian.resolve(request, site, Store.open(site.store), SilentReporter())
     (finding,) = caught.value.findings
     assert finding.message == "the Debian archive has no package 'qqqqq' (asked for by debian-packages)"
     assert finding.where == "images/a.yaml:5:3"
@@ -141,7 +141,7 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(sit
     place = "images/x.yaml:6:3"
     with pytest.raises(InputError) as caught:
         request = debian.DebianRequest(TRIXIE, "amd64", units, where={"build-hello": place})
-        debian.resolve(request, site, Store.open(site.store), Quiet())
+        debian.resolve(request, site, Store.open(site.store), SilentReporter())
     told = {finding.message.split("'")[1]: finding for finding in caught.value.findings}
     assert told["opensmp"].where == place
     assert told["opensmp"].hint == "search for its name: apt-cache search WORD"
@@ -163,7 +163,7 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(sit
 def test_a_package_in_name_only(site: Site, asked: str, version: str, chosen: list[str], stands: tuple[str]) -> None:
     units = {"base": (), "debian": tuple(asked.split()), "build-x": ("mpi",)}
     request = debian.DebianRequest(TRIXIE, "amd64", units, replaces={"debian": [f"libucx0={version}"]})
-    lock = debian.resolve(request, site, Store.open(site.store), Quiet())
+    lock = debian.resolve(request, site, Store.open(site.store), SilentReporter())
     assert names(lock, "debian") == chosen
     assert lock.replaced["debian"] == stands
     # a build links with the real one: its unit is another
@@ -177,7 +177,7 @@ def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
     units = {"base": (), "debian": ("mpi",)}
     replaces = {"debian": ["libucx0=1.20.1"]}
     request = debian.DebianRequest(TRIXIE, "amd64", units, installed=installed, replaces=replaces)
-    lock = debian.resolve(request, site, Store.open(site.store), Quiet())
+    lock = debian.resolve(request, site, Store.open(site.store), SilentReporter())
     assert (names(lock, "debian"), lock.replaced["debian"]) == (["libmpi 1.0", "mpi 1.0"], ())
 
 
@@ -249,7 +249,7 @@ def test_missing_parts_of_the_host(site: Site, monkeypatch: pytest.MonkeyPatch) 
     bare = replace(site, mirrors={}, debian_keyring=None)
     with pytest.raises(InputError) as caught:
         request = debian.DebianRequest(keyless, "amd64", {"base": ()})
-        debian.resolve(request, bare, Store.open(site.store), Quiet())
+        debian.resolve(request, bare, Store.open(site.store), SilentReporter())
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
             "this machine's apt configuration names no Debian archive",

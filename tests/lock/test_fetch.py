@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch, missing
@@ -39,10 +39,10 @@ def test_file_arrives_once(server: Answers, store: Store) -> None:
     server.files[f"/debian/{PATH}"] = DATA
     wanted = lock(deb(DATA))
     assert missing(wanted, store) == [wanted.debian["hello_1.0_all.deb"]]
-    talk = run(wanted, store, site(store, f"{server.url}/debian"))
+    reporter = run(wanted, store, site(store, f"{server.url}/debian"))
     assert store.blob(sha256(DATA)).read_bytes() == DATA
     assert missing(wanted, store) == []
-    assert talk.lines == ["fetched 1 file, 1.0 MB"]
+    assert reporter.lines == ["fetched 1 file, 1.0 MB"]
     assert list((store.root / "partial").iterdir()) == []
     run(wanted, store, site(store, f"{server.url}/debian"))
     assert len(server.asked) == 1
@@ -227,12 +227,12 @@ def test_what_is_there_and_the_lines_that_would_supply_the_rest(server: Answers,
         SourceFile(f"{name}.tar", f"github:openucx/{name}@{'1' * 40}", digest, git=True)
         for name, digest in digests.items()
     ]
-    talk, at = Quiet(), replace(site(store, server.url), where="site.yaml")
+    reporter, at = SilentReporter(), replace(site(store, server.url), where="site.yaml")
     where = {"ucx.tar": "images/demo.yaml:7:3"}
     with pytest.raises(InputError) as caught:
-        fetch(lock(deb(DATA), *sources), store, at, talk, pause=0.001, where=where)
+        fetch(lock(deb(DATA), *sources), store, at, reporter, pause=0.001, where=where)
     assert [finding.where for finding in caught.value.findings] == ["", "images/demo.yaml:7:3"]
-    assert talk.lines == [
+    assert reporter.lines == [
         f"demo: 1 input, 1.0 MB, in the store {store.root}; the next run fetches only what is missing",
         "demo: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
         '  "github:openucx/ucc": [FOLDER-OR-ADDRESS]\n  "github:openucx/ucx": [FOLDER-OR-ADDRESS]',
@@ -261,7 +261,7 @@ def test_a_base_image_from_a_registry_and_from_a_layout(server: Answers, store: 
     assert missing(wanted, store) == [], "a build needs no manifest"
     assert [entry.sha256 for entry in missing(wanted, store, manifest=True)] == [sha256(b"manifest")]
     server.files[f"/v2/copy/base/manifests/sha256:{sha256(b'manifest')}"] = b"manifest"
-    fetch(wanted, store, at, Quiet(), manifest=True, pause=0.001)
+    fetch(wanted, store, at, SilentReporter(), manifest=True, pause=0.001)
     assert store.has_blob(sha256(b"manifest"))
 
 
@@ -305,8 +305,8 @@ def test_source_in_a_folder(store: Store, tmp_path: Path) -> None:
 def test_only_the_named_files(server: Answers, store: Store) -> None:
     server.files[f"/{PATH}"] = DATA
     wanted = lock(deb(DATA), deb(b"other", "other", "pool/other_1.0_all.deb"))
-    talk = Quiet()
-    fetch(wanted, store, site(store, server.url), talk, names=["hello_1.0_all.deb"])
+    reporter = SilentReporter()
+    fetch(wanted, store, site(store, server.url), reporter, names=["hello_1.0_all.deb"])
     assert [file.file for file in missing(wanted, store)] == ["other_1.0_all.deb"]
 
 

@@ -36,7 +36,7 @@ def test_content(demo: Repo, desk: Desk) -> None:
         assert members[name].mode == 0o644
     assert members["run.sh"].mode == members["b"].mode == 0o755
     assert (members["link"].linkname, members["away"].linkname) == ("b/c", "/dev/null")
-    assert members["link"].issym() and not desk.talk.lines
+    assert members["link"].issym() and not desk.reporter.lines
 
 
 def test_same_bytes_from_every_place(demo: Repo, tmp_path: Path, server: Served) -> None:
@@ -125,7 +125,7 @@ def test_pointer_files(demo: Repo, desk: Desk) -> None:
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
     demo.commit({"weights.bin": text.encode()})
     desk.lock(wish(demo))
-    assert "weights.bin only point to content that Git LFS keeps elsewhere" in desk.talk.lines[0]
+    assert "weights.bin only point to content that Git LFS keeps elsewhere" in desk.reporter.lines[0]
 
 
 def test_no_git(demo: Repo, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

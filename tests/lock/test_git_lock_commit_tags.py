@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Heard
+from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import InputError
 from envbuild.lock.git.lock_commit import lock_git
 from envbuild.lock.sources import lock_sources
@@ -38,7 +38,7 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
         transport = Transport(desk.site.network())
         with pytest.raises(InputError) as caught:
             lock_sources(
-                desk.site, transport, Transfer(transport, desk.store), desk.store, desk.talk, [], [wanted], {},
+                desk.site, transport, Transfer(transport, desk.store), desk.store, desk.reporter, [], [wanted], {},
                 pins={wanted.file: "the commit in recipes/demo.py:3"},
             )  # fmt: skip
         assert caught.value.hint.endswith("look at what changed, then change the commit in recipes/demo.py:3")
@@ -50,12 +50,12 @@ def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Serv
     for number, (place, told) in enumerate(((tmp_path / "work", tmp_path / "work/demo"), (server.url, server.url))):
         desk = Desk(tmp_path / f"s{number}", github=place)
         assert desk.lock(wish(demo, tag="v9")) == desk.lock(wish(demo))
-        (line,) = desk.talk.lines
+        (line,) = desk.reporter.lines
         assert line.startswith(f"{ORIGIN} has no tag v9 at {told}") and f"{demo.head[:12]} is locked" in line
-        heard = Heard(desk.talk)
-        lock_git(desk.site, Transport(desk.site.network()), desk.store, heard, wish(demo, tag="v9"), {})
-        assert heard.taken() == [line] and heard.taken() == []
-        assert desk.talk.lines == [line, line]
+        recorder = RecordingReporter(desk.reporter)
+        lock_git(desk.site, Transport(desk.site.network()), desk.store, recorder, wish(demo, tag="v9"), {})
+        assert recorder.take_warnings() == [line] and recorder.take_warnings() == []
+        assert desk.reporter.lines == [line, line]
 
 
 def test_place_without_any_tags(demo: Repo, tmp_path: Path, server: Served) -> None:
@@ -66,7 +66,7 @@ def test_place_without_any_tags(demo: Repo, tmp_path: Path, server: Served) -> N
     for number, place in enumerate((tmp_path / "work", tmp_path / "shallow", server.url)):
         desk = Desk(tmp_path / f"s{number}", github=place)
         assert desk.lock(wish(demo, tag="v1")) == desk.lock(wish(demo))
-        assert not desk.talk.lines
+        assert not desk.reporter.lines
 
 
 def test_tag_object_in_place_of_a_commit(demo: Repo, desk: Desk) -> None:

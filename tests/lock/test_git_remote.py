@@ -45,7 +45,7 @@ def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> Non
         desk = Desk(tmp_path / "s", github=server.url)
         found = desk.lock(wish(demo, tag="v1"))
     assert desk.lock(wish(demo, tag="v1")) == found
-    (line,) = desk.talk.lines
+    (line,) = desk.reporter.lines
     assert f"whether v1 still is {demo.head[:12]}" in line and "connection refused" in line
 
 
@@ -67,7 +67,7 @@ def test_server_of_mere_files(demo: Repo, tmp_path: Path, server: Served) -> Non
     git(demo.bare(tmp_path / "served/demo/demo.git"), "update-server-info")
     desk = Desk(tmp_path / "s", github=server.url)
     assert desk.lock(wish(demo, tag="v1")) == Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
-    assert not desk.talk.lines
+    assert not desk.reporter.lines
 
 
 def test_what_a_killed_git_left_is_removed(demo: Repo, tmp_path: Path, server: Served) -> None:

@@ -71,7 +71,7 @@ def test_submodule_without_an_address(demo: Repo, desk: Desk) -> None:
     git(demo.path, "update-index", "--add", "--cacheinfo", f"160000,{demo.head},stray")
     git(demo.path, "commit", "--quiet", "--message", "stray")
     assert desk.lock(wish(demo, "*")).submodules == {}
-    assert "stray" in desk.talk.lines[0] and "left out" in desk.talk.lines[0]
+    assert "stray" in desk.reporter.lines[0] and "left out" in desk.reporter.lines[0]
     with pytest.raises(InputError, match=r"its \.gitmodules does not name it"):
         desk.lock(wish(demo, "stray"))
 

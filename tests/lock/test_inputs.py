@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli import list as listing
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.inputs import requested, supplier
 from envbuild.lock.request import LockRequest, UnitRequest
@@ -95,7 +95,9 @@ def test_list_says_what_stands_between_an_image_and_its_lock(small: Project, tmp
     def rows(**mirrors: tuple[str, ...]) -> listing.Result:
         named = {"debian:": ("/debian",), **{f"{kind}:": places for kind, places in mirrors.items()}}
         store = Store.open(tmp_path / "store")
-        return listing.list_images(Workspace(Project(tmp_path), Site(store.root, mirrors=named), store, Quiet()))
+        return listing.list_images(
+            Workspace(Project(tmp_path), Site(store.root, mirrors=named), store, SilentReporter())
+        )
 
     github = [f"github:acme/a{number}" for number in range(6)]
     result = rows()

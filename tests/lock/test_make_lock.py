@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, Finding, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.component_versions import answers
@@ -121,7 +121,7 @@ def test_second_copies_are_told_before_anything_is_fetched(site: Site) -> None:
     units = {**REQUEST.units, "build-x": UnitRequest(python=("uv",))}
     store = Store.open(site.store)
     with pytest.raises(ConflictError) as caught:
-        make_lock(replace(REQUEST, units=units), site, store, Quiet(), clashes=clashes)
+        make_lock(replace(REQUEST, units=units), site, store, SilentReporter(), clashes=clashes)
     assert seen == [{"demo": (), "other": ("demo",)}]
     assert caught.value.exit_code == 3
     assert [(finding.message, finding.where) for finding in caught.value.findings] == [("two of other", "x.yaml:1:1")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import PLACE
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
@@ -187,12 +187,12 @@ def test_the_lines_that_are_told_are_a_site_file(
     """Docker's registry is a name, not a place: the lines to type are told whole, and lead to the image."""
     mirrors = {name: places for name, places in site.mirrors.items() if name != "oci:docker.io/"}
     bare = replace(site, mirrors=mirrors, where="site.yaml" if known else "")
-    talk, asked = Quiet(), request(repo, key)
+    reporter, asked = SilentReporter(), request(repo, key)
     with pytest.raises(InputError) as caught:
-        make_lock(asked, bare, Store.open(site.store), talk)
+        make_lock(asked, bare, Store.open(site.store), reporter)
     line = '"oci:docker.io/": [ADDRESS-OR-FOLDER]'
     assert caught.value.exit_code == 10 and caught.value.hint.endswith(f"into site.yaml:  mirrors: {{{line}}}")
-    told = [text for text in talk.lines if "site.yaml" in text]
+    told = [text for text in reporter.lines if "site.yaml" in text]
     if known:  # the hint says it all
         assert told == []
         return

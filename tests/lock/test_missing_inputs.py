@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives
@@ -45,7 +45,7 @@ class Desk:
         torch = wheel(tmp_path / "own", "torch", "2.9.0+cu128", requires=("numpy",))
         (tmp_path / "vendor").mkdir()
         (tmp_path / "vendor/driver.run").write_bytes(b"driver")
-        self.folder, self.talk = tmp_path, Quiet()
+        self.folder, self.reporter = tmp_path, SilentReporter()
         self.site = make_site(tmp_path, key, [stanza("gcc")], ordinary, torch, vendor=tmp_path / "vendor")
         self.store = Store.open(self.site.store)
         units = {
@@ -64,8 +64,8 @@ class Desk:
         return replace(self.site, mirrors={k: v for k, v in self.site.mirrors.items() if k not in prefixes})
 
     def lock(self, site: Site, request: LockRequest | None = None) -> Lock:
-        self.talk = Quiet()
-        return make_lock(request or self.request, site, self.store, self.talk)
+        self.reporter = SilentReporter()
+        return make_lock(request or self.request, site, self.store, self.reporter)
 
     def lacks(self, site: Site, request: LockRequest | None = None) -> EnvbuildError:
         with pytest.raises(EnvbuildError) as caught:
@@ -99,7 +99,7 @@ def test_everything_but_a_source_is_fetched(desk: Desk, repo: Repo) -> None:
     assert all(desk.has(*OWN, "gcc 1.0", *(desk.wheel(name) for name in ("demo", "numpy", "cmake", "uv"))))
     size = sum(path.stat().st_size for path in desk.store.root.glob("blobs/sha256/*"))
     held = f"demo: 9 inputs, {size / 1000:.1f} kB, in the store {desk.store.root}"
-    assert desk.talk.lines[-2:] == [
+    assert desk.reporter.lines[-2:] == [
         f"{held}; the next run fetches only what is missing",
         "demo: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
         '  "github:demo/widget": [FOLDER-OR-ADDRESS]\n  "vendor:acme/": [FOLDER-OR-ADDRESS]',
@@ -114,9 +114,9 @@ def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
     lock = desk.lock(desk.site)
     assert missing(lock, desk.store) == []
     shutil.rmtree(desk.folder / "wheels")
-    talk = Quiet()
-    fetch(lock, desk.store, desk.site, talk)
-    assert talk.lines == []
+    reporter = SilentReporter()
+    fetch(lock, desk.store, desk.site, reporter)
+    assert reporter.lines == []
 
 
 def test_the_second_lack_is_told_in_the_first_run(desk: Desk) -> None:
@@ -136,7 +136,7 @@ def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> N
         error = desk.lacks(site, asked)
         assert len(error.findings) == 1 and "apt:cuda" in error.message
         assert "the Debian packages of 'build-cuda' wait for the package repositories that cannot be read" in (
-            desk.talk.lines
+            desk.reporter.lines
         )
         assert all(desk.has(*OWN, "gcc 1.0", desk.wheel("demo")))
         assert desk.has("cuda-nvcc 12.4") == [False]
@@ -183,7 +183,7 @@ def test_units_that_need_a_missing_index_wait(desk: Desk) -> None:
         }
         error = desk.lacks(desk.without("pip:torch"), replace(desk.request, units=units, indexes=(index,)))
         assert [finding.message for finding in error.findings] == ["no place is known for pip:torch, which gives torch"]
-        assert "the Python packages of 'venv' wait for torch of pip:torch" in desk.talk.lines
+        assert "the Python packages of 'venv' wait for torch of pip:torch" in desk.reporter.lines
         assert desk.has(desk.wheel("cmake"), desk.wheel("uv"), desk.wheel("torch")) == [True, True, False]
 
 
@@ -197,7 +197,7 @@ def test_an_sdist_that_is_missing(desk: Desk) -> None:
         error = desk.lacks(desk.without("github:"), replace(desk.request, units=units))
         assert [f"an sdist for '{text}'" in finding.message for finding in error.findings] == [True, False]
         line = "the Python packages of 'venv' wait for fast (its sdist)"
-        assert (line in desk.talk.lines) is waits
+        assert (line in desk.reporter.lines) is waits
 
 
 def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
@@ -155,7 +155,7 @@ def test_source_that_changed_upstream(tmp_path: Path) -> None:
     wanted = lock_source(at, transfer(at), Archive("x", "file:x.tar.gz", "x.tar.gz", sha256(b"x")), {})
     lock = Lock("demo", "", "debian:13", "amd64", "3.13", 0, {}, {}, {}, {}, {wanted.file: wanted}, {})
     with pytest.raises(InputError, match=f"other content: sha256 {sha256(b'other')}, not {wanted.sha256}") as caught:
-        fetch(lock, Store.open(at.store), at, Quiet(), where={"x.tar.gz": "images/demo.yaml:7:3"})
+        fetch(lock, Store.open(at.store), at, SilentReporter(), where={"x.tar.gz": "images/demo.yaml:7:3"})
     assert caught.value.where == "images/demo.yaml:7:3"
     assert "because its content is not what was locked" in caught.value.message
     assert caught.value.hint == (
@@ -172,7 +172,7 @@ def lock(at: Site, *sources: Archive | Git, known: dict[str, SourceFile] | None 
     archives = [source for source in sources if isinstance(source, Archive)]
     gits = [source for source in sources if isinstance(source, Git)]
     work = transfer(at)
-    return lock_sources(at, work.transport, work, work.store, Quiet(), archives, gits, known or {})
+    return lock_sources(at, work.transport, work, work.store, SilentReporter(), archives, gits, known or {})
 
 
 def archive(name: str, sha256: str = "") -> Archive:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.collect import fact_diff
@@ -42,7 +42,7 @@ def site_of(tmp_path: Path, name: str, *versions: str) -> Site:
 
 
 def run(site: Site, folder: Path, today: date = FIRST, names: Sequence[str] = ("torch",), **more: bool) -> Report:
-    return refresh(names, site, Quiet(), folder, today=today, **more)
+    return refresh(names, site, SilentReporter(), folder, today=today, **more)
 
 
 def test_nothing_new_is_the_same_byte_for_byte(tmp_path: Path) -> None:
@@ -173,7 +173,13 @@ def test_by_default_all_that_read_the_index_run(tmp_path: Path) -> None:
 
 def test_neuron_takes_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        refresh(("neuron",), index_site(tmp_path, []), Quiet(), tmp_path, manifest=Manifest(tmp_path / "x.json", "a@b"))
+        refresh(
+            ("neuron",),
+            index_site(tmp_path, []),
+            SilentReporter(),
+            tmp_path,
+            manifest=Manifest(tmp_path / "x.json", "a@b"),
+        )
 
 
 # --- the differences

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from docker.auth import INDEX_URL
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.lock_base import lock_base
@@ -151,6 +151,6 @@ def lock(site: Site, reference: str) -> None:
     transport = Transport(site.network())
     transfer = Transfer(transport, store, pause=0.01)
     lock_base(
-        reference, "amd64", site, transport, transfer, store, Quiet(),
+        reference, "amd64", site, transport, transfer, store, SilentReporter(),
         previous=None, distribution="debian:13", python="3.13",
     )  # fmt: skip

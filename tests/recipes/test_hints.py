@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Plain
+from envbuild.core.console import LineReporter
 from envbuild.core.errors import SpecError
 from envbuild.lock.commit_origin import pins
 from envbuild.spec.image_spec import load
@@ -89,12 +89,12 @@ class Calls:
 def test_lines_of_several_threads_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls()
     monkeypatch.setattr(sys, "stderr", calls)
-    talk, gate = Plain(), threading.Barrier(4)
+    reporter, gate = LineReporter(), threading.Barrier(4)
 
     def work(name: str) -> None:
         gate.wait()
         for number in range(50):
-            talk.start(f"{name} {number}", f"{name} {number}")
+            reporter.start(f"{name} {number}", f"{name} {number}")
 
     threads = [threading.Thread(target=work, args=(f"source{number}",)) for number in range(4)]
     for thread in threads:

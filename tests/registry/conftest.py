@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.lock_base import Found, lock_base
 from envbuild.net.download import Transfer
@@ -59,6 +59,6 @@ def lock(store: Store) -> Lock:
         transfer = Transfer(transport, store, pause=0.01)
         values: dict[str, Any] = {"previous": None, "distribution": "debian:13", "python": "3.13", "promised": ()}
         arch = changes.pop("arch", "amd64")
-        return lock_base(reference, arch, site, transport, transfer, store, Quiet(), **(values | changes))
+        return lock_base(reference, arch, site, transport, transfer, store, SilentReporter(), **(values | changes))
 
     return run

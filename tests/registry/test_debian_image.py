@@ -16,7 +16,7 @@ from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded.engine import Embedded
 from envbuild.build.plan.units import Blob, Input, Plan, Unit
 from envbuild.build.steps import Step
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from envbuild.net import host_config
@@ -92,7 +92,8 @@ def test_a_real_image(
     )
     plan = Plan("test", (base,), ImageConfig(), found.created)
     first, second = (
-        Embedded(packs=()).build(plan, building, Quiet(), BuildOptions(rebuild=True)).layers[0] for _ in range(2)
+        Embedded(packs=()).build(plan, building, SilentReporter(), BuildOptions(rebuild=True)).layers[0]
+        for _ in range(2)
     )
     assert first == second
     tree = building.layer_tree(first.diff_id)

@@ -65,7 +65,7 @@ def test_another_form_pulls_nothing(layers: list[str], registry: Server, tmp_pat
             made(NAME, at, **options)  # type: ignore[arg-type]
         assert len(layer_requests(cutter, layers)) == 3
         assert sha256((tmp_path / "straight.sqsh").read_bytes()) == want
-    collect(at.store, at.talk, dry_run=False, everything=True)
+    collect(at.store, at.reporter, dry_run=False, everything=True)
     assert not kept(at, layers)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import EnvbuildError
-from envbuild.core.gc_pause import uncollected
+from envbuild.core.gc_pause import gc_paused
 from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write import copy_extents
 from envbuild.squashfs.write.dedup import Sources
@@ -209,13 +209,13 @@ def test_added_members_leave_nothing_beside_the_image(tmp_path):
 
 
 def test_the_collector_comes_back():
-    with pytest.raises(ZeroDivisionError), uncollected():
+    with pytest.raises(ZeroDivisionError), gc_paused():
         assert not gc.isenabled()
         _ = 1 / 0
     assert gc.isenabled()
     gc.disable()
     try:
-        with uncollected():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:

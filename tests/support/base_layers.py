@@ -92,5 +92,7 @@ def plan(store: Store, tiny: Path, *commands: str) -> Plan:
 if __name__ == "__main__":
     folder, package = map(Path, sys.argv[1:])
     opened = Store.open(folder)
-    built = kit.Embedded(packs=()).build(plan(opened, package, *STEPS), opened, kit.Quiet(), kit.BuildOptions())
+    built = kit.Embedded(packs=()).build(
+        plan(opened, package, *STEPS), opened, kit.SilentReporter(), kit.BuildOptions()
+    )
     print(json.dumps([layer.diff_id for layer in built.layers]))

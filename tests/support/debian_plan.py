@@ -52,5 +52,5 @@ def debian(store: Store, packages: Path) -> Plan:
 if __name__ == "__main__":
     folder, debs = map(Path, sys.argv[1:])
     filled = fill(folder, debs)
-    built = kit.Embedded(packs=()).build(debian(filled, debs), filled, kit.Quiet(), kit.BuildOptions())
+    built = kit.Embedded(packs=()).build(debian(filled, debs), filled, kit.SilentReporter(), kit.BuildOptions())
     print(json.dumps([layer.diff_id for layer in built.layers]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import DebianFile, Lock
@@ -21,7 +21,7 @@ def site(store: Store, *debian: str, **mirrors: tuple[str, ...]) -> Site:
     return Site(store.root, mirrors={"debian:": debian, "python:": (), **given}, use_host=False)
 
 
-def run(wanted: Lock, store: Store, at: Site, **options: int) -> Quiet:
-    talk = Quiet()
-    fetch(wanted, store, at, talk, pause=0.001, **options)
-    return talk
+def run(wanted: Lock, store: Store, at: Site, **options: int) -> SilentReporter:
+    reporter = SilentReporter()
+    fetch(wanted, store, at, reporter, pause=0.001, **options)
+    return reporter

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.export.foreign_image import Converted, convert
 from envbuild.export.options import BLOCKS, ExportOptions
@@ -87,7 +87,7 @@ def workspace(place: Path, **mirrors: str) -> Workspace:
     """A workspace with a store in `place`; `mirrors` of docker.io: ``docker=ADDRESS``."""
     store = Store.open(place)
     found = {"oci:docker.io/": (mirrors["docker"],)} if mirrors else {}
-    return Workspace(Project(), Site(store.root, mirrors=found), store, Quiet())
+    return Workspace(Project(), Site(store.root, mirrors=found), store, SilentReporter())
 
 
 def made(source: str, at: Workspace, out: Path | None = None, **options: Any) -> Converted:
@@ -99,9 +99,9 @@ def made(source: str, at: Workspace, out: Path | None = None, **options: Any) ->
 
 
 def said(at: Workspace) -> list[str]:
-    talk = at.talk
-    assert isinstance(talk, Quiet)
-    return talk.lines
+    reporter = at.reporter
+    assert isinstance(reporter, SilentReporter)
+    return reporter.lines
 
 
 @pytest.fixture(autouse=True)

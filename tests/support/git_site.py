@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.git.lock_commit import lock_git, obtain_git
 from envbuild.lock.lockfile import SourceFile
@@ -69,7 +69,7 @@ class Desk:
         given = {f"{prefix}:": (str(place),) for prefix, place in mirrors.items()}
         self.site = Site(folder, mirrors={"python:": (), **given}, use_host=False)
         self.store = Store.open(folder)
-        self.talk = Quiet()
+        self.reporter = SilentReporter()
 
     def map(self, origin: str, *places: str | Path) -> Desk:
         self.site = replace(self.site, mirrors={**self.site.mirrors, origin: tuple(str(place) for place in places)})
@@ -77,10 +77,10 @@ class Desk:
 
     def lock(self, source: Git, known: SourceFile | None = None) -> SourceFile:
         entries = {known.file: known} if known else {}
-        return lock_git(self.site, Transport(self.site.network()), self.store, self.talk, source, entries)
+        return lock_git(self.site, Transport(self.site.network()), self.store, self.reporter, source, entries)
 
     def obtain(self, source: SourceFile) -> None:
-        obtain_git(self.site, Transport(self.site.network()), self.store, self.talk, source)
+        obtain_git(self.site, Transport(self.site.network()), self.store, self.reporter, source)
 
     def members(self, source: SourceFile) -> dict[str, tarfile.TarInfo]:
         with tarfile.open(self.store.blob(source.sha256), "r:") as tar:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.make_lock import make_lock
@@ -65,4 +65,6 @@ def make_site(
 def make(site: Site, asked: LockRequest, previous: Lock | None = None, *upgrade: str, refresh: bool = False) -> Lock:
     """The lock of a request; `upgrade`: names of what need not stay as it was."""
     store = Store.open(site.store)
-    return make_lock(asked, site, store, Quiet(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh)
+    return make_lock(
+        asked, site, store, SilentReporter(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh
+    )

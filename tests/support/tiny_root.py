@@ -22,7 +22,7 @@ from envbuild.build.engines.base import BuildOptions, Built  # noqa: E402
 from envbuild.build.engines.embedded.engine import Embedded  # noqa: E402
 from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit  # noqa: E402
 from envbuild.build.steps import Step  # noqa: E402
-from envbuild.core.console import Quiet  # noqa: E402
+from envbuild.core.console import SilentReporter  # noqa: E402
 from envbuild.core.errors import EnvbuildError  # noqa: E402
 from envbuild.core.store.store import Store  # noqa: E402
 from envbuild.oci.config import ImageConfig  # noqa: E402
@@ -148,9 +148,9 @@ def plan(store: Store, *units: Unit) -> Plan:
     return Plan("test", (base(store), *units), ImageConfig(), EPOCH)
 
 
-def build(store: Store, *units: Unit, talk: Quiet | None = None, **options: object) -> Built:
+def build(store: Store, *units: Unit, reporter: SilentReporter | None = None, **options: object) -> Built:
     """Build the tiny root and `units` in this process."""
-    return Embedded(packs=()).build(plan(store, *units), store, talk or Quiet(), BuildOptions(**options))  # type: ignore[arg-type]
+    return Embedded(packs=()).build(plan(store, *units), store, reporter or SilentReporter(), BuildOptions(**options))  # type: ignore[arg-type]
 
 
 EVERYTHING = """
@@ -196,13 +196,13 @@ def plans(name: str, store: Store) -> Plan:
 def main() -> None:
     """``tiny_root.py PLAN STORE [OPTION…]``: build, print what came out as JSON."""
     name, folder, *options = sys.argv[1:]
-    talk = Quiet()
+    reporter = SilentReporter()
     try:
         store = Store.open(Path(folder))
         built = Embedded(packs=()).build(
             plans(name, store),
             store,
-            talk,
+            reporter,
             BuildOptions(workers=2, shell_on_fail="shell" in options, rebuild="rebuild" in options),
         )
         probe = Embedded().probe(store)
@@ -214,7 +214,7 @@ def main() -> None:
         }
     except EnvbuildError as error:
         answer = {"error": str(error), "code": error.exit_code}
-    print(json.dumps(answer | {"said": talk.lines}), flush=True)
+    print(json.dumps(answer | {"said": reporter.lines}), flush=True)
 
 
 __all__ = ["Product", "add", "base", "build", "make_deb", "plan", "plans", "unit"]

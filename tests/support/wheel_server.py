@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.core.console import Quiet
+from envbuild.core.console import SilentReporter
 from envbuild.matrix.collect.fact_writer import Context
 from envbuild.matrix.collect.remote_wheel import Wheels
 from envbuild.net.host_config import PythonIndexes
@@ -121,7 +121,7 @@ def index_site(folder: Path, files: list[Path]) -> Site:
 
 def context(site: Site) -> Context:
     transport = Transport(site.network())
-    return Context(Index(transport, site.python()), Wheels(transport), Quiet())
+    return Context(Index(transport, site.python()), Wheels(transport), SilentReporter())
 
 
 def empty_index() -> Index:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.build.plan.units import Plan
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import LayerRecord, Store
 
 
@@ -52,6 +52,6 @@ class Engine(Protocol):
         """Try everything that a build needs, in the store's own folder."""
         ...
 
-    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> Built:
         """Build what the store does not have. Raises BuildError, EngineError."""
         ...

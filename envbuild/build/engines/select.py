@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from envbuild.build.engines.base import Engine, Probe
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import EngineError, Finding, SpecError
 from envbuild.core.store.store import Store
@@ -18,7 +18,7 @@ def load_engine(name: str) -> Engine:
     return engine
 
 
-def choose(name: str, store: Store, talk: Talk) -> Engine:
+def choose(name: str, store: Store, reporter: Reporter) -> Engine:
     """The engine called `name`, or with ``auto`` the first whose probe passes, saying why. Raises SpecError for
     an unknown name, EngineError with every probe's result."""
     if name not in ENGINES and name != "auto":
@@ -28,7 +28,7 @@ def choose(name: str, store: Store, talk: Talk) -> Engine:
         probe = candidate.probe(store)
         if probe.ok:
             why = f"; {'; '.join(f'{other.engine} cannot: {other.reason}' for other in failed)}" if failed else ""
-            talk.say(f"engine: {candidate.name} ({probe.detail}){why}")
+            reporter.info(f"engine: {candidate.name} ({probe.detail}){why}")
             return candidate
         failed.append(probe)
     raise EngineError.of(

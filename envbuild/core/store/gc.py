@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store, read_json
 
@@ -166,7 +166,7 @@ def busy() -> NoReturn:
     raise EngineError("another envbuild works in this store", hint="run it again later: envbuild store gc")
 
 
-def collect(store: Store, talk: Talk, *, dry_run: bool, everything: bool) -> tuple[list[str], int]:
+def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool) -> tuple[list[str], int]:
     """Remove what is not needed; returns what (paths below the store) and how many bytes that frees. Raises EngineError
     at once when another process works in the store (it holds the lock "gc", shared)."""
     removed: list[str] = []
@@ -182,7 +182,7 @@ def collect(store: Store, talk: Talk, *, dry_run: bool, everything: bool) -> tup
                 remove_folder(path, store)
             else:
                 path.unlink(missing_ok=True)
-            talk.note("gc", str(path))
+            reporter.note("gc", str(path))
     return removed, freed
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.store import Store, write_atomic
 from envbuild.oci.layers.changeset import HOPS, Changeset, Kind
@@ -156,7 +156,7 @@ class Tree(Changeset):
         return [path for path in found if self.find(path)]
 
 
-def seen(digest: str, layers: Sequence[str], store: Store, talk: Talk) -> Tree:
+def seen(digest: str, layers: Sequence[str], store: Store, reporter: Reporter) -> Tree:
     """The tree of the image with the manifest `digest` whose `layers` (digests, bottom first) are in the store.
 
     Raises InputError for a layer that cannot be unpacked, leads out of its tree, or is damaged in the store.
@@ -166,10 +166,10 @@ def seen(digest: str, layers: Sequence[str], store: Store, talk: Talk) -> Tree:
     if known:
         return known
     tree = Tree()
-    talk.start("base", f"looking at the {len(layers)} layers of the base image")
+    reporter.start("base", f"looking at the {len(layers)} layers of the base image")
     try:
         for number, layer in enumerate(layers, 1):
-            talk.note("base", f"layer {number}")
+            reporter.note("base", f"layer {number}")
             try:
                 with sound(f"layer {number} of the base image (sha256 {layer})"), reading(store.blob(layer)) as stream:
                     tree.written = {b""}
@@ -178,7 +178,7 @@ def seen(digest: str, layers: Sequence[str], store: Store, talk: Talk) -> Tree:
                 store.check_blob(layer)  # when it is the store's fault, that is what to tell
                 raise
     finally:
-        talk.finish("base")
+        reporter.finish("base")
     with contextlib.suppress(RecursionError):  # folders in folders, a thousand deep
         content = json.dumps({"format": FORMAT, "root": _plain(tree.root)}).encode()
         kept.parent.mkdir(exist_ok=True)

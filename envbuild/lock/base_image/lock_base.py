@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from envbuild.core.console import Quiet, Talk
+from envbuild.core.console import Reporter, SilentReporter
 from envbuild.core.errors import ConflictError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
@@ -49,7 +49,7 @@ def lock_base(
     transport: Transport,
     transfer: Transfer,
     store: Store,
-    talk: Talk,
+    reporter: Reporter,
     *,
     previous: BaseImage | None,
     distribution: str,
@@ -72,8 +72,8 @@ def lock_base(
         digest, image, config = work.resolve(work.repository.reference.wanted, arch)
     if not config.fits(arch):
         raise m.other_architecture(reference, arch, [f"{config.system}/{config.arch}"])
-    work.fetch(image.layers, talk)
-    tree = seen(digest, [part.digest for part in image.layers], store, talk)
+    work.fetch(image.layers, reporter)
+    tree = seen(digest, [part.digest for part in image.layers], store, reporter)
     findings = requirements.findings(tree, reference, distribution, python, promised, where or {})
     if findings:
         raise ConflictError.of(findings)
@@ -105,7 +105,7 @@ class _Work:
         if m.is_index(value):
             digest, value = self.document(f"sha256:{m.choose(value, self.reference, arch)}")
         image = m.image(value, self.reference)
-        self.fetch([image.config], Quiet())
+        self.fetch([image.config], SilentReporter())
         content = self.store.blob(image.config.digest).read_bytes()
         return digest, image, m.config(m.document(content, self.reference), self.reference)
 
@@ -122,7 +122,7 @@ class _Work:
                 digest = self.store.add_blob(work / "manifest")
         return digest, m.document(content, self.reference)
 
-    def fetch(self, parts: Iterable[m.Part], talk: Talk) -> None:
+    def fetch(self, parts: Iterable[m.Part], reporter: Reporter) -> None:
         """Bring parts into the store. Raises InputError with a finding for each that cannot be had."""
         wanted = {part.digest: part for part in parts if not self.store.has_blob(part.digest)}
         if not wanted:
@@ -133,7 +133,7 @@ class _Work:
             nonlocal done
             with guard:
                 done += size
-                talk.advance("base", done, total)
+                reporter.advance("base", done, total)
 
         transfer = replace(self.repository.transfer(self.transfer), progress=arrived)
 
@@ -145,7 +145,7 @@ class _Work:
                 return self.repository.unobtainable(what, error.misses).findings[0]
             return None
 
-        talk.start("base", f"fetching {self.reference}: {len(wanted)} layers, {amount(total)}")
+        reporter.start("base", f"fetching {self.reference}: {len(wanted)} layers, {amount(total)}")
         try:
             with ThreadPoolExecutor(TOGETHER) as pool:
                 try:
@@ -155,7 +155,7 @@ class _Work:
                     transfer.stop.set()  # a full store, an interruption: the others need not go on
                     raise
         finally:
-            talk.finish("base")
+            reporter.finish("base")
         findings = [finding for finding in found if finding]
         if findings:
             raise InputError.of(findings)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.lock.debian.apt import Apt, AptFailed
 from envbuild.lock.debian.dummy_packages import StandIn
@@ -28,7 +28,7 @@ class Work:
     packages: Packages
     workdir: Path
     prefer: Mapping[str, str]
-    talk: Talk
+    reporter: Reporter
     where: Mapping[str, str]
     waiting: frozenset[str] = frozenset()
     partial: bool = False
@@ -74,7 +74,7 @@ class Work:
             if not self.partial or unit == BASE:
                 self.errors.append(error.at(self.where.get(unit, "")))
                 return []
-        self.talk.say(f"the Debian packages of '{unit}' wait for the package repositories that cannot be read")
+        self.reporter.info(f"the Debian packages of '{unit}' wait for the package repositories that cannot be read")
         return []
 
     def base(self, names: Iterable[str]) -> list[Package]:
@@ -106,7 +106,7 @@ class Work:
         except AptFailed as first:
             if not self.prefer:
                 raise _conflict(unit, str(first)) from None
-            self.talk.say(f"{unit}: the locked versions no longer fit together; Debian packages are resolved anew")
+            self.reporter.info(f"{unit}: the locked versions no longer fit together; Debian packages are resolved anew")
             try:
                 text = self.apt.get(*arguments, status=installed, plain=installed is None)
             except AptFailed as second:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.distributions import Distribution
 from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
 from envbuild.core.store.store import Store
@@ -50,7 +50,7 @@ class Opening:
     site: Site
     store: Store
     transport: Transport
-    talk: Talk
+    reporter: Reporter
     refresh: bool = False
 
     def apt(self, repositories: Iterable[AptRepository] = ()) -> Apt:
@@ -102,7 +102,9 @@ class Opening:
             suite, _, component = rest.partition("/")
             places, keyring = self.site.roots(archive), self.keyring(archive)
             if not places and kind != kinds[0]:
-                self.talk.warn(f"no place is known for {name}'s security archive: the lock is made without its updates")
+                self.reporter.warn(
+                    f"no place is known for {name}'s security archive: the lock is made without its updates"
+                )
                 continue
             if not places:
                 lines = tuple(mirror_line(f"{kind}:", "ADDRESS") for kind in kinds)
@@ -179,9 +181,9 @@ class Opening:
             options |= {"Acquire::http::Proxy": self.site.proxy, "Acquire::https::Proxy": self.site.proxy}
         key = hashlib.sha256(f"{''.join(lines)}{sorted(options.items())}".encode()).hexdigest()[:12]
         root = self.store.root / "apt" / f"{self.distribution.codename}-{self.arch}-{key}"
-        talk = self.talk
+        reporter = self.reporter
         with self.store.lock(
-            f"apt-{key}", lambda: talk.say("waiting for another process that reads the package lists")
+            f"apt-{key}", lambda: reporter.info("waiting for another process that reads the package lists")
         ):
             for folder in (
                 "state/lists/partial",
@@ -199,13 +201,15 @@ class Opening:
             apt, stamp = Apt(root, sources, own), root / "updated"
             if self.refresh or not recent(stamp):
                 if options.get("Acquire::Check-Valid-Until", "").lower() in ("false", "no", "0"):
-                    talk.say("apt is configured not to check the age of Release files (Acquire::Check-Valid-Until)")
+                    reporter.info(
+                        "apt is configured not to check the age of Release files (Acquire::Check-Valid-Until)"
+                    )
                 archives = ", ".join(dict.fromkeys(source.archive for source in sources))
-                talk.start("apt", f"reading the package lists ({archives})")
+                reporter.start("apt", f"reading the package lists ({archives})")
                 try:
                     apt.get("update", "-o", "APT::Update::Error-Mode=any")
                 finally:
-                    talk.finish("apt")
+                    reporter.finish("apt")
                 stamp.touch()
                 os.utime(stamp)
         return apt

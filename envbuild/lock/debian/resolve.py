@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.distributions import Distribution
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
@@ -83,7 +83,7 @@ def resolve(
     request: DebianRequest,
     site: Site,
     store: Store,
-    talk: Talk,
+    reporter: Reporter,
     *,
     transport: Transport | None = None,
     resolved: list[Input] | None = None,
@@ -94,7 +94,7 @@ def resolve(
     together), after all units that can be resolved without what is missing were: `resolved` gets their files.
     """
     transport = transport or Transport(site.network())
-    opening = Opening(request.distribution, request.arch, site, store, transport, talk, request.refresh)
+    opening = Opening(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
     apt, findings = opening.open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
@@ -105,7 +105,7 @@ def resolve(
     findings = check_names(request, packages, unknown, apt, findings)
     with store.workdir() as workdir:
         waiting = frozenset(unknown)
-        work = Work(apt, packages, workdir, request.prefer, talk, request.where, waiting, partial=bool(findings))
+        work = Work(apt, packages, workdir, request.prefer, reporter, request.where, waiting, partial=bool(findings))
         chosen = work.choose(wanted, request.installed, request.arch, stand_ins)
     if findings or work.errors:
         if resolved is not None:

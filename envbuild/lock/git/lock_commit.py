@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import human_list
@@ -31,7 +31,13 @@ NAMED = 6  # names in a message
 
 
 def lock_git(
-    site: Site, transport: Transport, store: Store, talk: Talk, git: Git, known: Mapping[str, SourceFile], pin: str = ""
+    site: Site,
+    transport: Transport,
+    store: Store,
+    reporter: Reporter,
+    git: Git,
+    known: Mapping[str, SourceFile],
+    pin: str = "",
 ) -> SourceFile:
     """The commit as a locked tarball, which is then in the store.
 
@@ -45,19 +51,19 @@ def lock_git(
             f"the source '{git.name}' ({git.origin}) names '{git.commit}', which is not a commit",
             hint="a commit has 40 hexadecimal digits:  git ls-remote ADDRESS TAG",
         )
-    work = Work(site, transport, store, talk, f"git {git.file}", pin or "the commit in the recipe")
+    work = Work(site, transport, store, reporter, f"git {git.file}", pin or "the commit in the recipe")
     origin = f"{git.origin}@{git.commit}"
     earlier = known.get(git.file)
     if earlier and earlier.git and earlier.origin == origin and work.agrees(git, earlier):
         return earlier
-    talk.start(work.task, f"{git.origin} {git.tag or git.commit[:12]}")
+    reporter.start(work.task, f"{git.origin} {git.tag or git.commit[:12]}")
     try:
         trees = work.wanted(git)
         made = work.tarball(git.file, trees)
     finally:
-        talk.finish(work.task)
+        reporter.finish(work.task)
     if made.pointers:
-        talk.warn(
+        reporter.warn(
             f"{git.file}: {some(made.pointers)} only point to content that Git LFS keeps elsewhere; a build that needs "
             "it must get it as an archive of its own"
         )
@@ -65,23 +71,23 @@ def lock_git(
     return SourceFile(git.file, origin, made.sha256, made.size, git=True, submodules=submodules)
 
 
-def obtain_git(site: Site, transport: Transport, store: Store, talk: Talk, source: SourceFile) -> None:
+def obtain_git(site: Site, transport: Transport, store: Store, reporter: Reporter, source: SourceFile) -> None:
     """Bring the tarball of a locked commit into the store: from a mirror that has it, else made again from the commits
     that the lock names. Raises InputError, EngineError (the store).
     """
-    work = Work(site, transport, store, talk, f"git {source.file}")
+    work = Work(site, transport, store, reporter, f"git {source.file}")
     if store.has_blob(source.sha256):
         return
     refused = work.ready(source)
     if store.has_blob(source.sha256):
         return
-    talk.start(work.task, source.origin)
+    reporter.start(work.task, source.origin)
     try:
         parts = [part("", source.origin), *(part(path, origin) for path, origin in sorted(source.submodules.items()))]
         trees = work.commits.trees(parts, source.origin, source.file, source.sha256, refused)
         made = work.tarball(source.file, trees)
     finally:
-        talk.finish(work.task)
+        reporter.finish(work.task)
     if made.sha256 != source.sha256:
         raise InputError(
             f"the tarball {source.file} of {source.origin} has sha256 {made.sha256}, but the lock says {source.sha256}",
@@ -96,13 +102,13 @@ class Work:
     site: Site
     transport: Transport
     store: Store
-    talk: Talk
+    reporter: Reporter
     task: str
     pin: str = ""
 
     @property
     def commits(self) -> Commits:
-        return Commits(self.site, self.transport, self.store, lambda text: self.talk.note(self.task, text))
+        return Commits(self.site, self.transport, self.store, lambda text: self.reporter.note(self.task, text))
 
     def agrees(self, git: Git, earlier: SourceFile) -> bool:
         """Whether a locked entry holds just the submodules that are wanted."""
@@ -159,7 +165,7 @@ class Work:
                 if full in wish:
                     findings.append(Finding(what, "", "leave it out of the recipe's submodules"))
                 else:
-                    self.talk.warn(f"{what}; it is left out")
+                    self.reporter.warn(f"{what}; it is left out")
         if findings:
             raise InputError.of(findings)
         return parts
@@ -186,13 +192,13 @@ class Work:
                     hint=f"the tag was moved upstream: look at what changed, then change {self.pin}",
                 )
             if gone:
-                self.talk.warn(
+                self.reporter.warn(
                     f"{git.origin} has no tag {git.tag} at {place.place}, though it has others; {git.commit[:12]} is "
                     "locked, and whether upstream took the tag back is for you to see"
                 )
             return
         why = f" ({misses[0]})" if misses else ""
-        self.talk.warn(f"{git.origin}: nobody could say whether {git.tag} still is {git.commit[:12]}{why}")
+        self.reporter.warn(f"{git.origin}: nobody could say whether {git.tag} still is {git.commit[:12]}{why}")
 
     def tarball(self, file: str, trees: Mapping[str, Tree]) -> Tarball:
         """Write the tarball into the store. Raises InputError, EngineError."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envbuild.core import yaml_nodes
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError, SpecError
 from envbuild.matrix.collect.remote_wheel import Wheels
 from envbuild.net.python_index import Index
@@ -90,7 +90,7 @@ class Context:
 
     index: Index
     wheels: Wheels
-    talk: Talk
+    reporter: Reporter
     folders: tuple[Path, ...] = ()  # where derived files are
 
     def before(self, stem: str) -> Tree:
@@ -100,7 +100,7 @@ class Context:
     def each(self, task: str, text: str, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """`work` of every item, some at a time, told as one task; results in the order of `items`. Raises InputError
         with every finding; after `PATIENCE` of them the rest is not tried."""
-        self.talk.start(task, f"{text}: {len(items)}")
+        self.reporter.start(task, f"{text}: {len(items)}")
         found: dict[int, T] = {}
         failed: list[Finding] = []
         pool = ThreadPoolExecutor(THREADS)
@@ -113,11 +113,11 @@ class Context:
                     failed += error.findings
                     if len(failed) >= PATIENCE:
                         break
-                self.talk.note(task, f"{len(found)} of {len(items)}")
-                self.talk.advance(task, self.wheels.tally.received)
+                self.reporter.note(task, f"{len(found)} of {len(items)}")
+                self.reporter.advance(task, self.wheels.tally.received)
         finally:
             pool.shutdown(cancel_futures=True)
-            self.talk.finish(task)
+            self.reporter.finish(task)
         if failed:
             raise InputError.of(failed)
         return [found[place] for place in range(len(items))]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError, SpecError
 from envbuild.core.text import amount
 from envbuild.core.yaml_reader import did_you_mean
@@ -91,7 +91,7 @@ class Report:
 def refresh(
     names: Iterable[str],
     site: Site,
-    talk: Talk,
+    reporter: Reporter,
     folder: Path,
     *,
     write: bool = True,
@@ -106,7 +106,7 @@ def refresh(
     began = time.monotonic()
     wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
     transport = Transport(site.network())
-    context = Context(Index(transport, site.python()), Wheels(transport), talk, (folder, FACTS / "derived"))
+    context = Context(Index(transport, site.python()), Wheels(transport), reporter, (folder, FACTS / "derived"))
     found: dict[str, Derived] = {}
     for name in wanted:
         found |= _collect(name, context, manifest)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from envbuild.core.gc_pause import uncollected
+from envbuild.core.gc_pause import gc_paused
 from envbuild.matrix.facts.atoms import Atom
 from envbuild.matrix.facts.fact_table import FactTable, Line
 from envbuild.matrix.facts.model import Component, Fact, Question, Source
@@ -78,7 +78,7 @@ def read(path: Path) -> FactTable | None:
         head, _, body = path.read_bytes().partition(b"\n")
         if head != checksum(body):
             return None
-        with uncollected():
+        with gc_paused():
             return _matrix(json.loads(body))
     except (OSError, ValueError, TypeError, LookupError):
         return None

@@ -19,7 +19,7 @@ from envbuild.build.engines import resources
 from envbuild.build.engines.base import BuildOptions, Probe
 from envbuild.build.engines.buildah import error_report
 from envbuild.build.plan.units import Plan
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store
 
@@ -101,7 +101,7 @@ class Runner:
         """Remove containers of builds that were killed. Only for the holder of the store's buildah lock."""
         self.call("rm", "--all")
 
-    def build(self, plan: Plan, context: Path, log: Path, talk: Talk, options: BuildOptions) -> str:
+    def build(self, plan: Plan, context: Path, log: Path, reporter: Reporter, options: BuildOptions) -> str:
         """Build a context; returns the image's id. Output goes to `log`. Raises BuildError."""
         cores = options.jobs or resources.cores()
         jobs = resources.compile_jobs(cores, 0.9 * resources.memory(), max(unit.memory_gb for unit in plan.units))
@@ -125,7 +125,7 @@ class Runner:
             try:
                 for line in process.stdout:
                     file.write(line)
-                    talk.note("buildah", line.decode(errors="replace").strip())
+                    reporter.note("buildah", line.decode(errors="replace").strip())
                 code = process.wait()
             finally:
                 if process.poll() is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, Built, Probe
 from envbuild.build.plan.units import Plan
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Buildah:
 
         return probe(store)
 
-    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> Built:
         """Build what the store does not have. Raises BuildError, InputError, EngineError.
 
         Units run in parallel where stages can, and a step that was built before comes from buildah's cache.
@@ -56,9 +56,9 @@ class Buildah:
 
         have = {} if options.rebuild else known()
         if len(have) < len(names):
-            with store.lock("buildah", lambda: talk.say("another envbuild uses buildah in this store; waiting")):
+            with store.lock("buildah", lambda: reporter.info("another envbuild uses buildah in this store; waiting")):
                 have = {} if options.rebuild else known()
-                new = self._build(plan, store, talk, options, layers, have)
+                new = self._build(plan, store, reporter, options, layers, have)
             for layer in new:
                 store.record_unit(UnitRecord(keys[layer.unit], layer.unit, layer))
             have |= {layer.unit: layer for layer in new}
@@ -72,7 +72,7 @@ class Buildah:
         self,
         plan: Plan,
         store: Store,
-        talk: Talk,
+        reporter: Reporter,
         options: BuildOptions,
         layers: Sequence[str],
         have: dict[str, LayerRecord],
@@ -88,13 +88,13 @@ class Buildah:
             runner.forget_killed()
             write_context(plan, store, work / "context")
             log = store.log("buildah", plan.keys()[plan.units[-1].name])
-            talk.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")
+            reporter.start("buildah", f"{plan.image}: {len(plan.units)} units with buildah")
             try:
-                image = runner.build(plan, work / "context", log, talk, options)
-                talk.note("buildah", "reading the layers")
+                image = runner.build(plan, work / "context", log, reporter, options)
+                reporter.note("buildah", "reading the layers")
                 archive = runner.save(image, work / "image.tar")
             finally:
-                talk.finish("buildah")
+                reporter.finish("buildah")
             made = call(
                 bring_in,
                 store=str(store.root.resolve()),

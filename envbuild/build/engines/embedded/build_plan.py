@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envbuild.build.engines.base import BuildOptions, Built
 from envbuild.build.engines.embedded.scheduler import Schedule
 from envbuild.build.plan.units import Plan, Unit
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store, UnitRecord
 from envbuild.core.userns.removal import remove_trees, start_removal
 
@@ -56,14 +56,14 @@ def cleaning(store: Store) -> Iterator[None]:
         child.kill()
 
 
-def build(plan: Plan, store: Store, talk: Talk, options: BuildOptions, packs: Sequence[PackFormat]) -> Built:
+def build(plan: Plan, store: Store, reporter: Reporter, options: BuildOptions, packs: Sequence[PackFormat]) -> Built:
     """Build a plan; see `envbuild.build.engines.base.Engine.build`."""
     keys = plan.keys()
     records: dict[str, UnitRecord] = {}
     built: list[str] = []
     if todo := needed(plan, keys, store, options.rebuild, records):
         with store.filled(), store.workdir() as work, cleaning(store):
-            schedule = Schedule(plan, store, talk, options, packs, work, keys, records)
+            schedule = Schedule(plan, store, reporter, options, packs, work, keys, records)
             try:
                 schedule.run(todo)
             finally:

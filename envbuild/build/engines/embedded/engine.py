@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, Built, Probe
 from envbuild.build.plan.units import Plan
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class Embedded:
 
         return probe(store)
 
-    def build(self, plan: Plan, store: Store, talk: Talk, options: BuildOptions) -> Built:
+    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> Built:
         """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,
         EngineError."""
         from envbuild.build.engines.embedded.build_plan import build
         from envbuild.squashfs.pack.format import PackFormat
 
-        return build(plan, store, talk, options, (PackFormat(),) if self.packs is None else self.packs)
+        return build(plan, store, reporter, options, (PackFormat(),) if self.packs is None else self.packs)

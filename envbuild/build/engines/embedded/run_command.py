@@ -12,7 +12,7 @@ from typing import Any
 from envbuild.build.engines.embedded import unit_process
 from envbuild.build.engines.error_report import setup_failed
 from envbuild.build.plan.units import SYSTEM_PATH
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
 from envbuild.core.userns.namespaces import SetupError
 from envbuild.core.userns.process import Child, spawn
@@ -34,7 +34,7 @@ def run_in(
     binds: Sequence[tuple[str, str] | tuple[str, str, bool]] = (),
     capture: bool = False,
     timeout: float | None = None,
-    talk: Talk | None = None,
+    reporter: Reporter | None = None,
 ) -> tuple[int, bytes]:
     """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is thrown away.
 
@@ -73,8 +73,8 @@ def run_in(
             raise
         answer = result_of(child)
     for note in answer["notes"]:
-        if talk:
-            talk.say(note)
+        if reporter:
+            reporter.info(note)
     return answer["code"], output
 
 

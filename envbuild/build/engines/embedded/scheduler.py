@@ -21,7 +21,7 @@ from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded import unit_process
 from envbuild.build.engines.embedded.unit_job import blobs_of, unit_job
 from envbuild.build.plan.units import Plan, Unit
-from envbuild.core.console import Talk
+from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
 from envbuild.core.userns.namespaces import SetupError
@@ -53,7 +53,7 @@ class Schedule:
 
     plan: Plan
     store: Store
-    talk: Talk
+    reporter: Reporter
     options: BuildOptions
     packs: Sequence[PackFormat]
     work: Path
@@ -76,7 +76,7 @@ class Schedule:
         """Build the units in `todo`. Raises BuildError, InputError, EngineError."""
         resources.check_memory(todo, self.memory)
         if said := resources.words(todo, self.options.jobs or self.cores, self.memory):
-            self.talk.say(said)
+            self.reporter.info(said)
         try:
             while (todo and not self.error) or self.running:
                 self._start(todo)
@@ -89,7 +89,7 @@ class Schedule:
             if sys.stdin.isatty():
                 self._shell(*self.failed)
             else:
-                self.talk.warn("no terminal: no shell was opened")
+                self.reporter.warn("no terminal: no shell was opened")
         if self.error:
             raise self.error
 
@@ -128,7 +128,7 @@ class Schedule:
             file.close()
             if unit.name not in self.waiting:
                 self.waiting.add(unit.name)
-                self.talk.say(f"{unit.name}: another envbuild builds it; waiting")
+                self.reporter.info(f"{unit.name}: another envbuild builds it; waiting")
             return None
         return file
 
@@ -145,7 +145,7 @@ class Schedule:
             keep_failed=self.options.shell_on_fail,
         )
         log = self.store.log(unit.name, key).open("wb", buffering=0)
-        self.talk.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
+        self.reporter.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
         child = spawn(unit_process.build, {"job": job}, what=unit_process.PROCESS)
         assert child.process.stdout is not None
         os.set_blocking(child.process.stdout.fileno(), False)
@@ -164,7 +164,7 @@ class Schedule:
                 lines = (item.last + chunk).replace(b"\r", b"\n").split(b"\n")
                 item.last = lines[-1][-4096:]
                 shown = next((line for line in reversed(lines) if line.strip()), b"")
-                self.talk.note(item.unit.name, shown.decode(errors="replace").strip())
+                self.reporter.note(item.unit.name, shown.decode(errors="replace").strip())
                 continue
             self.running.remove(item)
             try:
@@ -194,10 +194,10 @@ class Schedule:
             error = error_report.step_failed(unit, self.plan.image, step, code, log, self.store.root, answer["free"])
             if not self.failed:
                 self.failed = item, step
-        self.talk.finish(unit.name)
+        self.reporter.finish(unit.name)
         self.error = self.error or error
         if self.running:
-            self.talk.warn(
+            self.reporter.warn(
                 f"unit {unit.name} failed; waiting for {', '.join(other.unit.name for other in self.running)}"
             )
 
@@ -208,7 +208,7 @@ class Schedule:
         self.store.record_unit(record)
         self.records[unit.name] = record
         self.built.append(unit.name)
-        self.talk.finish(unit.name, f"{unit.name} built in {record.seconds:.1f} s")
+        self.reporter.finish(unit.name, f"{unit.name} built in {record.seconds:.1f} s")
 
     def _release(self, item: Running) -> None:
         assert item.child.process.stdout is not None
@@ -222,5 +222,5 @@ class Schedule:
         from envbuild.build.engines.embedded.run_command import failed_shell
 
         command = item.unit.steps[step].command
-        self.talk.say(f"a shell in unit {item.unit.name} as step {step + 1} left it; the command was:\n{command}")
+        self.reporter.info(f"a shell in unit {item.unit.name} as step {step + 1} left it; the command was:\n{command}")
         failed_shell(item.job, self.work / "shell")
