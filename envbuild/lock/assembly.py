@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from envbuild import __version__
 from envbuild.core.errors import LockError
-from envbuild.lock.base_image.lock_base import Found
+from envbuild.lock.base_image.lock_base import LockedBase
 from envbuild.lock.debian.resolve import DebianLock
 from envbuild.lock.inputs import Input, image_blobs
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
@@ -21,7 +21,7 @@ PythonFiles = tuple[PythonLock, PythonFile]  # the packages, and the uv that ins
 def assemble(
     request: LockRequest,
     distribution: str,
-    base: Found | None,
+    base: LockedBase | None,
     packages: DebianLock,
     python: PythonFiles,
     sources: Mapping[str, SourceFile],
@@ -59,7 +59,7 @@ def assemble(
 
 
 def found_inputs(
-    base: Found | None,
+    base: LockedBase | None,
     packages: DebianLock | None,
     python: PythonFiles | None,
     sources: Mapping[str, SourceFile] | None,

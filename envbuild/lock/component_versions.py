@@ -9,7 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envbuild.core.errors import ConflictError, Finding
 from envbuild.lock.lockfile import Lock
-from envbuild.lock.python.provided import exact
+from envbuild.lock.python.provided import parse_exact
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import VENV, build_unit, built_recipe
 
@@ -42,7 +42,7 @@ def packages(request: LockRequest, lock: Lock) -> dict[str, tuple[str, str]]:
     found |= {file.name: (file.version, file.archive) for file in lock.debian.values()}
     found |= {file.name: (file.version, file.origin or INDEX) for file in lock.python_files.values()}
     for unit, asked in request.units.items():
-        found |= {name: (version, unit) for name, version in (exact(text, unit) for text in asked.gives)}
+        found |= {name: (version, unit) for name, version in (parse_exact(text, unit) for text in asked.gives)}
     return found
 
 
@@ -53,7 +53,7 @@ def shipped_python(request: LockRequest, lock: Lock) -> dict[str, str]:
     for name, unit in lock.units.items():
         files = [lock.python_files[file] for file in (unit.python if name == VENV else unit.sdists)]
         found |= {file.name: file.version for file in files}
-    return found | dict(exact(text, unit) for unit, asked in request.units.items() for text in asked.gives)
+    return found | dict(parse_exact(text, unit) for unit, asked in request.units.items() for text in asked.gives)
 
 
 def from_sources(request: LockRequest, component: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envbuild.core.distributions import is_image
-from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import BASE, TOOLS
@@ -55,7 +55,7 @@ def _unit(name: str, unit: UnitRequest) -> UnitLock:
         python=_sorted((*unit.python, *unit.devel)),
         sdists=_sorted(unit.sdists),
         sources=_sorted([*(item.file for item in unit.archives), *(item.file for item in unit.git)]),
-        replaced=tuple(str(StandIn.of(text)) for text in unit.replaces),
+        replaced=tuple(str(DummyPackage.of(text)) for text in unit.replaces),
     )
 
 

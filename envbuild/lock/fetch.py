@@ -18,12 +18,12 @@ from envbuild.lock.inputs import ImageBlob, Input, described, inputs, lost, orig
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.missing_inputs import site_lines, unobtainable
 from envbuild.net.miss import Miss, MissKind
-from envbuild.net.registry.reference import parse
+from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 
 if TYPE_CHECKING:
     from envbuild.net.download import Transfer
-    from envbuild.net.python_index import Index
+    from envbuild.net.python_index import PackageIndex
 
 
 def missing(lock: Lock, store: Store, names: Iterable[str] | None = None, *, manifest: bool = False) -> list[Input]:
@@ -81,7 +81,7 @@ def fetch_inputs(
         return
     # Imported here: a build whose inputs are all there must not pay for a network client.
     from envbuild.net.download import Transfer
-    from envbuild.net.python_index import Index
+    from envbuild.net.python_index import PackageIndex
     from envbuild.net.transport import Transport
 
     known, findings = placed(wanted, site, where or {})
@@ -90,7 +90,7 @@ def fetch_inputs(
     transport = Transport(site.network())
     count = Progress(reporter, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
-    work = Fetching(image, site, transfer, Index(transport, site.python()), reporter, where or {})
+    work = Fetching(image, site, transfer, PackageIndex(transport, site.python()), reporter, where or {})
     reporter.start(
         "fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else "")
     )
@@ -192,15 +192,15 @@ class Fetching:
     image: str
     site: Site
     transfer: Transfer
-    index: Index
+    index: PackageIndex
     reporter: Reporter
     where: Mapping[str, str]
-    vendors: dict[str, Index] = field(default_factory=dict)
+    vendors: dict[str, PackageIndex] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def one(self, entry: Input) -> list[Finding]:
         """Fetch one input; what stands in the way of it, if anything."""
-        from envbuild.net.download import Unobtained
+        from envbuild.net.download import DownloadError
 
         try:
             if isinstance(entry, ImageBlob):
@@ -209,7 +209,7 @@ class Fetching:
                 self.commit(entry)
             else:
                 self.transfer.obtain(self.places(entry), entry.sha256)
-        except Unobtained as error:
+        except DownloadError as error:
             return [self.finding(entry, error.misses)]
         except InputError as error:
             return [self.advised(entry, finding) for finding in error.findings]
@@ -227,14 +227,14 @@ class Fetching:
         listed = [file for file in self.listing(entry.origin).files(entry.name) if file.name == entry.file]
         return list(dict.fromkeys(file.url for file in listed if file.sha256 in ("", entry.sha256)))
 
-    def listing(self, name: str) -> Index:
+    def listing(self, name: str) -> PackageIndex:
         """The package index, or the one of a vendor (``pip:pytorch/cu113``)."""
-        from envbuild.net.python_index import Index
+        from envbuild.net.python_index import PackageIndex
 
         if not name:
             return self.index
         with self.guard:
-            index = Index(self.transfer.transport, self.site.python(name), origin=name)
+            index = PackageIndex(self.transfer.transport, self.site.python(name), origin=name)
             return self.vendors.setdefault(name, index)
 
     def commit(self, source: SourceFile) -> None:
@@ -252,16 +252,16 @@ class Fetching:
 
     def finding(self, entry: Input, misses: Sequence[Miss]) -> Finding:
         """What to tell of an input that no place gave."""
-        from envbuild.net.urls import shown
+        from envbuild.net.urls import redact
 
         if not misses and isinstance(entry, PythonFile):
             python = self.site.python(origin(entry))
             listing = (*python.indexes, *python.links)
-            misses = [Miss(shown(place), MissKind.ABSENT, "does not list it with this digest") for place in listing]
+            misses = [Miss(redact(place), MissKind.ABSENT, "does not list it with this digest") for place in listing]
         if isinstance(entry, ImageBlob):
             from envbuild.net.registry.client import Repository
 
-            place = Repository(parse(entry.reference), self.site, self.transfer.transport)
+            place = Repository(parse_reference(entry.reference), self.site, self.transfer.transport)
             return place.unobtainable(described(entry), misses).findings[0]
         if isinstance(entry, SourceFile):
             where = self.where.get(entry.file, "")

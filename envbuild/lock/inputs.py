@@ -14,8 +14,8 @@ from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, all_absent
-from envbuild.net.registry.reference import parse
-from envbuild.net.site import HOMES, Site, in_mirrors, mirror_line
+from envbuild.net.registry.reference import parse_reference
+from envbuild.net.site import DEFAULT_ADDRESSES, Site, mirror_line, mirrors_setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def origin(entry: Input) -> str:
         return entry.archive
     if isinstance(entry, PythonFile):
         return entry.origin or "python:"
-    return parse(entry.reference).origin if isinstance(entry, ImageBlob) else entry.origin
+    return parse_reference(entry.reference).origin if isinstance(entry, ImageBlob) else entry.origin
 
 
 def supplier(site: Site, origin: str) -> str:
@@ -68,7 +68,7 @@ def supplier(site: Site, origin: str) -> str:
     if kind == "oci:" and not site.places(origin)[1]:
         return "network" if site.use_host else ""
     places = site.places(origin)[1]
-    if places and places == (HOMES.get(kind),) and kind not in site.mirrors:
+    if places and places == (DEFAULT_ADDRESSES.get(kind),) and kind not in site.mirrors:
         return "network"
     return "mirror" if places else ""
 
@@ -88,7 +88,7 @@ def requested(request: LockRequest) -> list[str]:
         archives = ()
     found.update(archives[:1])
     if is_image(request.base):
-        found.add(parse(request.base).origin)
+        found.add(parse_reference(request.base).origin)
     return sorted({name.partition("@")[0] for name in found})
 
 
@@ -109,5 +109,5 @@ def lost(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
     if all_absent(misses) and isinstance(entry, DebianFile | PythonFile):
         what = f"envbuild lock {image} --upgrade {entry.name}"
     line = mirror_line(origin(entry))
-    hint = f"{what}, or write another place into site.yaml:  {in_mirrors(line)}"
+    hint = f"{what}, or write another place into site.yaml:  {mirrors_setting(line)}"
     return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint, (line,))

@@ -21,10 +21,10 @@ from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecE
 from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives, unit_names
 from envbuild.lock.assembly import PythonFiles, assemble, found_inputs
-from envbuild.lock.base_image.lock_base import Found, lock_base
+from envbuild.lock.base_image.lock_base import LockedBase, lock_base
 from envbuild.lock.component_versions import check_versions, component_versions
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.repositories import Opening
+from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.diff import BASE, EVERYTHING, check_upgrades
 from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile, Lock, SourceFile
@@ -35,7 +35,7 @@ from envbuild.lock.python.vendor_index import reachable_indexes, vendor_indexes
 from envbuild.lock.request import LockRequest
 from envbuild.lock.sources import lock_sources
 from envbuild.net.download import Transfer
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.net.uv_program import uv_version
@@ -53,7 +53,7 @@ def make_lock(
     upgrade: frozenset[str] = frozenset(),
     refresh: bool = False,
     waivers: Iterable[Mapping[str, str]] = (),
-    clashes: python.Clashes = lambda wheels: (),
+    clashes: python.FindConflicts = lambda wheels: (),
     pins: Mapping[str, str] | None = None,
 ) -> Lock:
     """Lock everything that `request` asks for.
@@ -94,7 +94,7 @@ class Locking:
     kept: Lock | None
     upgrade: frozenset[str]
     refresh: bool
-    clashes: python.Clashes
+    clashes: python.FindConflicts
     pins: Mapping[str, str] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
     resolved: list[Input] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Locking:
             raise together(self.errors)
         return assemble(self.request, self.distribution.name, base, packages, python_lock, sources)
 
-    def packages(self, base: Found | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
+    def packages(self, base: LockedBase | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
         """The Debian and the Python packages. Without the `base` that is asked for nothing can be resolved on top of
         it; what else is missing is told all the same."""
         request, on_image = self.request, is_image(self.request.base)
@@ -174,7 +174,7 @@ class Locking:
             names |= {unit_names.BASE: (), unit_names.DEBIAN: runtime}
         return names
 
-    def base(self) -> Found:
+    def base(self) -> LockedBase:
         """The image that the base is."""
         request, kept = self.request, self.kept
         stays = kept is not None and not self.refresh and BASE not in self.upgrade
@@ -199,12 +199,12 @@ class Locking:
     def look(self) -> None:
         """Ask every archive and repository of Debian packages."""
         fresh = self.refresh or bool(self.upgrade)
-        opening = Opening(
+        opening = AptSetup(
             self.distribution, self.request.arch, self.site, self.store, self.transport, self.reporter, fresh
         )
         opening.apt(self.request.repositories)
 
-    def debian(self, base: Found | None) -> debian.DebianLock:
+    def debian(self, base: LockedBase | None) -> debian.DebianLock:
         """The Debian packages. The apt sources that a base image has of its own take no part."""
         names, forgotten = self.debian_names(), self.upgrade | self.upgraded
         request = debian.DebianRequest(
@@ -227,22 +227,22 @@ class Locking:
             request, self.site, self.store, self.reporter, transport=self.transport, resolved=self.resolved
         )
 
-    def python(self, number: str, base: Found | None) -> PythonFiles:
+    def python(self, number: str, base: LockedBase | None) -> PythonFiles:
         """The Python packages for Python `number`, and the uv that installs them."""
         request, kept, glibc = self.request, self.kept, self.distribution.glibc
         vendors, unplaced = reachable_indexes(request.indexes, self.site, self.transport)
         with self.store.workdir() as workdir:
             self.reporter.start("python", "resolving Python packages")
             try:
-                platform = choose_files.platform(request.arch, glibc)
-                choice = choose_files.Choice(
+                platform = choose_files.uv_platform(request.arch, glibc)
+                choice = choose_files.FileChooser(
                     number,
                     choose_files.wheel_tags(request.python, request.arch, glibc),
-                    Index(self.transport, self.site.python()),
+                    PackageIndex(self.transport, self.site.python()),
                     self.transfer,
                     vendors,
                 )
-                work = python.PythonWork(
+                work = python.PythonResolution(
                     uv.Resolver(self.site, number, platform, workdir, self.store.root / "uv", vendors),
                     choice,
                     earlier_versions(kept, self.upgraded),

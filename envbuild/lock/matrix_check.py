@@ -45,8 +45,8 @@ def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
 def warn_of_newer_torch(matrix: FactTable, workspace: Workspace) -> None:
     """Report releases of torch on the package index that are newer than the facts. Raises InputError."""
     from envbuild.matrix.answer.newer_releases import newer_than_facts
-    from envbuild.net.python_index import Index
+    from envbuild.net.python_index import PackageIndex
     from envbuild.net.transport import Transport
 
-    for line in newer_than_facts(Index(Transport(workspace.site.network()), workspace.site.python()), matrix):
+    for line in newer_than_facts(PackageIndex(Transport(workspace.site.network()), workspace.site.python()), matrix):
         workspace.reporter.warn(line)

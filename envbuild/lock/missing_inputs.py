@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.net.miss import Miss, MissKind
-from envbuild.net.site import ARCHIVES, Site, in_mirrors, mirror_line
+from envbuild.net.site import ARCHIVES, Site, mirror_line, mirrors_setting
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACE = "FOLDER-OR-ADDRESS"
@@ -58,7 +58,7 @@ def unobtainable(
             f"{looked(misses)}",
             "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in "
             f"the recipe, or where the recipe has none:  envbuild lock {image} --upgrade {file};  to keep what was "
-            f"locked, name a place that still has it in site.yaml:  {in_mirrors(line)}",
+            f"locked, name a place that still has it in site.yaml:  {mirrors_setting(line)}",
             where,
             mirror_lines=(line,),
         )
@@ -84,4 +84,4 @@ def source_finding(message: str, origin: str, file: str) -> Finding:
         # No more than the file's own folder: the packages of that archive are to come from where they do.
         line = f'"{origin.rpartition("/")[0]}": [{PLACE}]'
     what = "a clone of that repository" if is_commit(origin) else file
-    return Finding(message, "", f"write into site.yaml:  {in_mirrors(line)}  and put {what} there", (line,))
+    return Finding(message, "", f"write into site.yaml:  {mirrors_setting(line)}  and put {what} there", (line,))

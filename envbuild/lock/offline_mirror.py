@@ -35,7 +35,7 @@ from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, inputs, origin
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
-from envbuild.net.registry.reference import parse
+from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import ARCHIVES, read_site
 
 # Kind of origin → the folder that has it.
@@ -193,7 +193,7 @@ class Carrying:
         the index lists already."""
         assert self.lock.base_image is not None
         image = self.lock.base_image
-        reference = parse(image.reference)
+        reference = parse_reference(image.reference)
         folder = f"oci/{reference.name}"
         blob = self.store.blob(image.digest)
         described: dict[str, Any] = {

@@ -21,8 +21,8 @@ from envbuild.lock.git.lock_commit import lock_git
 from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.lockfile import DebianFile, SourceFile
 from envbuild.lock.missing_inputs import together, unobtainable
-from envbuild.net.download import Transfer, Unobtained
-from envbuild.net.site import HOMES, Site, in_mirrors, mirror_line
+from envbuild.net.download import DownloadError, Transfer
+from envbuild.net.site import DEFAULT_ADDRESSES, Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join
 from envbuild.spec.recipe import Archive, Git
@@ -40,7 +40,7 @@ def candidates(site: Site, origin: str, file: str) -> list[str]:
     rest, places = site.places(origin)
     found = []
     for place in places:
-        for name in _names(origin, rest, file, place in HOMES.values()):
+        for name in _names(origin, rest, file, place in DEFAULT_ADDRESSES.values()):
             found.append(join(place, name))
     return list(dict.fromkeys(found))
 
@@ -83,7 +83,7 @@ def lock_source(site: Site, transfer: Transfer, archive: Archive, known: Mapping
     places = candidates(site, archive.origin, archive.file)
     try:
         sha256, size = transfer.obtain(places)
-    except Unobtained as error:
+    except DownloadError as error:
         raise unobtainable(archive.origin, archive.file, "", error.misses) from None
     return SourceFile(archive.file, archive.origin, sha256, size)
 
@@ -180,10 +180,10 @@ def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> l
     size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
     if isinstance(first, ImageBlob):
         message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"
-        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}"
+        hint = f"write a registry or a folder of OCI layouts into site.yaml:  {mirrors_setting(line)}"
         return [Finding(message, "", hint, (line,))]
     kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
     kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
     listed = human_list((entry.file for entry in entries), NAMED)
     message = f"no place is known for {name}, which gives {kind} ({size}): {listed}"
-    return [Finding(message, "", f"write one into site.yaml:  {in_mirrors(line)}", (line,))]
+    return [Finding(message, "", f"write one into site.yaml:  {mirrors_setting(line)}", (line,))]

@@ -24,14 +24,14 @@ from envbuild.core.errors import EngineError
 from envbuild.core.store.permissions import folder_in
 from envbuild.core.store.store import Store
 from envbuild.net.miss import Miss, MissKind, all_absent
-from envbuild.net.transport import Absent, Refused, Transport, Unreachable, reason
-from envbuild.net.urls import local_path, shown
+from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError, describe_error
+from envbuild.net.urls import local_path, redact
 
 CHUNK = 1 << 18
 ATTEMPTS = 4
 
 
-class Unobtained(Exception):
+class DownloadError(Exception):
     """No place gave the file: `misses` in the order of asking."""
 
     def __init__(self, misses: Sequence[Miss]) -> None:
@@ -60,7 +60,7 @@ class Transfer:
         """(sha256, size) of the blob that now is in the store. With `sha256` only that content is taken, else whatever
         comes.
 
-        Raises Unobtained, and EngineError when the store is full or cannot be written.
+        Raises DownloadError, and EngineError when the store is full or cannot be written.
         """
         part = self.store.part(sha256 or secrets.token_hex(8))
         try:
@@ -91,25 +91,25 @@ class Transfer:
         for place in places:
             for attempt in range(ATTEMPTS):
                 if self.stop.wait(self.pause * 2 ** (attempt - 1) if attempt else 0):
-                    raise Unobtained([*misses, Miss(shown(place), MissKind.UNREACHABLE, "stopped")])
+                    raise DownloadError([*misses, Miss(redact(place), MissKind.UNREACHABLE, "stopped")])
                 try:
                     found, size = self._receive(place, file, sha256)
                     if sha256 and found != sha256:
                         self._reset(file)
                         why = f"it has other content: sha256 {found}, not {sha256}"
-                        raise Refused(why, kind=MissKind.MISMATCH)
+                        raise RefusedError(why, kind=MissKind.MISMATCH)
                     part.chmod(0o644)
                     part.replace(self.store.blob(found))
                     return found, size
-                except (Absent, Refused) as error:
-                    misses.append(error.miss(shown(place)))
+                except (NotFoundError, RefusedError) as error:
+                    misses.append(error.miss(redact(place)))
                     break
-                except Unreachable as error:
+                except UnreachableError as error:
                     if attempt == ATTEMPTS - 1:
-                        misses.append(error.miss(shown(place), f" ({ATTEMPTS} attempts)"))
+                        misses.append(error.miss(redact(place), f" ({ATTEMPTS} attempts)"))
         if file.seek(0, os.SEEK_END) == 0:
             part.unlink(missing_ok=True)
-        raise Unobtained(misses)
+        raise DownloadError(misses)
 
     def _receive(self, place: str, file: BufferedRandom, sha256: str) -> tuple[str, int]:
         """(sha256, size) of `file` once `place` has given all of it."""
@@ -131,11 +131,11 @@ class Transfer:
                 if found == sha256:
                     return found, size
                 self._reset(file)
-                raise Unreachable("what had arrived before did not fit")
+                raise UnreachableError("what had arrived before did not fit")
             if have and not (status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")):
                 if status == 206:
                     self._reset(file)
-                    raise Unreachable("it answered with another range than was asked for")
+                    raise UnreachableError("it answered with another range than was asked for")
                 self._reset(file)
             expected = answer.headers.get("Content-Length")
             arrived = 0
@@ -143,14 +143,14 @@ class Transfer:
                 self._write(file, chunk)
                 arrived += len(chunk)
                 if self.stop.is_set():
-                    raise Unreachable("stopped")
+                    raise UnreachableError("stopped")
             if expected and expected.isdigit() and arrived < int(expected):
-                raise Unreachable(f"the connection broke off after {arrived} of {expected} bytes")
+                raise UnreachableError(f"the connection broke off after {arrived} of {expected} bytes")
         found, size = _digest(file)
         if sha256 and found != sha256 and have and status == 206:
             # The first part may be of other content; once more from the start before the place is blamed.
             self._reset(file)
-            raise Unreachable(f"the resumed download has sha256 {found}, not {sha256}")
+            raise UnreachableError(f"the resumed download has sha256 {found}, not {sha256}")
         return found, size
 
     def _write(self, file: BufferedRandom, chunk: bytes) -> None:
@@ -174,7 +174,7 @@ def _chunks(answer: Any) -> Iterable[bytes]:
     except (HTTPError, OSError) as error:
         with suppress(Exception):
             answer.close()
-        raise Unreachable(reason(error)) from None
+        raise UnreachableError(describe_error(error)) from None
 
 
 def _digest(file: BufferedRandom) -> tuple[str, int]:

@@ -89,19 +89,19 @@ def apt_sources(etc: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         except OSError:
             continue
         if path.suffix == ".list":
-            yield from _one_line(text)
+            yield from _read_one_line(text)
         elif path.suffix == ".sources":
-            yield from _deb822(text)
+            yield from _read_deb822(text)
 
 
-def _one_line(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
+def _read_one_line(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
     for line in text.splitlines():
         match = re.match(r"\s*deb\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)\s*([^#]*)", line)
         if match and _usable(match[1]):
-            yield _plain(match[1]), [match[2]], match[3].split()
+            yield _normalize_uri(match[1]), [match[2]], match[3].split()
 
 
-def _deb822(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
+def _read_deb822(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
     for stanza in re.split(r"\n\s*\n", "\n".join(line for line in text.splitlines() if not line.startswith("#"))):
         fields: dict[str, str] = {}
         key = ""
@@ -116,14 +116,14 @@ def _deb822(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
             continue
         for uri in fields.get("uris", "").split():
             if _usable(uri):
-                yield _plain(uri), fields.get("suites", "").split(), fields.get("components", "").split()
+                yield _normalize_uri(uri), fields.get("suites", "").split(), fields.get("components", "").split()
 
 
 def _usable(uri: str) -> bool:
     return uri.partition(":")[0] in METHODS
 
 
-def _plain(uri: str) -> str:
+def _normalize_uri(uri: str) -> str:
     """Without a trailing slash; local archives as a path."""
     method, _, rest = uri.partition(":")
     return ("/" + rest.strip("/")) if method in ("file", "copy") else uri.rstrip("/")

@@ -18,9 +18,9 @@ from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import InputError
 from envbuild.net.host_config import PythonIndexes
-from envbuild.net.site import in_mirrors, mirror_line
-from envbuild.net.transport import Absent, Transport, Unreachable
-from envbuild.net.urls import join, local_path, shown
+from envbuild.net.site import mirror_line, mirrors_setting
+from envbuild.net.transport import NotFoundError, Transport, UnreachableError
+from envbuild.net.urls import join, local_path, redact
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 SUFFIXES = (".whl", ".tar.gz", ".zip", ".tar.bz2")
@@ -42,7 +42,7 @@ class IndexFile:
 
 
 @dataclass(slots=True)
-class Index:
+class PackageIndex:
     """All indexes of a site as one, or those of the vendor `origin`. Answers are kept for the life of the object; safe
     to use from several threads."""
 
@@ -61,7 +61,9 @@ class Index:
             known = self.cache.get(name)
         if known is None:
             known = [file for place in self.indexes.indexes for file in self._simple(place, name)]
-            known += [file for place in self.indexes.links for file in self._links(place) if belongs(file.name, name)]
+            known += [
+                file for place in self.indexes.links for file in self._links(place) if is_file_of(file.name, name)
+            ]
             with self.guard:
                 self.cache[name] = known
         return known
@@ -75,16 +77,16 @@ class Index:
             elif (folder / name / "index.html").is_file():
                 answer = self.transport.read(page + "index.html")
             else:
-                return list(_folder(str(folder / name)))
-        except Absent:
+                return list(_list_folder(str(folder / name)))
+        except NotFoundError:
             return []
-        except Unreachable as error:
+        except UnreachableError as error:
             what = "the package index" if self.origin == "python:" else f"the package index {self.origin}"
             line = mirror_line(self.origin, "ADDRESS, …")
             raise InputError(
                 f"{what} does not answer for '{name}': {error}",
-                hint=f"other indexes are given as  {in_mirrors(line)}  in site.yaml",
-                where=shown(page),
+                hint=f"other indexes are given as  {mirrors_setting(line)}  in site.yaml",
+                where=redact(page),
                 mirror_lines=(line,),
             ) from None
         if "json" in answer.kind:
@@ -96,17 +98,17 @@ class Index:
         if key not in self.cache:
             path = local_path(place)
             if path is not None and not path.is_file():
-                self.cache[key] = list(_folder(str(path)))
+                self.cache[key] = list(_list_folder(str(path)))
             else:
                 try:
                     answer = self.transport.read(place)
                     self.cache[key] = list(parse_html(answer.content.decode("utf-8", "replace"), answer.url))
-                except (Absent, Unreachable):
+                except (NotFoundError, UnreachableError):
                     self.cache[key] = []  # as pip does: find-links are an addition
         return self.cache[key]
 
 
-def belongs(file: str, project: str) -> bool:
+def is_file_of(file: str, project: str) -> bool:
     """Whether a file name is one of `project` (normalized)."""
     return str(canonicalize_name(split_name(file)[0])) == project
 
@@ -121,7 +123,7 @@ def split_name(file: str) -> tuple[str, str]:
     return (project, version) if project else (stem, "")
 
 
-def _folder(folder: str) -> Iterator[IndexFile]:
+def _list_folder(folder: str) -> Iterator[IndexFile]:
     path = local_path(folder)
     if path is None or not path.is_dir():
         return

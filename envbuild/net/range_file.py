@@ -9,22 +9,22 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from envbuild.net.transport import Transport, Unreachable, tried
+from envbuild.net.transport import Transport, UnreachableError, retry
 
 if TYPE_CHECKING:
     import requests
 
 TAIL = 1 << 16  # first read: the end record with any comment, and the central directory of most wheels
 WINDOW = 1 << 16  # the least that is read at a time
-MOST = 1 << 24  # the most that is read at once: a central directory of 16 MiB has 100 000 members
+MAX_READ = 1 << 24  # the most that is read at once: a central directory of 16 MiB has 100 000 members
 PAUSE = 0.5  # seconds before the second try
 
 
-class Damaged(Exception):
+class MalformedFileError(Exception):
     """An archive or an answer is not what its format says. Told as InputError by `Wheels.open`."""
 
 
-class NoRanges(Damaged):
+class NoRangesError(MalformedFileError):
     """A place answers with whole files only."""
 
     def __init__(self) -> None:
@@ -68,17 +68,17 @@ class RemoteFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence]
         if at < 0:
-            raise Damaged("an offset before its beginning")
+            raise MalformedFileError("an offset before its beginning")
         self.position = at
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next `size` bytes, fewer at the end. Raises Damaged for more than `MOST` at once."""
+        """The next `size` bytes, fewer at the end. Raises Damaged for more than `MAX_READ` at once."""
         wanted = max(self.size - self.position, 0)
         if size is not None and size >= 0:
             wanted = min(size, wanted)
-        if wanted > MOST:
-            raise Damaged(f"it wants {wanted} bytes read at once")
+        if wanted > MAX_READ:
+            raise MalformedFileError(f"it wants {wanted} bytes read at once")
         data = self._at(self.position, wanted)
         self.position += wanted
         return data
@@ -100,7 +100,7 @@ class RemoteFile(io.RawIOBase):
         """The last bytes, and with them the size. Some servers know no ranges that count from the end."""
         try:
             return self._ask(f"bytes=-{TAIL}", TAIL)[1]
-        except Damaged:
+        except MalformedFileError:
             self.size = -1
             self._ask("bytes=0-0", 1)
             return self._range(max(self.size - TAIL, 0), self.size)
@@ -108,34 +108,34 @@ class RemoteFile(io.RawIOBase):
     def _range(self, begin: int, end: int) -> bytes:
         first, data = self._ask(f"bytes={begin}-{end - 1}", end - begin)
         if first != begin or len(data) != end - begin:
-            raise Damaged("the place answered with other bytes than it was asked for")
+            raise MalformedFileError("the place answered with other bytes than it was asked for")
         return data
 
     def _ask(self, wanted: str, most: int) -> tuple[int, bytes]:
-        """(Offset, bytes) of one range. Raises Damaged, Absent, Unreachable."""
+        """(Offset, bytes) of one range. Raises MalformedFileError, NotFoundError, UnreachableError."""
 
         def ask() -> tuple[int, bytes]:
             with self.transport.get(self.url, {"Range": wanted}) as answer:
                 return self._answer(answer, most)
 
-        return tried(ask, PAUSE)
+        return retry(ask, PAUSE)
 
     def _answer(self, answer: requests.Response, most: int) -> tuple[int, bytes]:
         found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.headers.get("Content-Range", ""))
         if answer.status_code != 206 or not found:
-            raise NoRanges
+            raise NoRangesError
         first, last, size = (int(number) for number in found.groups())
         if self.size not in (-1, size):
-            raise Damaged("its size changed while it was read")
+            raise MalformedFileError("its size changed while it was read")
         data = bytearray()
         for part in answer.iter_content(WINDOW):
             data += part
             if len(data) > most:
-                raise Damaged("the place answered with more bytes than it was asked for")
+                raise MalformedFileError("the place answered with more bytes than it was asked for")
         self.tally.add(len(data))
         if len(data) < last - first + 1:
-            raise Unreachable("the connection broke off")
+            raise UnreachableError("the connection broke off")
         if len(data) != last - first + 1 or last >= size:
-            raise Damaged("the place answered with other bytes than it was asked for")
+            raise MalformedFileError("the place answered with other bytes than it was asked for")
         self.size = size
         return first, bytes(data)

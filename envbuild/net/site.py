@@ -7,7 +7,8 @@ install`` and ``pip install`` work is ready.
 A mirror is an address or a folder that stands for a prefix of origins (``debian:``, ``github:openucx/``,
 ``apt:nvidia-cuda``, ``oci:nvcr.io/``); the longest prefix that fits an origin wins. For ``python:`` and ``pip:`` an
 address (``https://…/simple``, ``file:///…/simple``) is a simple index, a plain path a folder of files. An origin that
-no mirror fits has its default place (`HOMES`, the host's configuration), unless the site says ``upstream: false``.
+no mirror fits has its default place (`DEFAULT_ADDRESSES`, the host's configuration), unless the site specifies
+``upstream: false``.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ KEYS = (
 )  # fmt: skip
 ARCHIVES = ("debian", "debian-security", "ubuntu")  # a distribution's own; what follows is a suite, not a folder
 SOURCE_KINDS = ("github", "gitlab", "file", "mirror", "vendor", "debian", "ubuntu")  # of origins that an archive names
-KINDS = (*ARCHIVES, "python", "apt", "pip", "oci", "github", "gitlab", "git", "file", "mirror", "vendor")
-SIGNED = (*ARCHIVES, "apt")  # kinds whose package lists are signed
-HOMES = {"github:": "https://github.com/", "gitlab:": "https://gitlab.com/"}  # where an origin is without a mirror
+ORIGIN_KINDS = (*ARCHIVES, "python", "apt", "pip", "oci", "github", "gitlab", "git", "file", "mirror", "vendor")
+SIGNED_KINDS = (*ARCHIVES, "apt")  # kinds whose package lists are signed
+DEFAULT_ADDRESSES = {
+    "github:": "https://github.com/",
+    "gitlab:": "https://gitlab.com/",
+}  # where an origin is without a mirror
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
     "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
@@ -51,10 +55,11 @@ class Site:
     """Everything that differs between places. `mirrors`: prefix of origins → addresses or folders, in order of
     preference.
 
-    `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration, `HOMES`,
-    the registry that an image reference names (``upstream: false`` in the file turns it off). `keyrings`: prefix of
-    origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for ``debian:``. `apt` holds options
-    for apt-get while locking (``Acquire::Check-Valid-Until``). Nothing reads the `RESERVED` ones yet.
+    `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration,
+    `DEFAULT_ADDRESSES`, the registry that an image reference names (``upstream: false`` in the file turns it off).
+    `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
+    ``debian:``. `apt`: options for apt-get while locking (``Acquire::Check-Valid-Until``). Nothing reads the
+    `RESERVED` ones yet.
     """
 
     store: Path
@@ -77,11 +82,11 @@ class Site:
         """What is left of `origin` after the longest prefix that has mirrors, and those mirrors; else what is left
         after its kind, and its default place (none: nobody knows one).
         """
-        if prefix := longest(self.mirrors, origin):
+        if prefix := longest_prefix(self.mirrors, origin):
             return origin[len(prefix) :].lstrip("/"), self.mirrors[prefix]
         prefix = origin[: origin.find(":") + 1]
-        if self.use_host and prefix in HOMES:
-            return origin[len(prefix) :], (HOMES[prefix],)
+        if self.use_host and prefix in DEFAULT_ADDRESSES:
+            return origin[len(prefix) :], (DEFAULT_ADDRESSES[prefix],)
         return origin[len(prefix) :], self._host_archives(prefix)
 
     def roots(self, origin: str) -> tuple[str, ...]:
@@ -96,7 +101,7 @@ class Site:
 
     def keyring(self, origin: str) -> Path | None:
         """The file of keys that the site gives for a signed archive; None: it gives none."""
-        if prefix := longest(self.keyrings, origin):
+        if prefix := longest_prefix(self.keyrings, origin):
             return self.keyrings[prefix]
         if not origin.startswith(("debian:", "debian-security:")):
             return None
@@ -169,13 +174,13 @@ def read_site(path: Path) -> Site:
         return str(path.resolve().parent / Path(os.path.expandvars(value)).expanduser()) if value else ""
 
     mirrors: dict[str, tuple[str, ...]] = {}
-    for full, key, node in _prefixes(reader, entries, "mirrors", KINDS):
+    for full, key, node in _read_prefixes(reader, entries, "mirrors", ORIGIN_KINDS):
         if full in mirrors:
             reader.wrong(key.where, f"'{full}' has mirrors already", "put all of them into one list")
-        places = _places(reader, node, key.value)
+        places = _read_places(reader, node, key.value)
         mirrors[full] = tuple(place if "://" in place else folder(place) for place in places)
     keyrings: dict[str, Path] = {}
-    for full, key, node in _prefixes(reader, entries, "keyrings", SIGNED):
+    for full, key, node in _read_prefixes(reader, entries, "keyrings", SIGNED_KINDS):
         file = folder(reader.text(node, key.value) or "")
         if full in keyrings:
             reader.wrong(key.where, f"'{full}' has a file of keys already", "put all keys into one file")
@@ -222,12 +227,12 @@ def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
     return f"{prefix}: [{place}]"
 
 
-def in_mirrors(line: str) -> str:
+def mirrors_setting(line: str) -> str:
     """Return what a person writes into ``site.yaml`` for a `mirror_line`."""
     return f"mirrors: {{{line}}}"
 
 
-def longest(prefixes: Iterable[str], origin: str) -> str:
+def longest_prefix(prefixes: Iterable[str], origin: str) -> str:
     """The longest of `prefixes` that `origin` begins with, empty when there is none. A prefix ends where a part of a
     name does: ``github:openucx/ucx`` does not fit ``github:openucx/ucx-extra``.
     """
@@ -240,7 +245,7 @@ def longest(prefixes: Iterable[str], origin: str) -> str:
     return max(fitting, key=len, default="")
 
 
-def _prefixes(
+def _read_prefixes(
     reader: Reader, entries: Mapping[str, Node], name: str, kinds: tuple[str, ...]
 ) -> Iterator[tuple[str, Scalar, Node]]:
     """(prefix of origins, its key, its value) of the table `name`, mistakes left out."""
@@ -257,7 +262,7 @@ def _prefix_fault(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None
     kind, _, rest = prefix.partition(":")
     if not PREFIX.fullmatch(prefix):
         return f"'{short(prefix)}' is not a prefix of origins", PREFIX_ADVICE
-    if kind not in KINDS:
+    if kind not in ORIGIN_KINDS:
         return f"'{short(prefix)}' begins no origin", did_you_mean(kind, kinds, "origins begin with one of")
     if kind not in kinds:
         return f"'{short(prefix)}' needs no keys", f"package lists that are signed begin with: {', '.join(kinds)}"
@@ -267,7 +272,7 @@ def _prefix_fault(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None
     return None
 
 
-def _places(reader: Reader, node: Node, prefix: str) -> list[str]:
+def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
     """Addresses and folders of one prefix, as they are written."""
     found = []
     for item in (node,) if isinstance(node, Scalar) else reader.items(node, prefix):

@@ -20,13 +20,13 @@ from envbuild.net.urls import local_path
 if TYPE_CHECKING:
     import requests
 
-CONNECT, READ = 20, 120  # seconds without a connection, without a byte
+CONNECT_TIMEOUT, READ_TIMEOUT = 20, 120  # seconds without a connection, without a byte
 TRIES = 3
-WAIT, WAIT_MOST = 0.5, 60.0  # seconds, for a place that has too much to do; at most, whatever it asks for
+DEFAULT_DELAY, MAX_DELAY = 0.5, 60.0  # seconds, for a place that has too much to do; at most, whatever it asks for
 Answer = TypeVar("Answer")
 
 
-class NotGiven(Exception):
+class TransportError(Exception):
     """A place did not give what it was asked for: why in words, and as a `kind`. `hint` is a command that would help,
     where there is one."""
 
@@ -40,14 +40,14 @@ class NotGiven(Exception):
         return Miss(place, self.kind, f"{self}{more}", self.hint)
 
 
-class Absent(NotGiven):
+class NotFoundError(TransportError):
     """A place answered that it does not have it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, MissKind.ABSENT)
 
 
-class Unreachable(NotGiven):
+class UnreachableError(TransportError):
     """A place did not answer, or not properly; trying again may help, after `wait` seconds."""
 
     def __init__(self, why: str, wait: float = 0.0, *, kind: MissKind = MissKind.UNREACHABLE, hint: str = "") -> None:
@@ -55,7 +55,7 @@ class Unreachable(NotGiven):
         self.wait = wait
 
 
-class Refused(Unreachable):
+class RefusedError(UnreachableError):
     """A place answered that it will not give it; trying again does not help."""
 
     def __init__(self, why: str, *, kind: MissKind = MissKind.REFUSED, hint: str = "") -> None:
@@ -101,28 +101,30 @@ class Transport:
         return urlsplit(url).hostname not in self.settings.insecure and (self.settings.certificates or True)
 
     def read(self, place: str, accept: str = "*/*", most: int = 0) -> Page:
-        """All of a small file; `most`: the bytes that it may have (0: any number). Raises Absent, Unreachable,
-        Refused."""
+        """All of a small file; `most`: the bytes that it may have (0: any number).
+
+        Raises NotFoundError, UnreachableError,
+        RefusedError."""
         path = local_path(place)
         if path is not None:
             try:
                 return Page(place, path.read_bytes())
             except (FileNotFoundError, NotADirectoryError):
-                raise Absent("no such file") from None
+                raise NotFoundError("no such file") from None
             except OSError as error:
-                raise Refused(os.strerror(error.errno or 0)) from None
+                raise RefusedError(os.strerror(error.errno or 0)) from None
 
         def ask() -> Page:
             with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
-                content = limited(answer, most) if most else answer.content
+                content = read_limited(answer, most) if most else answer.content
                 return Page(answer.url, content, answer.headers.get("Content-Type", ""))
 
-        return tried(ask)
+        return retry(ask)
 
     @contextmanager
     def get(self, url: str, headers: dict[str, str] | None = None, method: str = "GET") -> Iterator[requests.Response]:
-        """A streamed answer with a good status. Raises Absent, Unreachable, Refused; reading its body may raise
-        OSError.
+        """A streamed answer with a good status. Raises NotFoundError, UnreachableError, RefusedError;
+        reading its body may raise OSError.
         """
         import requests
 
@@ -133,27 +135,27 @@ class Transport:
                 url,
                 headers=headers,
                 stream=True,
-                timeout=(CONNECT, READ),
+                timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
                 verify=self.verify(url),
                 # not the session's: the environment's would take precedence over those
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 allow_redirects=True,
             )
         except requests.exceptions.SSLError as error:
-            raise Refused(reason(error)) from None
+            raise RefusedError(describe_error(error)) from None
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema):
-            raise Refused("not an address") from None
+            raise RefusedError("not an address") from None
         except OSError as error:  # RequestException is one
-            raise Unreachable(reason(error)) from None
+            raise UnreachableError(describe_error(error)) from None
         with answer:
             status = answer.status_code
             if status in (404, 410):
-                raise Absent(f"HTTP {status}")
+                raise NotFoundError(f"HTTP {status}")
             if status in (408, 425, 429) or status >= 500:
                 kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
-                raise Unreachable(f"HTTP {status}", wished(answer.headers.get("Retry-After", "")), kind=kind)
+                raise UnreachableError(f"HTTP {status}", retry_delay(answer.headers.get("Retry-After", "")), kind=kind)
             if status >= 400 and status != 416:
-                raise Refused(f"HTTP {status}", kind=MissKind.UNAUTHORIZED if status == 401 else MissKind.REFUSED)
+                raise RefusedError(f"HTTP {status}", kind=MissKind.UNAUTHORIZED if status == 401 else MissKind.REFUSED)
             yield answer
 
     def size(self, place: str) -> int:
@@ -164,52 +166,53 @@ class Transport:
                 return path.stat().st_size
             with self.get(place, method="HEAD") as answer:
                 return int(answer.headers.get("Content-Length") or 0)
-        except (OSError, Absent, Unreachable, ValueError):
+        except (OSError, NotFoundError, UnreachableError, ValueError):
             return 0
 
     def open(self, path: Path) -> IO[bytes]:
-        """A file of a mirror that is a folder. Raises Absent, Refused."""
+        """A file of a mirror that is a folder. Raises NotFoundError, RefusedError."""
         try:
             return path.open("rb")
         except (FileNotFoundError, NotADirectoryError):
-            raise Absent("no such file") from None
+            raise NotFoundError("no such file") from None
         except OSError as error:
-            raise Refused(os.strerror(error.errno or 0)) from None
+            raise RefusedError(os.strerror(error.errno or 0)) from None
 
 
-def tried(ask: Callable[[], Answer], pause: float = 0) -> Answer:
+def retry(ask: Callable[[], Answer], pause: float = 0) -> Answer:
     """What `ask` gives, in one of three tries, with `pause` seconds before the second one, twice that before the third.
-    Raises Absent and Refused at once, Unreachable in the end; OSError, which reading a body raises, counts as such."""
-    last: Unreachable | None = None
+    Raises NotFoundError and RefusedError at once, UnreachableError in the end; OSError, which
+    reading a body raises, counts as such."""
+    last: UnreachableError | None = None
     for attempt in range(TRIES):
         signals.pause(max(pause * attempt, last.wait if last else 0))
         try:
             return ask()
-        except Refused:
+        except RefusedError:
             raise
-        except Unreachable as error:
+        except UnreachableError as error:
             last = error
         except OSError as error:  # requests' own errors
-            last = Unreachable(reason(error))
-    raise last or Unreachable("no answer")
+            last = UnreachableError(describe_error(error))
+    raise last or UnreachableError("no answer")
 
 
-def wished(header: str) -> float:
+def retry_delay(header: str) -> float:
     """Seconds to wait, as ``Retry-After`` says (RFC 9110, 10.2.3; a date there is not looked at)."""
-    return min(float(header), WAIT_MOST) if header.isdigit() and len(header) < 10 else WAIT
+    return min(float(header), MAX_DELAY) if header.isdigit() and len(header) < 10 else DEFAULT_DELAY
 
 
-def limited(answer: requests.Response, most: int) -> bytes:
-    """The content of an answer, unpacked as it comes. Raises Refused when there is more of it than `most`."""
+def read_limited(answer: requests.Response, most: int) -> bytes:
+    """The content of an answer, unpacked as it comes. Raises RefusedError when there is more of it than `most`."""
     content = b""
     for piece in answer.iter_content(1 << 16):
         content += piece
         if len(content) > most:
-            raise Refused(f"it answers with more than {most} bytes")
+            raise RefusedError(f"it answers with more than {most} bytes")
     return content
 
 
-def reason(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """A network error in a few words."""
     text = str(error)
     for pattern, words in (

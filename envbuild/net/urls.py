@@ -19,7 +19,7 @@ def join(place: str, path: str) -> str:
     return f"{place.rstrip('/')}/{path.lstrip('/')}"
 
 
-def shown(place: str) -> str:
+def redact(place: str) -> str:
     """An address as messages show it: without user name, password and query."""
     if "://" not in place:
         return place

@@ -9,7 +9,7 @@ import sys
 
 from envbuild.core.errors import InputError
 
-KEPT = (
+PRESERVED_VARIABLES = (
     "UV_CACHE_DIR",
     "UV_HTTP_TIMEOUT",
     "UV_NATIVE_TLS",
@@ -44,5 +44,5 @@ def clean_environment() -> dict[str, str]:
     return {
         key: value
         for key, value in os.environ.items()
-        if key not in dropped and (not key.startswith("UV_") or key in KEPT)
+        if key not in dropped and (not key.startswith("UV_") or key in PRESERVED_VARIABLES)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.lockfile import Lock, UnitLock
 from envbuild.lock.unit_names import build_unit, built_recipe
 from envbuild.spec.recipe_loader import ask
@@ -72,7 +72,7 @@ def locked_expectations(lock: Lock) -> Expectations:
     return Expectations(
         debian={
             **{deb.name: deb.version for deb in debs},
-            **{stand.name: stand.version for unit in units for stand in map(StandIn.of, unit.replaced)},
+            **{stand.name: stand.version for unit in units for stand in map(DummyPackage.of, unit.replaced)},
         },
         python={package.name: package.version for package in packages},
         python_more=any(unit.sources for unit in lock.units.values()),  # which wheels come of them, recipes know

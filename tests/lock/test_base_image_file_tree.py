@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.base_image.file_tree import Tree, seen
+from envbuild.lock.base_image.file_tree import ImageTree, read_image_tree
 from envbuild.oci.layers.apply import apply_layers
 from tests.support import local_registry as kit
 from tests.support.local_registry import file, folder, hardlink, special, symlink, tar
@@ -60,7 +60,7 @@ def listed(tree: Path) -> dict[str, str]:
 
 def remembered(*layers: bytes) -> dict[str, str]:
     """The same of the tree in memory."""
-    tree = Tree()
+    tree = ImageTree()
     for content in layers:
         tree.written = {b""}
         tree.apply(io.BytesIO(content))
@@ -251,10 +251,10 @@ def test_layers_that_end_too_early(tmp_path: Path) -> None:
         sha256 = kit.sha256(content)
         store.blob(sha256).write_bytes(content)
         with pytest.raises(InputError, match=r"^layer 1 of the base image ") as caught:
-            seen("0" * 64, [sha256], store, SilentReporter())
+            read_image_tree("0" * 64, [sha256], store, SilentReporter())
         assert "cannot be unpacked: " in caught.value.message, name
     for content in (b"", tar(), whole.rstrip(b"\0") if not whole.rstrip(b"\0")[-1:] else whole[:-1024]):
         store = Store.open(tmp_path / f"good{len(content)}")
         sha256 = kit.sha256(content)
         store.blob(sha256).write_bytes(content)
-        seen("0" * 64, [sha256], store, SilentReporter())
+        read_image_tree("0" * 64, [sha256], store, SilentReporter())

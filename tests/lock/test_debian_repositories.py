@@ -15,9 +15,9 @@ from envbuild.core.distributions import distribution
 from envbuild.core.errors import ConflictError, EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
-from envbuild.lock.debian.apt import Source
+from envbuild.lock.debian.apt import AptSource
 from envbuild.lock.debian.package_lists import installed_names
-from envbuild.lock.debian.repositories import blamed
+from envbuild.lock.debian.repositories import failures_by_place
 from envbuild.net.site import Site
 from envbuild.spec.recipe import AptRepository
 from tests.support.debian_archive import RELEASED, Signer, installed, publish, signer, stanza
@@ -357,8 +357,8 @@ def test_installed_names() -> None:
 def test_blame() -> None:
     """Lines of apt's go to the most exact place; what speaks of none counts only when no place is named."""
 
-    def source(place: str) -> Source:
-        return Source("apt:x", place, "./", (), Path("/k"))
+    def source(place: str) -> AptSource:
+        return AptSource("apt:x", place, "./", (), Path("/k"))
 
     near, far = source("http://me:pw@h/ubuntu"), source("http://h/ubuntu/more%20x")
     folder = source("/srv/a b")
@@ -369,9 +369,9 @@ def test_blame() -> None:
         "The repository 'file:/srv/a b ./ Release' is not signed.",
         "Some index files failed to download.",
     ]
-    assert blamed("\n".join(lines), [near, far, folder]) == {
+    assert failures_by_place("\n".join(lines), [near, far, folder]) == {
         near.told: lines[:1],
         far.told: lines[1:2],
         folder.told: lines[2:3],
     }
-    assert blamed(lines[3], [near]) == {"": [lines[3]]}
+    assert failures_by_place(lines[3], [near]) == {"": [lines[3]]}

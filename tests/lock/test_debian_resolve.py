@@ -16,8 +16,8 @@ from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.apt import host_options
-from envbuild.lock.debian.dummy_packages import StandIn
-from envbuild.lock.debian.package_lists import alternatives, fields
+from envbuild.lock.debian.dummy_packages import DummyPackage
+from envbuild.lock.debian.package_lists import alternatives, parse_fields
 from envbuild.net.site import Site
 from tests.support.debian_archive import RELEASED, Signer, publish, stanza
 
@@ -183,7 +183,9 @@ def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
 
 @pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
 def test_what_dpkg_makes_of_a_package_in_name_only(tmp_path: Path) -> None:
-    commands = [command.replace("/tmp/", f"{tmp_path}/") for command in stand_in(StandIn.of("libucx0=1.20.1"), "amd64")]
+    commands = [
+        command.replace("/tmp/", f"{tmp_path}/") for command in stand_in(DummyPackage.of("libucx0=1.20.1"), "amd64")
+    ]
     # the umask of a build: dpkg-deb wants its folder to be open
     subprocess.run(["sh", "-ec", "\n".join(commands[:3])], check=True, capture_output=True, umask=0o022)
     told = subprocess.run(
@@ -271,4 +273,4 @@ def test_host_options_hold_no_hooks() -> None:
 
 def test_relations_and_fields() -> None:
     assert alternatives("aa (>= 1:2) | b+ [amd64], c2:any,dd") == [["aa", "b+"], ["c2"], ["dd"]]
-    assert fields("A: 1\n 2\n\t3\nB:x:y") == {"A": "1\n 2\n\t3", "B": "x:y"}
+    assert parse_fields("A: 1\n 2\n\t3\nB:x:y") == {"A": "1\n 2\n\t3", "B": "x:y"}

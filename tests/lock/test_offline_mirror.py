@@ -18,7 +18,7 @@ from envbuild.lock.fetch import fetch, missing
 from envbuild.lock.inputs import inputs
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.offline_mirror import MIRRORS, Carried, carry, place_of
-from envbuild.net.site import KINDS, Site, read_site
+from envbuild.net.site import ORIGIN_KINDS, Site, read_site
 from tests.support.git_server import Repo
 from tests.support.stored_inputs import base, blob, deb, everything, lock, paths
 
@@ -67,7 +67,7 @@ def test_the_site_file_has_a_mirror_for_every_kind(store: Store, tmp_path: Path)
     carry(lock(), store, tmp_path / "bundle", SilentReporter())
     mirrors = read_site(tmp_path / "bundle/site.yaml").mirrors
     # Repositories of other hosts are only ever submodules, which are in the tarballs.
-    assert {prefix.rstrip(":") for prefix in mirrors} == set(KINDS) - {"git"} == set(MIRRORS)
+    assert {prefix.rstrip(":") for prefix in mirrors} == set(ORIGIN_KINDS) - {"git"} == set(MIRRORS)
 
 
 def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import ConflictError, SpecError
-from envbuild.lock.python.provided import accepted, compiled_packages, exact, plain_versions
-from envbuild.lock.python.resolve import PythonWork
+from envbuild.lock.python.provided import accepted_packages, compiled_packages, normalize_versions, parse_exact
+from envbuild.lock.python.resolve import PythonResolution
 from envbuild.lock.request import UnitRequest
 from envbuild.net.site import Site
 from tests.support.lock_server import sdist, wheel
@@ -22,7 +22,7 @@ NVIDIA = "2.9.0a0+145a3a7bd8.nv25.10"  # a pre-release with a local part, as NVI
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> PythonWork:
+def subject(tmp_path: Path) -> PythonResolution:
     """A folder of wheels, and nothing present."""
     folder = tmp_path / "wheels"
     wheel(folder, "torch", "2.15.0", requires=("numpy",))
@@ -39,7 +39,7 @@ def subject(tmp_path: Path) -> PythonWork:
     return work_at(site, tmp_path, "3.12", (2, 39))
 
 
-def test_what_a_unit_gives_is_not_looked_for(subject: PythonWork) -> None:
+def test_what_a_unit_gives_is_not_looked_for(subject: PythonResolution) -> None:
     units = {
         "venv": UnitRequest(python=("transformers",)),
         "build-apex": UnitRequest(python=("torch", "setuptools"), gives=("apex==0.1",)),
@@ -51,7 +51,7 @@ def test_what_a_unit_gives_is_not_looked_for(subject: PythonWork) -> None:
         subject.lock({**units, "build-apex": UnitRequest(gives=("apex==0.0.9",))})
 
 
-def test_a_build_does_not_take_what_another_one_compiles(subject: PythonWork) -> None:
+def test_a_build_does_not_take_what_another_one_compiles(subject: PythonResolution) -> None:
     """torch of the index would be installed over the one that is compiled for this image."""
     units = {
         "venv": UnitRequest(python=("torch", "numpy<2")),
@@ -63,7 +63,7 @@ def test_a_build_does_not_take_what_another_one_compiles(subject: PythonWork) ->
     assert versions(lock, "venv") == versions(lock, "build-torch") == versions(lock, "build-x") == ["numpy 1.26.4"]
 
 
-def test_packages_of_a_base_image_stay_there(subject: PythonWork) -> None:
+def test_packages_of_a_base_image_stay_there(subject: PythonResolution) -> None:
     """torch of the image is a pre-release that no index has; kernels are compiled against it."""
     on_image = replace(subject, present={"torch": NVIDIA, "NumPy": "1.26.4", "setuptools": "80.9", "apex": "0.1"})
     lock = on_image.lock(
@@ -78,14 +78,14 @@ def test_packages_of_a_base_image_stay_there(subject: PythonWork) -> None:
     assert versions(lock, "build-x") == ["setuptools 84.0"]  # a tool may be replaced
 
 
-def test_nobody_asks_the_index_what_a_present_package_needs(subject: PythonWork, tmp_path: Path) -> None:
+def test_nobody_asks_the_index_what_a_present_package_needs(subject: PythonResolution, tmp_path: Path) -> None:
     """It has the same version with a wheel that fits better than anything, and that one needs more."""
     wheel(tmp_path / "wheels", "torch", "2.16.0", "cp312-cp312-manylinux_2_17_x86_64", ("aiohttp",))
     on_image = replace(subject, present={"torch": "2.16.0"})
     assert versions(on_image.lock({"venv": UnitRequest(python=("torch",))}), "venv") == []
 
 
-def test_a_requirement_that_the_image_does_not_meet_wins(subject: PythonWork) -> None:
+def test_a_requirement_that_the_image_does_not_meet_wins(subject: PythonResolution) -> None:
     present = {"torch": NVIDIA, "numpy": "1.26.4", "apex": "0.1", "ray": "2.0"}
     on_image = replace(subject, present=present)
     lock = on_image.lock(
@@ -99,7 +99,7 @@ def test_a_requirement_that_the_image_does_not_meet_wins(subject: PythonWork) ->
     assert versions(lock, "build-x") == ["numpy 2.4"]  # what the job will meet
 
 
-def test_conflict_with_the_base_image(subject: PythonWork) -> None:
+def test_conflict_with_the_base_image(subject: PythonResolution) -> None:
     """Nobody named numpy: whether the image's torch lives with another one is for a person to decide."""
     on_image = replace(subject, present={"torch": NVIDIA, "numpy": "1.26.4"})
     with pytest.raises(ConflictError) as caught:
@@ -114,7 +114,7 @@ def test_conflict_with_the_base_image(subject: PythonWork) -> None:
         on_image.lock({"build-x": UnitRequest(python=("torch>=2.10",))})
 
 
-def test_compiled_packages_replace_those_of_the_image(subject: PythonWork) -> None:
+def test_compiled_packages_replace_those_of_the_image(subject: PythonResolution) -> None:
     on_image = replace(subject, present={"mpi4py": "3.1", "apex": "0.1"})
     lock = on_image.lock(
         {"venv": UnitRequest(python=("mpi4py>=4", "apex")), "build-mpi4py": UnitRequest(sdists=("mpi4py",))}
@@ -135,19 +135,19 @@ def test_two_builds_of_one_package() -> None:
 )
 def test_what_is_given_has_a_version(text: str) -> None:
     with pytest.raises(SpecError, match="does not say what build-apex gives"):
-        exact(text, "build-apex")
-    assert exact("Flash_Attn == 2.8.3+cu13", "x") == ("flash-attn", "2.8.3+cu13")
+        parse_exact(text, "build-apex")
+    assert parse_exact("Flash_Attn == 2.8.3+cu13", "x") == ("flash-attn", "2.8.3+cu13")
 
 
 def test_requirements_of_other_systems_do_not_count() -> None:
     present = {"a": "1.0", "b": "1.0", "c": "1.0"}
     asked = ("a>1; sys_platform == 'win32'", "b>1; python_version >= '3.13'", "c>1; platform_machine == 'aarch64'")
-    assert accepted(present, asked, "3.12", "x86_64") == present
-    assert accepted(present, asked, "3.13.2", "aarch64") == {"a": "1.0"}
+    assert accepted_packages(present, asked, "3.12", "x86_64") == present
+    assert accepted_packages(present, asked, "3.13.2", "aarch64") == {"a": "1.0"}
 
 
 def test_versions_that_are_none() -> None:
-    assert plain_versions({"A_b": "1.0.0-rc1", "bad": "unknown", "c.d": "2"}) == {"a-b": "1.0.0rc1", "c-d": "2"}
+    assert normalize_versions({"A_b": "1.0.0-rc1", "bad": "unknown", "c.d": "2"}) == {"a-b": "1.0.0rc1", "c-d": "2"}
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -166,4 +166,4 @@ def test_accepted_is_what_every_requirement_allows(
     }
     texts = {name: f"{major}.{minor}" for name, (major, minor) in present.items()}
     requirements = [f"{name}{operator}{major}.{minor}" for name, operator, (major, minor) in asked]
-    assert accepted(texts, requirements, "3.12", "x86_64").keys() == expected
+    assert accepted_packages(texts, requirements, "3.12", "x86_64").keys() == expected

@@ -11,8 +11,8 @@ from packaging.tags import Tag
 
 from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.python import uv
-from envbuild.lock.python.choose_files import platform, wheel_tags
-from envbuild.lock.python.resolve import PythonWork, speaks_of
+from envbuild.lock.python.choose_files import uv_platform, wheel_tags
+from envbuild.lock.python.resolve import PythonResolution, names_package
 from envbuild.lock.request import UnitRequest
 from envbuild.net.site import Site
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 LINUX = "manylinux_2_28_x86_64"
 
 
-def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | None = None) -> PythonWork:
+def work(tmp_path: Path, *places: str, previous: dict[str, dict[str, str]] | None = None) -> PythonResolution:
     site = Site(tmp_path / "store", mirrors={"python:": places}, use_host=False)
     return work_at(site, tmp_path, "3.13", (2, 41), previous=previous)
 
@@ -241,7 +241,7 @@ def test_tags_are_those_of_the_platform() -> None:
     assert Tag("cp313", "cp313", "manylinux_2_41_x86_64") not in tags
     assert Tag("cp313", "cp313", "manylinux_2_37_x86_64") not in wheel_tags("3.13", "amd64", (2, 36))
     assert Tag("cp311", "cp311", "manylinux2014_aarch64") in wheel_tags("3.11", "arm64", (2, 36))
-    assert platform("arm64", (2, 36)) == "aarch64-manylinux_2_36"
+    assert uv_platform("arm64", (2, 36)) == "aarch64-manylinux_2_36"
 
 
 def test_compiled_package_that_has_no_wheel_anywhere(tmp_path: Path) -> None:
@@ -299,4 +299,4 @@ def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> No
     ],
 )
 def test_names_are_whole_in_what_uv_says(message: str, spoken: bool) -> None:
-    assert speaks_of("torch", message) is spoken
+    assert names_package("torch", message) is spoken

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.lock.python import uv
-from envbuild.lock.python.resolve import PythonLock, PythonWork
+from envbuild.lock.python.resolve import PythonLock, PythonResolution
 from envbuild.lock.python.vendor_index import VendorIndex, vendor_indexes
 from envbuild.lock.request import UnitRequest
 from envbuild.net.host_config import PythonIndexes
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import PythonIndex
@@ -33,7 +33,7 @@ def site(tmp_path: Path, **mirrors: tuple[str, ...]) -> Site:
     return Site(tmp_path / "store", mirrors=given, use_host=False)
 
 
-def work(at: Site, tmp_path: Path, *indexes: PythonIndex, previous: dict[str, str] | None = None) -> PythonWork:
+def work(at: Site, tmp_path: Path, *indexes: PythonIndex, previous: dict[str, str] | None = None) -> PythonResolution:
     return work_at(at, tmp_path, "3.10", (2, 35), indexes, {"venv": previous or {}})
 
 
@@ -237,10 +237,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 @given(st.lists(TEXT, max_size=4), TEXT, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)))
 def test_what_uv_reads_is_what_was_meant(requirements: list[str], place: str, names: set[str]) -> None:
     """Whatever a recipe or a site writes stays one text of the file."""
-    empty = Index(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
+    empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])
     vendor = VendorIndex("pip:v", f"https://{place}", frozenset(names), empty)
-    text = uv.pyproject("venv", requirements, [vendor], dict.fromkeys(left_out, "1"))
+    text = uv.pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"))
     value = tomllib.loads(text)
     assert value["project"]["dependencies"] == requirements
     assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": f"https://{place}", "explicit": True}]

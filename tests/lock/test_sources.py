@@ -16,7 +16,7 @@ from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.missing_inputs import source_finding
 from envbuild.lock.sources import candidates, lock_source, lock_sources, merged
 from envbuild.net.download import Transfer
-from envbuild.net.site import Site, in_mirrors, read_site
+from envbuild.net.site import Site, mirrors_setting, read_site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Archive, Git
 from tests.support.git_server import Repo
@@ -140,7 +140,7 @@ def test_no_mirror(tmp_path: Path) -> None:
 )
 def test_hint_is_a_line_that_works(tmp_path: Path, origin: str) -> None:
     (found,) = source_finding("lost", origin, "x.tar.xz").mirror_lines
-    line = in_mirrors(found).replace("FOLDER-OR-ADDRESS", "here")
+    line = mirrors_setting(found).replace("FOLDER-OR-ADDRESS", "here")
     (tmp_path / "site.yaml").write_text(f"schema: 1\nupstream: false\n{line}\n")
     at = read_site(tmp_path / "site.yaml")
     assert at.places(origin)[1] == (str(tmp_path / "here"),)

@@ -17,7 +17,7 @@ from envbuild.matrix.collect.refresh import Manifest, Report, refresh
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Component, Fact, Facts, Source
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
@@ -253,7 +253,7 @@ def known(*versions: str) -> FactTable:
 
 def test_newer_than_the_facts(tmp_path: Path) -> None:
     site = site_of(tmp_path, "simple", "2.8.0", "2.16.0", "2.16.1")
-    index = Index(Transport(site.network()), site.python())
+    index = PackageIndex(Transport(site.network()), site.python())
     assert newer_than_facts(index, known("2.17.0a0+b4e4ee81d3", "2.15.0", "2.8.0+cu999")) == [
         "the package index has torch 2.16.1 and 1 more; the facts are of 2026-11-21 and end at 2.15.0"
     ]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from envbuild.core.errors import InputError
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.net import range_file as module
-from envbuild.net.range_file import Damaged
+from envbuild.net.range_file import MalformedFileError
 from tests.support.wheel_server import Parts, listed, make_wheel, serve_parts, wheels
 
 pytestmark = pytest.mark.unit
@@ -282,11 +282,11 @@ def test_sdist_without_package_info(tmp_path: Path) -> None:
 
 
 def test_damaged_is_told_as_input_error() -> None:
-    assert not issubclass(Damaged, InputError)  # nothing but `Wheels.open` may tell it
+    assert not issubclass(MalformedFileError, InputError)  # nothing but `Wheels.open` may tell it
     with pytest.raises(InputError, match=r"demo.*: as it says"), serve_parts() as server:
         served(server, bytes(archive(lib=b"1")))
         with wheels().open(listed(f"{server.url}/{NAME}")):
-            raise Damaged("as it says")
+            raise MalformedFileError("as it says")
 
 
 def _metadata(content: bytes) -> bytes:

@@ -11,7 +11,7 @@ from envbuild.core.errors import InputError
 from envbuild.matrix.collect import torch_wheels
 from envbuild.matrix.collect.fact_writer import Derived, DerivedFact
 from envbuild.matrix.collect.torch_wheels import architectures, cuda_version
-from envbuild.net.range_file import Damaged
+from envbuild.net.range_file import MalformedFileError
 from tests.support.torch_wheels import AMD, ARM, SM_2_8, wheel
 from tests.support.wheel_server import context, index_site, make_wheel
 
@@ -181,7 +181,7 @@ def test_cuda_version(text: str, wanted: str) -> None:
 
 def test_cuda_version_that_is_not_there() -> None:
     for text in ("", "cudax = '12.8'\n", "cuda = 12.8\n"):
-        with pytest.raises(Damaged, match="does not tell the CUDA version"):
+        with pytest.raises(MalformedFileError, match="does not tell the CUDA version"):
             cuda_version(text)
 
 
@@ -190,7 +190,7 @@ def test_architecture_strings() -> None:
     assert architectures(b"x\1\2sm_80 sm_90a compute_120\0") == ("sm_80", "sm_90a", "compute_120")
     assert architectures(b"sm_80 is a name, sm_90\0") == ()
     assert architectures(b"sm_80 sm_90\0..sm_80 sm_90\0") == ("sm_80", "sm_90")
-    with pytest.raises(Damaged, match="several architecture lists"):
+    with pytest.raises(MalformedFileError, match="several architecture lists"):
         architectures(b"sm_80 sm_90\0sm_70 sm_80\0")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.store.store import Store
-from envbuild.net.download import Transfer, Unobtained
+from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.miss import Miss, MissKind, all_absent
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
@@ -37,7 +37,7 @@ def server() -> Iterator[Answers]:
 def test_what_an_answer_means(status: int, kind: MissKind, server: Answers, store: Store) -> None:
     server.faults["/file"] = [status] * 9
     transfer = Transfer(Transport(Site(store.root, use_host=False).network()), store, pause=0.001)
-    with pytest.raises(Unobtained) as caught:
+    with pytest.raises(DownloadError) as caught:
         transfer.obtain([f"{server.url}/file"])
     (miss,) = caught.value.misses
     assert miss.kind is kind and miss.place == f"{server.url}/file" and f"HTTP {status}" in miss.detail
@@ -47,7 +47,7 @@ def test_what_an_answer_means(status: int, kind: MissKind, server: Answers, stor
 def test_other_content_is_no_refusal(server: Answers, store: Store, tmp_path: Path) -> None:
     server.files["/file"] = b"other"
     transfer = Transfer(Transport(Site(store.root, use_host=False).network()), store, pause=0.001)
-    with pytest.raises(Unobtained) as caught:
+    with pytest.raises(DownloadError) as caught:
         transfer.obtain([str(tmp_path / "none"), f"{server.url}/file"], sha256(b"content"))
     assert [miss.kind for miss in caught.value.misses] == [MissKind.ABSENT, MissKind.MISMATCH]
     assert not caught.value.absent

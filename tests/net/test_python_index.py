@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import InputError
 from envbuild.net.host_config import PythonIndexes
-from envbuild.net.python_index import Index, IndexFile, belongs, parse_html, split_name
+from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, parse_html, split_name
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.unit
 A, B = "a" * 64, "b" * 64
 
 
-def index(*indexes: str, links: tuple[str, ...] = ()) -> Index:
+def index(*indexes: str, links: tuple[str, ...] = ()) -> PackageIndex:
     site = Site(Path("/none"), mirrors={"python:": ()}, use_host=False)
-    return Index(Transport(site.network()), PythonIndexes(indexes, links))
+    return PackageIndex(Transport(site.network()), PythonIndexes(indexes, links))
 
 
 def test_html_page() -> None:
@@ -109,5 +109,5 @@ def test_index_that_fails_once() -> None:
 )
 def test_file_names(file: str, name: str, version: str) -> None:
     assert split_name(file) == (name, version)
-    assert belongs(file, name.replace("_", "-"))
-    assert not belongs(file, "other")
+    assert is_file_of(file, name.replace("_", "-"))
+    assert not is_file_of(file, "other")

@@ -15,12 +15,12 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.base_image.lock_base import lock_base
 from envbuild.net.download import Transfer
-from envbuild.net.registry.auth import Login, challenges
-from envbuild.net.registry.client import Address, Repository
-from envbuild.net.registry.docker_config import Credential, credential
-from envbuild.net.registry.reference import host, parse
+from envbuild.net.registry.auth import Login, parse_challenges
+from envbuild.net.registry.client import RegistryAddress, Repository
+from envbuild.net.registry.docker_config import Credential, find_credential
+from envbuild.net.registry.reference import parse_reference, registry_host
 from envbuild.net.site import Site
-from envbuild.net.transport import Refused, Transport
+from envbuild.net.transport import RefusedError, Transport
 from tests.support.http_server import Handler, serving
 from tests.support.local_registry import DIGEST, descriptor
 
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.unit
 
 def test_challenges() -> None:
     text = 'Bearer realm="https://a.example/token",service="b c",scope="repository:x/y:pull,push", Basic realm="z"'
-    assert challenges(text) == {
+    assert parse_challenges(text) == {
         "bearer": {"realm": "https://a.example/token", "service": "b c", "scope": "repository:x/y:pull,push"},
         "basic": {"realm": "z"},
     }
-    assert challenges("basic realm=x") == {"basic": {"realm": "x"}}
-    assert challenges("Negotiate") == {}
+    assert parse_challenges("basic realm=x") == {"basic": {"realm": "x"}}
+    assert parse_challenges("Negotiate") == {}
 
 
 def test_a_login_does_not_show_itself() -> None:
@@ -48,15 +48,15 @@ def test_whose_login_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     auths = {"https://index.reg.example/v1/": {"auth": "dTpw"}, "plain.example": {"username": "v", "password": "q"}}
     (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
     for asked, registry in (("index.reg.example", ""), ("api.reg.example", "reg.example")):
-        found = credential(asked, registry)
+        found = find_credential(asked, registry)
         assert found and (found.user, found.password) == ("u", "p")
-    assert (found := credential("plain.example")) and found.password == "q"
+    assert (found := find_credential("plain.example")) and found.password == "q"
     for asked, registry in (
         ("mirror.example", "reg.example"),
         ("evilreg.example", "reg.example"),
         ("reg.example:5000", ""),
     ):
-        assert credential(asked, registry) is None
+        assert find_credential(asked, registry) is None
 
 
 def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
@@ -65,21 +65,21 @@ def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps({"auths": {INDEX_URL: {"auth": "dTpw"}}}))
     site = Site(tmp_path)
-    (place,) = Repository(parse("docker.io/debian:13"), site, Transport(site.network())).places
-    assert isinstance(place, Address) and place.repository == "library/debian"
+    (place,) = Repository(parse_reference("docker.io/debian:13"), site, Transport(site.network())).places
+    assert isinstance(place, RegistryAddress) and place.repository == "library/debian"
     name = place.url.removeprefix("https://")
-    assert name == host("docker.io") != "docker.io"
-    found = credential(name, "docker.io")
+    assert name == registry_host("docker.io") != "docker.io"
+    found = find_credential(name, "docker.io")
     assert found and found.user == "u"
     closed = Site(tmp_path, use_host=False)
     with pytest.raises(InputError, match=r"no place is known for oci:docker\.io/library/debian"):
-        _ = Repository(parse("docker.io/debian:13"), closed, Transport(closed.network())).places
+        _ = Repository(parse_reference("docker.io/debian:13"), closed, Transport(closed.network())).places
 
 
 def test_no_login_goes_over_plain_http(tmp_path: Path) -> None:
     """A registry with https that names a token service without it."""
     login = Login(Transport(Site(tmp_path).network()), "x.io")
-    with pytest.raises(Refused, match="without https"):
+    with pytest.raises(RefusedError, match="without https"):
         login.token(
             "x.io", Credential("u", "p"), {"realm": "http://127.0.0.1:9/token"}, "https://x.io/v2/y/manifests/1"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envbuild.core.errors import SpecError
-from envbuild.net.registry.reference import parse
+from envbuild.net.registry.reference import parse_reference
 
 pytestmark = pytest.mark.unit
 DIGEST = "a" * 64
@@ -23,7 +23,7 @@ DIGEST = "a" * 64
     ],
 )
 def test_references(text: str, registry: str, repository: str, wanted: str) -> None:
-    found = parse(text)
+    found = parse_reference(text)
     assert (found.registry, found.repository, found.wanted) == (registry, repository, wanted)
     assert found.origin == f"oci:{registry}/{repository}"
 
@@ -45,4 +45,4 @@ def test_references(text: str, registry: str, repository: str, wanted: str) -> N
 )
 def test_what_is_no_reference(text: str) -> None:
     with pytest.raises(SpecError, match="is not the reference of an image"):
-        parse(text)
+        parse_reference(text)

@@ -10,7 +10,7 @@ import pytest
 
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import InputError, SpecError
-from envbuild.net.site import KINDS, Site, load_site, read_site, store_folder
+from envbuild.net.site import ORIGIN_KINDS, Site, load_site, read_site, store_folder
 
 pytestmark = pytest.mark.unit
 
@@ -153,11 +153,11 @@ def test_mirrors_that_would_never_be_asked(tmp_path: Path, mirrors: str, place: 
 
 
 def test_every_kind_of_origin_may_have_mirrors(tmp_path: Path) -> None:
-    lines = "".join(f"  {kind}: [/x]\n" for kind in KINDS)
+    lines = "".join(f"  {kind}: [/x]\n" for kind in ORIGIN_KINDS)
     site = read_site(
         write(tmp_path, f"schema: 1\nmirrors:\n{lines}  gitlab:group/: ['file:///y', 'http://z.example']\n")
     )
-    assert set(site.mirrors) == {*(f"{kind}:" for kind in KINDS), "gitlab:group/"}
+    assert set(site.mirrors) == {*(f"{kind}:" for kind in ORIGIN_KINDS), "gitlab:group/"}
     assert site.mirrors["gitlab:group/"] == ("file:///y", "http://z.example")
 
 

@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envbuild.core.errors import EnvbuildError, InputError
-from envbuild.lock.base_image.file_tree import Tree
+from envbuild.lock.base_image.file_tree import ImageTree
 from envbuild.oci.layers.apply import apply_layers
 from envbuild.oci.sources.read_layer import take_layer
 from envbuild.oci.tar.member import Kind
@@ -146,7 +146,7 @@ def check_blob(content: bytes, step: int) -> str:
 
 
 def check_tree(content: bytes, step: int) -> str:
-    found = Tree()
+    found = ImageTree()
     try:
         found.apply(io.BytesIO(content))
     except LayerError:

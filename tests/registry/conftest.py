@@ -10,7 +10,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
-from envbuild.lock.base_image.lock_base import Found, lock_base
+from envbuild.lock.base_image.lock_base import LockedBase, lock_base
 from envbuild.net.download import Transfer
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Store:
 def lock(store: Store) -> Lock:
     """`lock_base` with a site whose ``oci:docker.io/`` is at `place`."""
 
-    def run(reference: str, place: str = "", **changes: Any) -> Found:
+    def run(reference: str, place: str = "", **changes: Any) -> LockedBase:
         mirrors = {"oci:docker.io/": (place,)} if place else {}
         site = changes.pop("site", None) or Site(store.root, mirrors=mirrors)
         transport = Transport(site.network())

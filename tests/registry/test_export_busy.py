@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import InputError
-from envbuild.net.registry.client import LARGEST
+from envbuild.net.registry.client import MAX_MANIFEST
 from envbuild.oci.sources.open import open_source
 from tests.support import foreign_images as kit
 from tests.support.foreign_images import made, workspace
@@ -98,7 +98,7 @@ def test_who_asks_too_often_is_told_to_log_in(registry: Busy, tmp_path: Path) ->
 
 def test_a_manifest_without_end_is_not_read_to_its_end(registry: Busy, tmp_path: Path) -> None:
     registry.pieces = 512  # more than all buffers between the two hold
-    with pytest.raises(InputError, match=f"more than {LARGEST} bytes"):
+    with pytest.raises(InputError, match=f"more than {MAX_MANIFEST} bytes"):
         made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))
     assert registry.sent < 256 << 20
 

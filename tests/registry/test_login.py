@@ -206,10 +206,10 @@ def test_a_token_that_ran_out_is_renewed(
     service.allowed.add("")
     image = lock(IMAGE, by_token.url).image
     from envbuild.net.registry.client import Repository
-    from envbuild.net.registry.reference import parse
+    from envbuild.net.registry.reference import parse_reference
 
     site = Site(store.root, mirrors={"oci:docker.io/": (by_token.url,)})
-    repository = Repository(parse(IMAGE), site, Transport(site.network()))
+    repository = Repository(parse_reference(IMAGE), site, Transport(site.network()))
     login = repository.transport.login
     assert login
     login.known[by_token.host, "some/base"] = f"Bearer {service.sign('repository:other:pull')}"

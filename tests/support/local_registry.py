@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from envbuild.lock.base_image.lock_base import Found
+from envbuild.lock.base_image.lock_base import LockedBase
 
-Lock = Callable[..., Found]  # the fixture `lock`
+Lock = Callable[..., LockedBase]  # the fixture `lock`
 
 EPOCH = 1_700_000_000
 LAYER = "application/vnd.oci.image.layer.v1.tar"

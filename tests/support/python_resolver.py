@@ -7,11 +7,11 @@ from pathlib import Path
 
 from envbuild.core.store.store import Store
 from envbuild.lock.python import uv
-from envbuild.lock.python.choose_files import Choice, platform, wheel_tags
-from envbuild.lock.python.resolve import PythonLock, PythonWork
+from envbuild.lock.python.choose_files import FileChooser, uv_platform, wheel_tags
+from envbuild.lock.python.resolve import PythonLock, PythonResolution
 from envbuild.lock.python.vendor_index import vendor_indexes
 from envbuild.net.download import Transfer
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import PythonIndex
@@ -24,17 +24,17 @@ def work_at(
     glibc: tuple[int, int],
     indexes: Sequence[PythonIndex] = (),
     previous: Mapping[str, Mapping[str, str]] | None = None,
-) -> PythonWork:
+) -> PythonResolution:
     """The work for one Python and one C library (amd64), in ``folder/work``; `previous`: versions of an older lock."""
     transport = Transport(site.network())
     (folder / "work").mkdir(parents=True, exist_ok=True)
     vendors = vendor_indexes(indexes, site, transport)
-    return PythonWork(
-        uv.Resolver(site, python, platform("amd64", glibc), folder / "work", folder / "cache", vendors),
-        Choice(
+    return PythonResolution(
+        uv.Resolver(site, python, uv_platform("amd64", glibc), folder / "work", folder / "cache", vendors),
+        FileChooser(
             python,
             wheel_tags(python, "amd64", glibc),
-            Index(transport, site.python()),
+            PackageIndex(transport, site.python()),
             Transfer(transport, Store.open(site.store), pause=0.001),
             vendors,
         ),

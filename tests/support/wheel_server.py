@@ -14,7 +14,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.matrix.collect.fact_writer import Context
 from envbuild.matrix.collect.remote_wheel import Wheels
 from envbuild.net.host_config import PythonIndexes
-from envbuild.net.python_index import Index, IndexFile
+from envbuild.net.python_index import IndexFile, PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from tests.support.http_server import Handler, serving
@@ -121,8 +121,8 @@ def index_site(folder: Path, files: list[Path]) -> Site:
 
 def context(site: Site) -> Context:
     transport = Transport(site.network())
-    return Context(Index(transport, site.python()), Wheels(transport), SilentReporter())
+    return Context(PackageIndex(transport, site.python()), Wheels(transport), SilentReporter())
 
 
-def empty_index() -> Index:
-    return Index(Transport(bare_site().network()), PythonIndexes())
+def empty_index() -> PackageIndex:
+    return PackageIndex(Transport(bare_site().network()), PythonIndexes())

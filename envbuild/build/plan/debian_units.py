@@ -10,7 +10,7 @@ from envbuild.build.blocks import hpccm
 from envbuild.build.plan.unit_inputs import debs, locked
 from envbuild.build.plan.units import Blob, Input, Unit
 from envbuild.build.steps import INPUTS, Step
-from envbuild.lock.debian.dummy_packages import StandIn
+from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.unit_names import BASE, built_recipe, in_image, root_unit
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def package_unit(lock: Lock, unit: str, title: str) -> Unit:
     """Packages upon the base, and in name only those whose place a recipe takes. One that is no part of the image is
     the root of a build."""
     found = locked(lock, unit)
-    stands = [hpccm.shell(commands=list(stand_in(StandIn.of(text), lock.arch))) for text in found.replaced]
+    stands = [hpccm.shell(commands=list(stand_in(DummyPackage.of(text), lock.arch))) for text in found.replaced]
     told = [hpccm.comment("in name only: the image compiles what these would bring")]
     return Unit(
         name=unit if in_image(unit) else root_unit(built_recipe(unit)),
@@ -75,7 +75,7 @@ def package_unit(lock: Lock, unit: str, title: str) -> Unit:
     )
 
 
-def stand_in(stand: StandIn, arch: str) -> Iterator[str]:
+def stand_in(stand: DummyPackage, arch: str) -> Iterator[str]:
     """Commands that tell dpkg of a package in name only."""
     folder = f"/tmp/{stand.name}"
     yield f"mkdir -p {folder}/DEBIAN"

@@ -37,7 +37,7 @@ MAGIC = re.compile(r"[*?[]")
 Node = Any  # dict: a folder; str: where a link leads; bytes: a file that is kept; None: another file
 
 
-class Tree(Changeset):
+class ImageTree(Changeset):
     """The tree that layers make. `root`: name → what is there."""
 
     def __init__(self, root: dict[str, Node] | None = None) -> None:
@@ -156,16 +156,16 @@ class Tree(Changeset):
         return [path for path in found if self.find(path)]
 
 
-def seen(digest: str, layers: Sequence[str], store: Store, reporter: Reporter) -> Tree:
+def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: Reporter) -> ImageTree:
     """The tree of the image with the manifest `digest` whose `layers` (digests, bottom first) are in the store.
 
     Raises InputError for a layer that cannot be unpacked, leads out of its tree, or is damaged in the store.
     """
     kept = store.root / "base" / f"{digest}.json.gz"
-    known = _known(kept)
+    known = _read_cached(kept)
     if known:
         return known
-    tree = Tree()
+    tree = ImageTree()
     reporter.start("base", f"looking at the {len(layers)} layers of the base image")
     try:
         for number, layer in enumerate(layers, 1):
@@ -180,27 +180,27 @@ def seen(digest: str, layers: Sequence[str], store: Store, reporter: Reporter) -
     finally:
         reporter.finish("base")
     with contextlib.suppress(RecursionError):  # folders in folders, a thousand deep
-        content = json.dumps({"format": FORMAT, "root": _plain(tree.root)}).encode()
+        content = json.dumps({"format": FORMAT, "root": _to_json(tree.root)}).encode()
         kept.parent.mkdir(exist_ok=True)
         write_atomic(kept, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
     return tree
 
 
-def _known(path: Path) -> Tree | None:
+def _read_cached(path: Path) -> ImageTree | None:
     try:
         value = json.loads(gzip.decompress(path.read_bytes()))
-        return Tree(_node(value["root"])) if value["format"] == FORMAT else None
+        return ImageTree(_from_json(value["root"])) if value["format"] == FORMAT else None
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         return None
 
 
-def _plain(node: Node) -> Any:
+def _to_json(node: Node) -> Any:
     if isinstance(node, dict):
-        return {name: _plain(child) for name, child in node.items()}
+        return {name: _to_json(child) for name, child in node.items()}
     return [base64.b64encode(node).decode()] if isinstance(node, bytes) else node
 
 
-def _node(value: Any) -> Node:
+def _from_json(value: Any) -> Node:
     if isinstance(value, dict):
-        return {name: _node(child) for name, child in value.items()}
+        return {name: _from_json(child) for name, child in value.items()}
     return base64.b64decode(value[0]) if isinstance(value, list) else value

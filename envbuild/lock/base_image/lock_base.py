@@ -18,11 +18,11 @@ from envbuild.core.errors import ConflictError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.base_image import requirements
-from envbuild.lock.base_image.file_tree import seen
+from envbuild.lock.base_image.file_tree import read_image_tree
 from envbuild.lock.lockfile import BaseImage
-from envbuild.net.download import Transfer, Unobtained
+from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.registry.client import Repository
-from envbuild.net.registry.reference import parse
+from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
@@ -32,7 +32,7 @@ TOGETHER = 4  # layers that are fetched at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LockedBase:
     """A locked base image. `status`: its /var/lib/dpkg/status, on top of which apt resolves. `interpreter`: path of the
     Python in it that the spec asks for. `created`: when it was made, in seconds since 1970 (0: it does not say)."""
 
@@ -56,7 +56,7 @@ def lock_base(
     python: str,
     promised: Sequence[tuple[str, str]] = (),
     where: Mapping[str, str] | None = None,
-) -> Found:
+) -> LockedBase:
     """Lock the image that `reference` names for `arch`, with its layers in the store.
 
     `previous` with the same reference keeps its digest, whatever its tag names now. `distribution` and `python` are
@@ -65,7 +65,7 @@ def lock_base(
     InputError (what cannot be had, and where it was looked for), ConflictError with everything that the image is not or
     has not.
     """
-    work = _Work(Repository(parse(reference), site, transport), reference, store, transfer)
+    work = _BaseDownload(Repository(parse_reference(reference), site, transport), reference, store, transfer)
     kept = previous if previous and previous.reference == reference else None
     digest, image, config = work.resolve(f"sha256:{kept.digest}" if kept else work.repository.reference.wanted, arch)
     if kept and not config.fits(arch):  # it was locked for another target
@@ -73,25 +73,25 @@ def lock_base(
     if not config.fits(arch):
         raise m.other_architecture(reference, arch, [f"{config.system}/{config.arch}"])
     work.fetch(image.layers, reporter)
-    tree = seen(digest, [part.digest for part in image.layers], store, reporter)
-    findings = requirements.findings(tree, reference, distribution, python, promised, where or {})
+    tree = read_image_tree(digest, [part.digest for part in image.layers], store, reporter)
+    findings = requirements.check_base(tree, reference, distribution, python, promised, where or {})
     if findings:
         raise ConflictError.of(findings)
-    interpreter = requirements.interpreter(tree, python)
+    interpreter = requirements.find_interpreter(tree, python)
     locked = BaseImage(
         reference=reference,
         digest=digest,
         config=image.config.digest,
         layers=tuple((part.digest, part.size, part.kind) for part in image.layers),
         distribution=distribution,
-        python=requirements.packages(tree, interpreter, python),
+        python=requirements.python_packages(tree, interpreter, python),
         env=dict(config.env),
     )
-    return Found(locked, tree.text(requirements.STATUS) or "", interpreter, seconds(config.created))
+    return LockedBase(locked, tree.text(requirements.STATUS) or "", interpreter, seconds(config.created))
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _BaseDownload:
     """One image on its way into the store."""
 
     repository: Repository
@@ -140,7 +140,7 @@ class _Work:
         def one(part: m.Part) -> Finding | None:
             try:
                 transfer.obtain(self.repository.blobs(part.digest), part.digest)
-            except Unobtained as error:
+            except DownloadError as error:
                 what = f"a part of the image {self.reference} (sha256 {part.digest})"
                 return self.repository.unobtainable(what, error.misses).findings[0]
             return None

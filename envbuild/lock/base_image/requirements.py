@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.distributions import distribution as known_distribution
 from envbuild.core.errors import Finding
-from envbuild.lock.base_image.file_tree import Tree
+from envbuild.lock.base_image.file_tree import ImageTree
 
 STATUS = "/var/lib/dpkg/status"
 PROGRAMS = ("/bin/sh", "/usr/bin/dpkg", "/usr/bin/apt-get")  # what every unit on top of the base runs
@@ -19,8 +19,8 @@ OTHERS = "/opt/*/bin"  # where images have a Python that nothing finds without i
 APT_ONLY = "choose an image with apt: not a distroless, Alpine or RPM one"
 
 
-def findings(
-    tree: Tree,
+def check_base(
+    tree: ImageTree,
     reference: str,
     distribution: str,
     python: str,
@@ -29,7 +29,7 @@ def findings(
 ) -> list[Finding]:
     """Everything that the image is not or has not; see `envbuild.lock.base_image.lock_base.lock_base`."""
     found = [*_distribution(tree, reference, distribution), *_programs(tree, reference)]
-    if not interpreter(tree, python):
+    if not find_interpreter(tree, python):
         found.append(_no_python(tree, reference, python))
     lacks: dict[str, list[str]] = {}
     for recipe, pattern in promised:
@@ -42,7 +42,7 @@ def findings(
     return found
 
 
-def interpreter(tree: Tree, python: str) -> str:
+def find_interpreter(tree: ImageTree, python: str) -> str:
     """The path of python<python>, the first on PATH; empty when there is none."""
     for folder in BINS:
         for name in (f"python{python}", "python3", "python"):
@@ -52,7 +52,7 @@ def interpreter(tree: Tree, python: str) -> str:
     return ""
 
 
-def packages(tree: Tree, interpreter: str, python: str) -> dict[str, str]:
+def python_packages(tree: ImageTree, interpreter: str, python: str) -> dict[str, str]:
     """Name → version of what an interpreter finds, in the order of its sys.path: the first of a name is the one."""
     local = f"/usr/local/lib/python{python}"
     folders = [f"{local}/site-packages"]
@@ -68,7 +68,7 @@ def packages(tree: Tree, interpreter: str, python: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _package(tree: Tree, path: str) -> tuple[str, str]:
+def _package(tree: ImageTree, path: str) -> tuple[str, str]:
     """Name and version of an installed distribution (core metadata specification); from its folder's name where it has
     no metadata."""
     text = tree.text(f"{path}/METADATA") or tree.text(f"{path}/PKG-INFO") or tree.text(path) or ""
@@ -77,7 +77,7 @@ def _package(tree: Tree, path: str) -> tuple[str, str]:
     return head.get("Name", name), head.get("Version", re.sub(r"-py\d.*", "", rest))
 
 
-def _distribution(tree: Tree, reference: str, wanted: str) -> list[Finding]:
+def _distribution(tree: ImageTree, reference: str, wanted: str) -> list[Finding]:
     """os-release(5) against what the spec says."""
     text = tree.text("/etc/os-release") or tree.text("/usr/lib/os-release")
     choose = f"choose an image made of one of: {', '.join(DISTRIBUTIONS)}"
@@ -93,7 +93,7 @@ def _distribution(tree: Tree, reference: str, wanted: str) -> list[Finding]:
     return [Finding(f"{reference} is not made of {wanted}, as the spec says, {because}", hint=hint)]
 
 
-def _programs(tree: Tree, reference: str) -> list[Finding]:
+def _programs(tree: ImageTree, reference: str) -> list[Finding]:
     """What every unit needs of a base."""
     lacks = [path for path in PROGRAMS if not tree.find(path)]
     if not tree.text(STATUS):
@@ -103,7 +103,7 @@ def _programs(tree: Tree, reference: str) -> list[Finding]:
     return [Finding(f"nothing can be installed on {reference}, because it has no {', '.join(lacks)}", hint=APT_ONLY)]
 
 
-def _no_python(tree: Tree, reference: str, python: str) -> Finding:
+def _no_python(tree: ImageTree, reference: str, python: str) -> Finding:
     places = [path for folder in (*BINS, OTHERS) for path in tree.matches(f"{folder}/python[23].*")]
     versions = {path: match[1] for path in places if (match := re.search(r"/python(\d\.\d+)$", path))}
     usable = [version for path, version in versions.items() if path.rpartition("/")[0] in BINS]

@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-NOT_TAKEN = tuple(
+EXCLUDED_OPTIONS = tuple(
     f"Acquire::{name}"
     for name in (
         "Languages",
@@ -32,12 +32,12 @@ NOT_TAKEN = tuple(
 )
 
 
-class AptFailed(Exception):
+class AptError(Exception):
     """apt-get ended with an error; the text is what it said."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AptSource:
     """One line of the private sources.list: an archive by origin (``debian:trixie/main``,
     ``apt:nvidia-cuda/ubuntu2204``), the place to ask for it, and the file with the keys that sign it. A flat
     repository has a suite that ends in a slash and no components (sources.list(5)).
@@ -73,14 +73,14 @@ class Apt:
     """One private apt: the distribution's own `sources` first, `own` of them, then those of vendors."""
 
     root: Path
-    sources: tuple[Source, ...]
+    sources: tuple[AptSource, ...]
     own: int
 
     def get(
         self, *arguments: str, status: Path | None = None, preferences: Path | None = None, plain: bool = False
     ) -> str:
         """Standard output of apt-get with `status` as dpkg's database (default: nothing is installed); with `plain` it
-        knows the distribution's own archives only. Raises AptFailed.
+        knows the distribution's own archives only. Raises AptError.
         """
         command = ["apt-get", "-o", f"Dir::State::status={status or self.root / 'status'}"]
         if preferences:
@@ -91,7 +91,7 @@ class Apt:
             [*command, *arguments], env=environment(self.root / "apt.conf"), capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise AptFailed(_told(done.stderr, done.stdout))
+            raise AptError(_error_text(done.stderr, done.stdout))
         return done.stdout
 
     def lists(self) -> list[tuple[str, Path]]:
@@ -150,7 +150,9 @@ def host_options() -> dict[str, str]:
     """``Acquire::*`` of the host's apt configuration."""
     done = subprocess.run(["apt-config", "dump", "--no-empty", "Acquire"], capture_output=True, text=True, check=False)
     found = dict(re.findall(r'^(Acquire::\S+) "([^"\n]*)";$', done.stdout, re.MULTILINE))
-    return {key: value for key, value in found.items() if not key.endswith("::") and not key.startswith(NOT_TAKEN)}
+    return {
+        key: value for key, value in found.items() if not key.endswith("::") and not key.startswith(EXCLUDED_OPTIONS)
+    }
 
 
 def environment(config: Path) -> dict[str, str]:
@@ -160,7 +162,7 @@ def environment(config: Path) -> dict[str, str]:
     }
 
 
-def _told(stderr: str, stdout: str) -> str:
+def _error_text(stderr: str, stdout: str) -> str:
     """The lines of apt's output that say what is wrong."""
     lines = [re.sub(r"//[^/@\s]*@", "//", line) for line in stderr.splitlines()]
     errors = [line[3:] for line in lines if line.startswith(("E: ", "W: "))]

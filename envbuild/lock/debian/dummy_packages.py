@@ -16,7 +16,7 @@ SUFFIX = "+envbuild"
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
+class DummyPackage:
     """One of them: `version` is that of what takes the place of package `name`, with SUFFIX."""
 
     name: str
@@ -26,7 +26,7 @@ class StandIn:
         return f"{self.name}={self.version}"
 
     @classmethod
-    def of(cls, text: str) -> StandIn:
+    def of(cls, text: str) -> DummyPackage:
         """From ``libucx0=1.20.1``, as a recipe says it, or ``libucx0=1.20.1+envbuild``, as a lock does."""
         name, _, version = text.partition("=")
         return cls(name, version.removesuffix(SUFFIX) + SUFFIX)
@@ -48,7 +48,7 @@ class StandIn:
         return "\n".join([first, "Status: install ok installed", *rest]) + "\n\n"
 
 
-def needed(chosen: Sequence[Package], stands: Iterable[StandIn]) -> list[StandIn]:
+def required_dummies(chosen: Sequence[Package], stands: Iterable[DummyPackage]) -> list[DummyPackage]:
     """Those that one of the chosen packages depends on, and that the real package was not chosen in place of."""
     names = {package.name for package in chosen}
     wanted = {

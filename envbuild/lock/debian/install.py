@@ -11,21 +11,21 @@ from urllib.parse import unquote
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
-from envbuild.lock.debian.apt import Apt, AptFailed
-from envbuild.lock.debian.dummy_packages import StandIn
-from envbuild.lock.debian.package_lists import Package, Packages, status
+from envbuild.lock.debian.apt import Apt, AptError
+from envbuild.lock.debian.dummy_packages import DummyPackage
+from envbuild.lock.debian.package_lists import Package, PackageLists, dpkg_status
 from envbuild.lock.unit_names import BASE
 
 URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DebianResolution:
     """One resolution. `where`: unit → place in the spec. `partial`: some package lists are missing, and units in
     `waiting` ask for what none of the others has. `errors` is what units could not have."""
 
     apt: Apt
-    packages: Packages
+    packages: PackageLists
     workdir: Path
     prefer: Mapping[str, str]
     reporter: Reporter
@@ -39,7 +39,7 @@ class Work:
         wanted: Mapping[str, Sequence[str]],
         installed: str | None,
         arch: str,
-        stand_ins: Mapping[str, Sequence[StandIn]],
+        stand_ins: Mapping[str, Sequence[DummyPackage]],
     ) -> dict[str, list[Package]]:
         """Return unit → the packages that its `wanted` names need, the base's first; none of a unit that wants none.
 
@@ -49,7 +49,7 @@ class Work:
         others = [unit for unit, names in wanted.items() if names]
         if installed is None:
             chosen[BASE] = self.attempt(BASE, lambda: self.base(wanted.get(BASE, ())))
-            installed = status(chosen[BASE])
+            installed = dpkg_status(chosen[BASE])
             # Without a base there is nothing that they could be installed on.
             others = [unit for unit in others if unit != BASE] if chosen[BASE] else []
         known = self.workdir / "status"
@@ -103,14 +103,14 @@ class Work:
         )
         try:
             text = self.apt.get(*arguments, status=installed, preferences=preferences, plain=installed is None)
-        except AptFailed as first:
+        except AptError as first:
             if not self.prefer:
-                raise _conflict(unit, str(first)) from None
+                raise _conflict_error(unit, str(first)) from None
             self.reporter.info(f"{unit}: the locked versions no longer fit together; Debian packages are resolved anew")
             try:
                 text = self.apt.get(*arguments, status=installed, plain=installed is None)
-            except AptFailed as second:
-                raise _conflict(unit, str(second)) from None
+            except AptError as second:
+                raise _conflict_error(unit, str(second)) from None
         return list(self.read_uris(text))
 
     def read_uris(self, text: str) -> Iterator[Package]:
@@ -129,7 +129,7 @@ class Work:
             yield package
 
 
-def _conflict(unit: str, text: str) -> EnvbuildError:
+def _conflict_error(unit: str, text: str) -> EnvbuildError:
     return ConflictError(
         f"the Debian packages of '{unit}' cannot be installed together:\n{text}",
         hint="remove one of them from the spec or recipe",

@@ -32,7 +32,7 @@ class Package:
         return self.fields["Version"]
 
 
-class Packages:
+class PackageLists:
     """The lists of several archives, the most wanted first. Lists are tens of megabytes, so only stanzas that are asked
     for are taken apart.
     """
@@ -50,7 +50,7 @@ class Packages:
     def of(self, name: str) -> Iterator[Package]:
         """All versions of one package."""
         for archive, stanza in self.stanzas.get(name, ()):
-            yield Package(fields(stanza.decode("utf-8", "replace")), archive)
+            yield Package(parse_fields(stanza.decode("utf-8", "replace")), archive)
 
     def find(self, name: str, sha256: str) -> Package | None:
         """The package file with this digest."""
@@ -62,7 +62,7 @@ class Packages:
         return any(pattern.search(stanza) for versions in self.stanzas.values() for _, stanza in versions)
 
 
-def fields(stanza: str) -> dict[str, str]:
+def parse_fields(stanza: str) -> dict[str, str]:
     """Field → value; continuation lines keep their line ends."""
     found: dict[str, str] = {}
     key = ""
@@ -85,7 +85,7 @@ def alternatives(relation: str) -> list[list[str]]:
     return groups
 
 
-def status(packages: Iterable[Package]) -> str:
+def dpkg_status(packages: Iterable[Package]) -> str:
     """A dpkg status file in which `packages` are installed."""
     stanzas = []
     for package in packages:
@@ -98,13 +98,13 @@ def installed_names(status: str) -> frozenset[str]:
     """Names of the packages that are installed by a dpkg status file, as ``NAME`` and as ``NAME:ARCH``."""
     found = set()
     for stanza in status.split("\n\n"):
-        values = fields(stanza.lstrip("\n"))
+        values = parse_fields(stanza.lstrip("\n"))
         if values.get("Status", "").endswith(" installed"):
             found |= {values["Package"], f"{values['Package']}:{values.get('Architecture', '')}"}
     return frozenset(found)
 
 
-def essential(packages: Iterable[Package]) -> list[Package]:
+def essential_packages(packages: Iterable[Package]) -> list[Package]:
     """The essential packages among `packages`, apt, and all that they depend on: they must be unpacked before dpkg can
     configure anything, and before apt can put the rest into the right order (python3-minimal pre-depends on
     python3.13-minimal, which dpkg alone refuses in the order of names).

@@ -19,15 +19,15 @@ from envbuild.core.console import Reporter
 from envbuild.core.distributions import Distribution
 from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.debian.apt import Apt, AptFailed, Source, configuration, host_options
-from envbuild.lock.debian.signing_keys import keyring_line, recent, repository_key
-from envbuild.net.site import Site, in_mirrors, mirror_line
+from envbuild.lock.debian.apt import Apt, AptError, AptSource, configuration, host_options
+from envbuild.lock.debian.signing_keys import is_recent, keyring_line, repository_key
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import AptRepository
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
+class PackageRepository:
     """A source of packages by origin, and all places that may have it, in the order of asking."""
 
     origin: str
@@ -36,13 +36,13 @@ class Repository:
     components: tuple[str, ...]
     keyring: Path
 
-    def source(self, turn: int) -> Source:
+    def source(self, turn: int) -> AptSource:
         """It, at one of its places."""
-        return Source(self.origin, self.places[turn], self.suite, self.components, self.keyring)
+        return AptSource(self.origin, self.places[turn], self.suite, self.components, self.keyring)
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class AptSetup:
     """What it takes to open an apt."""
 
     distribution: Distribution
@@ -75,7 +75,7 @@ class Opening:
                 hint="make the lock on a Debian or Ubuntu machine; building from a lock needs no apt",
             )
         findings: list[Finding] = []
-        known: list[Repository] = []
+        known: list[PackageRepository] = []
         try:
             known += self.own()
         except InputError as error:
@@ -91,11 +91,11 @@ class Opening:
         apt, more = self.reached(known, own)
         return apt if own else None, [*findings, *more]
 
-    def own(self) -> list[Repository]:
+    def own(self) -> list[PackageRepository]:
         """The distribution's archives. Raises InputError without the main one or its keys."""
         distribution, name = self.distribution, self.distribution.family.capitalize()
         kinds = list(dict.fromkeys(archive.partition(":")[0] for archive in distribution.archives))
-        found: list[Repository] = []
+        found: list[PackageRepository] = []
         findings: dict[str, Finding] = {}
         for archive in distribution.archives:
             kind, _, rest = archive.partition(":")
@@ -109,14 +109,14 @@ class Opening:
             if not places:
                 lines = tuple(mirror_line(f"{kind}:", "ADDRESS") for kind in kinds)
                 message = f"this machine's apt configuration names no {name} archive"
-                hint = f"write into site.yaml:  {in_mirrors(', '.join(lines))}"
+                hint = f"write into site.yaml:  {mirrors_setting(', '.join(lines))}"
                 findings["places"] = Finding(message, hint=hint, mirror_lines=lines)
             if not keyring:
                 message = f"the keys of the {name} archive are not installed"
                 hint = f"sudo apt install {distribution.keyring_package}, or in site.yaml:  {keyring_line(archive)}"
                 findings.setdefault("keys", Finding(message, hint=hint))
             elif places:
-                found.append(Repository(archive, places, suite, (component,), keyring))
+                found.append(PackageRepository(archive, places, suite, (component,), keyring))
         if findings:
             raise InputError.of(findings.values())
         return found
@@ -126,22 +126,22 @@ class Opening:
         known = (Path(path) for path in self.distribution.keyrings)
         return self.site.keyring(archive) or next((path for path in known if path.exists()), None)
 
-    def vendor(self, repository: AptRepository) -> Repository:
+    def vendor(self, repository: AptRepository) -> PackageRepository:
         """A vendor's repository. Raises InputError without an address, or with the wrong key."""
         places = self.site.roots(repository.origin)
         if not places:
             line = mirror_line(repository.origin)
             raise InputError(
                 f"no place is known for the package repository {repository.origin}",
-                hint=f"write into site.yaml:  {in_mirrors(line)}",
+                hint=f"write into site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
         keyring = self.site.keyring(repository.origin) or repository_key(
             repository, places, self.transport, self.store.root / "apt/keys", refresh=self.refresh
         )
-        return Repository(repository.origin, places, repository.suite, repository.components, keyring)
+        return PackageRepository(repository.origin, places, repository.suite, repository.components, keyring)
 
-    def reached(self, known: Sequence[Repository], own: int) -> tuple[Apt | None, list[Finding]]:
+    def reached(self, known: Sequence[PackageRepository], own: int) -> tuple[Apt | None, list[Finding]]:
         """The apt of the archives that answer, each at the first of its places that does, and what to tell of the
         others. No apt when one of the first `own` is among these."""
         turns = dict.fromkeys(range(len(known)), 0)  # number of an archive → of its place
@@ -152,14 +152,14 @@ class Opening:
             try:
                 apt = self.updated(tuple(sources.values()), sum(number < own for number in sources))
                 return apt, self.unreachable(failures, [known[number] for number in lost])
-            except AptFailed as error:
+            except AptError as error:
                 text = str(error)
             if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
                 raise EngineError(
                     f"the lists of the {self.distribution.family.capitalize()} archive cannot be written:\n{text}",
                     hint=FREE_SOME,
                 )
-            failed = blamed(text, sources.values())
+            failed = failures_by_place(text, sources.values())
             for place, lines in failed.items():
                 failures.setdefault(place, []).extend(line for line in lines if line not in failures.get(place, ()))
             blame = [number for number, source in sources.items() if source.told in failed] or list(sources)
@@ -173,8 +173,8 @@ class Opening:
                     break
         return None, self.unreachable(failures, [known[number] for number in sorted(lost)])
 
-    def updated(self, sources: tuple[Source, ...], own: int) -> Apt:
-        """The apt of these sources, its lists read where they are older than an hour. Raises AptFailed."""
+    def updated(self, sources: tuple[AptSource, ...], own: int) -> Apt:
+        """The apt of these sources, its lists read where they are older than an hour. Raises AptError."""
         lines = [source.line(self.arch) for source in sources]
         options = host_options() | dict(self.site.apt)
         if self.site.proxy:
@@ -199,7 +199,7 @@ class Opening:
                 (root / name).chmod(0o600)  # an address may hold a password
             (root / "apt.conf").write_text(configuration(root, self.arch, options))
             apt, stamp = Apt(root, sources, own), root / "updated"
-            if self.refresh or not recent(stamp):
+            if self.refresh or not is_recent(stamp):
                 if options.get("Acquire::Check-Valid-Until", "").lower() in ("false", "no", "0"):
                     reporter.info(
                         "apt is configured not to check the age of Release files (Acquire::Check-Valid-Until)"
@@ -214,7 +214,7 @@ class Opening:
                 os.utime(stamp)
         return apt
 
-    def unreachable(self, failures: Mapping[str, list[str]], lost: Iterable[Repository]) -> list[Finding]:
+    def unreachable(self, failures: Mapping[str, list[str]], lost: Iterable[PackageRepository]) -> list[Finding]:
         """One finding for the distribution's archive and for each repository that cannot be read, with what each of
         its places said."""
         name = self.distribution.family.capitalize()
@@ -243,10 +243,10 @@ class Opening:
             own = f"sudo apt install {self.distribution.keyring_package}, or {keys}"
             return Finding(message, hint=keys if archive else own)
         line = mirror_line(main, "ADDRESS")
-        return Finding(message, hint=f"name another place in site.yaml:  {in_mirrors(line)}", mirror_lines=(line,))
+        return Finding(message, hint=f"name another place in site.yaml:  {mirrors_setting(line)}", mirror_lines=(line,))
 
 
-def blamed(text: str, sources: Iterable[Source]) -> dict[str, list[str]]:
+def failures_by_place(text: str, sources: Iterable[AptSource]) -> dict[str, list[str]]:
     """Place (as apt tells it) → the lines of apt's `text` that speak of it; what speaks of none stands under ""."""
     places = sorted({source.told for source in sources}, key=len, reverse=True)
     found: dict[str, list[str]] = {}

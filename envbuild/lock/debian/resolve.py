@@ -13,11 +13,11 @@ from envbuild.core.distributions import Distribution
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian.apt import Apt
-from envbuild.lock.debian.dummy_packages import StandIn, needed
-from envbuild.lock.debian.install import Work
-from envbuild.lock.debian.package_lists import Package, Packages, essential, installed_names
-from envbuild.lock.debian.repositories import Opening
-from envbuild.lock.debian.unknown_names import misspelt, no_package, unknown_names, who_asks
+from envbuild.lock.debian.dummy_packages import DummyPackage, required_dummies
+from envbuild.lock.debian.install import DebianResolution
+from envbuild.lock.debian.package_lists import Package, PackageLists, essential_packages, installed_names
+from envbuild.lock.debian.repositories import AptSetup
+from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile
 from envbuild.lock.missing_inputs import WrongInput, together
@@ -57,10 +57,10 @@ class DebianRequest:
         """Return unit → the names that are not `present`, installed in the base image."""
         return {unit: [name for name in names if name not in present] for unit, names in self.units.items()}
 
-    def stand_ins(self, present: frozenset[str]) -> dict[str, list[StandIn]]:
+    def stand_ins(self, present: frozenset[str]) -> dict[str, list[DummyPackage]]:
         """Return unit → the packages that it has in name only, but for those that are `present` for real."""
         return {
-            unit: [StandIn.of(text) for text in texts if text.partition("=")[0] not in present]
+            unit: [DummyPackage.of(text) for text in texts if text.partition("=")[0] not in present]
             for unit, texts in self.replaces.items()
         }
 
@@ -94,35 +94,42 @@ def resolve(
     together), after all units that can be resolved without what is missing were: `resolved` gets their files.
     """
     transport = transport or Transport(site.network())
-    opening = Opening(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
+    opening = AptSetup(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
     apt, findings = opening.open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
-    packages = Packages(apt.lists())
+    packages = PackageLists(apt.lists())
     present = installed_names(request.installed or "")
     wanted, stand_ins = request.wanted(present), request.stand_ins(present)
     unknown = unknown_names(packages, wanted)
     findings = check_names(request, packages, unknown, apt, findings)
     with store.workdir() as workdir:
         waiting = frozenset(unknown)
-        work = Work(apt, packages, workdir, request.prefer, reporter, request.where, waiting, partial=bool(findings))
+        work = DebianResolution(
+            apt, packages, workdir, request.prefer, reporter, request.where, waiting, partial=bool(findings)
+        )
         chosen = work.choose(wanted, request.installed, request.arch, stand_ins)
     if findings or work.errors:
         if resolved is not None:
-            resolved += dict.fromkeys(file for found in chosen.values() for file in files_of(found))
+            resolved += dict.fromkeys(file for found in chosen.values() for file in locked_files(found))
         raise together([*([InputError.of(findings)] if findings else []), *work.errors])
     return DebianLock(
-        {unit: files_of(chosen.get(unit, ())) for unit in request.units},
-        () if request.installed is not None else tuple(file.file for file in files_of(essential(chosen[BASE]))),
+        {unit: locked_files(chosen.get(unit, ())) for unit in request.units},
+        ()
+        if request.installed is not None
+        else tuple(file.file for file in locked_files(essential_packages(chosen[BASE]))),
         apt.released(),
         {unit: tuple(sorted(set(names))) for unit, names in wanted.items()},
-        {unit: tuple(str(stand) for stand in needed(chosen.get(unit, ()), of)) for unit, of in stand_ins.items()},
+        {
+            unit: tuple(str(stand) for stand in required_dummies(chosen.get(unit, ()), of))
+            for unit, of in stand_ins.items()
+        },
     )
 
 
 def check_names(
     request: DebianRequest,
-    packages: Packages,
+    packages: PackageLists,
     unknown: Mapping[str, Sequence[str]],
     apt: Apt,
     findings: Sequence[Finding],
@@ -133,16 +140,16 @@ def check_names(
     """
     if not unknown:
         return [*findings]
-    asked = who_asks(unknown, request.askers)
+    asked = find_requesters(unknown, request.askers)
     if not findings:
         archives = [request.distribution.family.capitalize(), *(item.origin for item in request.repositories)]
-        raise WrongInput.of(no_package(packages, asked, archives, request.where))
+        raise WrongInput.of(no_package_findings(packages, asked, archives, request.where))
     read = {source.archive for source in apt.sources}
     closed = [item.origin for item in request.repositories if item.origin not in read]
-    return [*findings, *misspelt(packages, asked, closed, request.where)]
+    return [*findings, *misspelt_findings(packages, asked, closed, request.where)]
 
 
-def files_of(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
+def locked_files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
     """Return the packages as a lock holds them, sorted by file name."""
     files = [
         DebianFile(

@@ -18,15 +18,15 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.store import write_atomic
 from envbuild.lock.missing_inputs import looked
 from envbuild.net.miss import Miss
-from envbuild.net.site import in_mirrors, mirror_line
-from envbuild.net.transport import Absent, Transport, Unreachable
-from envbuild.net.urls import join, shown
+from envbuild.net.site import mirror_line, mirrors_setting
+from envbuild.net.transport import NotFoundError, Transport, UnreachableError
+from envbuild.net.urls import join, redact
 from envbuild.spec.recipe import AptRepository
 
 FRESH = 3600  # seconds for which package lists and keys are used again
 
 
-def recent(path: Path) -> bool:
+def is_recent(path: Path) -> bool:
     """Whether `path` was written within the last hour."""
     return path.exists() and 0 <= time.time() - path.stat().st_mtime < FRESH
 
@@ -48,53 +48,53 @@ def repository_key(
     """
     wanted = re.sub(r"\s", "", repository.key).upper()
     path = folder / f"{wanted}.gpg"
-    if recent(path) and not refresh:
+    if is_recent(path) and not refresh:
         return path
     if not repository.key_file:
         raise InputError(
             f"the package repository {repository.origin} offers no key, and its recipe names no place for one",
             hint=f"write into site.yaml:  {keyring_line(repository.origin)}",
         )
-    place, content = _read(repository, roots, transport)
+    place, content = _download_key(repository, roots, transport)
     if not shutil.which("gpg"):
         raise InputError("gpg is not installed, which reads the keys of package repositories", "sudo apt install gpg")
     with tempfile.TemporaryDirectory(prefix="gpg") as home:
         given = Path(home) / "key"
         given.write_bytes(content)
-        listing = _gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(given)).decode()
+        listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(given)).decode()
         found = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
         if wanted not in found:
             has = f"has the key {', '.join(found)}" if found else "holds no OpenPGP key"
             raise InputError(
-                f"the key of the package repository {repository.origin} is not the known one: {shown(place)} {has}, "
+                f"the key of the package repository {repository.origin} is not the known one: {redact(place)} {has}, "
                 f"and the recipe names {wanted}",
                 hint="correct the recipe where the vendor changed its key; for a copy that another key signs, write "
                 f"into site.yaml:  {keyring_line(repository.origin)}",
             )
-        _gpg(home, "--import", str(given))
+        _run_gpg(home, "--import", str(given))
         folder.mkdir(parents=True, exist_ok=True)
-        key = _gpg(home, "--export", wanted)
+        key = _run_gpg(home, "--export", wanted)
     write_atomic(path, lambda file: file.write(key))
     return path
 
 
-def _read(repository: AptRepository, roots: Iterable[str], transport: Transport) -> tuple[str, bytes]:
+def _download_key(repository: AptRepository, roots: Iterable[str], transport: Transport) -> tuple[str, bytes]:
     misses: list[Miss] = []
     for root in roots:
         place = join(root, repository.key_file)
         try:
             return place, transport.read(place).content
-        except (Absent, Unreachable) as error:
-            misses.append(error.miss(shown(place)))
+        except (NotFoundError, UnreachableError) as error:
+            misses.append(error.miss(redact(place)))
     line = mirror_line(repository.origin)
     raise InputError(
         f"the key of the package repository {repository.origin} cannot be had; {looked(misses)}",
-        hint=f"write into site.yaml:  {in_mirrors(line)}  or  {keyring_line(repository.origin)}",
+        hint=f"write into site.yaml:  {mirrors_setting(line)}  or  {keyring_line(repository.origin)}",
         mirror_lines=(line,),
     )
 
 
-def _gpg(home: str, *arguments: str) -> bytes:
+def _run_gpg(home: str, *arguments: str) -> bytes:
     """Standard output of gpg with a folder of its own; what is wrong with a key shows in what it lists."""
     command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart", "--trust-model", "always"]
     command += ["--no-default-keyring", "--keyring", f"{home}/keys.gpg"]

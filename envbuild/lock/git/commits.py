@@ -12,10 +12,10 @@ from envbuild.core.store.store import Store
 from envbuild.lock.git.repositories import Place, repositories
 from envbuild.lock.git.tree import Tree, read_tree
 from envbuild.lock.missing_inputs import looked, source_finding, unobtainable
-from envbuild.net.download import Unobtained
+from envbuild.net.download import DownloadError
 from envbuild.net.miss import Miss
 from envbuild.net.site import Site
-from envbuild.net.transport import Absent, Transport, Unreachable
+from envbuild.net.transport import NotFoundError, Transport, UnreachableError
 
 PARALLEL = 4
 
@@ -41,7 +41,7 @@ class Commits:
         """The commit of a source itself, and the places from the one that gave it on. Raises InputError."""
         try:
             return self._find(part, tag)
-        except Unobtained as error:
+        except DownloadError as error:
             raise unobtainable(f"{part.origin}@{part.commit}", file, "", error.misses) from None
 
     def trees(
@@ -54,7 +54,7 @@ class Commits:
         def one(part: Part) -> Tree | Finding:
             try:
                 return self._find(part, "")[0]
-            except Unobtained as error:
+            except DownloadError as error:
                 if not part.path:
                     return unobtainable(top, file, sha256, [*refused, *error.misses]).findings[0]
                 commit = f"{part.origin}@{part.commit}"
@@ -69,15 +69,15 @@ class Commits:
         return {path: tree for path, tree in found.items() if isinstance(tree, Tree)}
 
     def _find(self, part: Part, tag: str) -> tuple[Tree, list[Place]]:
-        """The commit, and the places from the one that gave it on. Raises Unobtained, InputError."""
+        """The commit, and the places from the one that gave it on. Raises DownloadError, InputError."""
         misses: list[Miss] = []
         places = repositories(self.site, self.transport, self.store, part.origin, self.note)
         for number, place in enumerate(places):
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
-            except (Absent, Unreachable) as error:
+            except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(place.place))
-        raise Unobtained(misses)
+        raise DownloadError(misses)
 
 
 def under(path: str, link: bytes) -> str:

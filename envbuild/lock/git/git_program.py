@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from envbuild.core.errors import InputError
-from envbuild.net.transport import Absent, Refused, reason
+from envbuild.net.transport import NotFoundError, RefusedError, describe_error
 
 CHUNK = 1 << 18
 LIMIT = 3600  # seconds of one call; a stalled transfer ends sooner (`SLOW`)
@@ -103,7 +103,7 @@ def words(stderr: bytes) -> str:
             return "its certificate is not trusted (give ca_bundle in site.yaml)"
         if "Could not resolve host" in text:
             return "its name cannot be resolved"
-        return reason(Exception(text))
+        return describe_error(Exception(text))
     return "git failed without a message"
 
 
@@ -130,7 +130,7 @@ class Objects:
         self.process.communicate()
 
     def read(self, sha: str, kind: str) -> bytes:
-        """A whole object of `kind` (commit, tree, blob). Raises Absent, Refused."""
+        """A whole object of `kind` (commit, tree, blob). Raises NotFoundError, RefusedError."""
         chunks: list[bytes] = []
         self.copy(sha, kind, chunks.append)
         return b"".join(chunks)
@@ -147,12 +147,12 @@ class Objects:
             raise self._dead() from None
         line = answer.readline().split()
         if len(line) == 2:
-            raise Absent(f"it lacks the {kind} {sha}")
+            raise NotFoundError(f"it lacks the {kind} {sha}")
         if len(line) != 3:
             raise self._dead()
         found, size = line[1].decode(), int(line[2])
         if found != kind:
-            raise Refused(f"{sha} is a {found} there, not a {kind}")
+            raise RefusedError(f"{sha} is a {found} there, not a {kind}")
         digest = hashlib.sha1(b"%s %d\0" % (line[1], size), usedforsecurity=False)
         while size:
             chunk = answer.read(min(size, CHUNK))
@@ -163,19 +163,19 @@ class Objects:
             size -= len(chunk)
         answer.read(1)
         if digest.hexdigest() != sha:
-            raise Refused(f"it is damaged: the {kind} {sha} has other content there")
+            raise RefusedError(f"it is damaged: the {kind} {sha} has other content there")
 
-    def _dead(self) -> Refused:
+    def _dead(self) -> RefusedError:
         self.process.kill()
         _, errors = self.process.communicate()
-        return Refused(f"git cannot read it: {words(errors)}")
+        return RefusedError(f"git cannot read it: {words(errors)}")
 
 
 def sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:
-    """Blob → its length in bytes; what the repository lacks is left out. Raises Refused."""
+    """Blob → its length in bytes; what the repository lacks is left out. Raises RefusedError."""
     asked = "".join(f"{sha}\n" for sha in hashes).encode()
     done = run(folder, "cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype) %(objectsize)", content=asked)
     if done.returncode:
-        raise Refused(f"git cannot read it: {words(done.stderr)}")
+        raise RefusedError(f"git cannot read it: {words(done.stderr)}")
     answers = (line.split() for line in done.stdout.decode().splitlines())
     return {answer[0]: int(answer[2]) for answer in answers if len(answer) == 3 and answer[1] == "blob"}

@@ -20,10 +20,10 @@ from envbuild.lock.git.tarball import Tarball, hollow, write_tar
 from envbuild.lock.git.tree import Tree
 from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.missing_inputs import COMMIT, WrongInput
-from envbuild.net.download import Transfer, Unobtained
+from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.site import Site
-from envbuild.net.transport import Absent, Transport, Unreachable
+from envbuild.net.transport import NotFoundError, Transport, UnreachableError
 from envbuild.spec.recipe import Git
 
 ALL = "*"  # among the submodules that are wanted
@@ -125,7 +125,7 @@ class Work:
         places = tarballs(self.site, part("", source.origin).origin, source.file)
         try:
             Transfer(self.transport, self.store).obtain(places, source.sha256)
-        except Unobtained as error:
+        except DownloadError as error:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []
 
@@ -182,7 +182,7 @@ class Work:
             try:
                 found = place.tagged(git.tag)
                 gone = not found and place.has_tags()
-            except (Absent, Unreachable) as error:
+            except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(place.place))
                 continue
             if found not in ("", git.commit):
@@ -210,7 +210,7 @@ class Work:
                 path.chmod(0o644)
                 path.replace(self.store.blob(made.sha256))
                 return made
-        except (Absent, Unreachable) as error:
+        except (NotFoundError, UnreachableError) as error:
             raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
         except OSError as error:
             raise EngineError(

@@ -20,8 +20,8 @@ from envbuild.core.errors import FREE_SOME, EngineError
 from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import run, words
 from envbuild.net.miss import MissKind
-from envbuild.net.transport import Absent, Refused, Transport, Unreachable
-from envbuild.net.urls import shown
+from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError
+from envbuild.net.urls import redact
 
 # What servers and git itself say when a single commit cannot be asked for; any other failure is told as it is.
 # (A server of protocol version 2 says "not our ref" of what it does not have at all.)
@@ -42,7 +42,7 @@ class Address:
 
     @property
     def place(self) -> str:
-        return shown(self.addresses[-1])
+        return redact(self.addresses[-1])
 
     def obtain(self, commit: str, tag: str) -> Path:
         """As `Folder.obtain`. Raises EngineError when the store is full."""
@@ -70,7 +70,7 @@ class Address:
                 raise _failed(failure)
             if _has(whole, commit):
                 return whole
-        raise Absent("it does not have this commit")
+        raise NotFoundError("it does not have this commit")
 
     def tagged(self, tag: str) -> str:
         """As `Folder.tagged`."""
@@ -92,13 +92,13 @@ class Address:
         return bool(done.stdout.strip())
 
     def _answering(self) -> str:
-        """The address that is a repository. Raises Absent, Unreachable, Refused."""
-        misses: list[Absent | Refused] = []
+        """The address that is a repository. Raises NotFoundError, UnreachableError, RefusedError."""
+        misses: list[NotFoundError | RefusedError] = []
         for address in self.addresses:
             try:
                 self._probe(address)
                 return address
-            except (Absent, Refused) as error:
+            except (NotFoundError, RefusedError) as error:
                 misses.append(error)
         raise misses[-1]
 
@@ -110,21 +110,21 @@ class Address:
             if done.returncode:
                 raise _failed(done.stderr)
             return
-        last: Unreachable | None = None
+        last: UnreachableError | None = None
         for _ in range(2):
             try:
                 with self.transport.get(
                     f"{address.rstrip('/')}/info/refs?service=git-upload-pack", {"Git-Protocol": "version=2"}
                 ):
                     return
-            except Refused as error:
+            except RefusedError as error:
                 if error.kind is MissKind.UNAUTHORIZED:  # what a forge says of what it does not have
                     why = "HTTP 401: it asks for a password, or has no such repository"
-                    raise Refused(why, kind=MissKind.UNAUTHORIZED) from None
+                    raise RefusedError(why, kind=MissKind.UNAUTHORIZED) from None
                 raise
-            except Unreachable as error:
+            except UnreachableError as error:
                 last = error
-        raise last or Unreachable("no answer")
+        raise last or UnreachableError("no answer")
 
     def _fetch(self, address: str, folder: Path, option: str, *refs: str) -> bytes:
         """What git said when it could not; empty when it could."""
@@ -145,7 +145,7 @@ class Address:
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
     def _git(self, address: str, folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        """git with the site's certificates, proxy and password. Raises Unreachable."""
+        """git with the site's certificates, proxy and password. Raises UnreachableError."""
         parts = urlsplit(address if "://" in address else f"ssh://{address}")
         protocols = {"http": "http:https", "https": "https"}
         extra = {"GIT_ALLOW_PROTOCOL": protocols.get(parts.scheme, parts.scheme)}
@@ -169,7 +169,7 @@ class Address:
         try:
             return run(folder, *arguments, extra=extra, settings=settings)
         except subprocess.TimeoutExpired:
-            raise Unreachable("no end in time") from None
+            raise UnreachableError("no end in time") from None
 
 
 def plain(address: str) -> str:
@@ -186,9 +186,9 @@ def _has(folder: Path, commit: str) -> bool:
     return (folder / "HEAD").is_file() and run(folder, "cat-file", "-e", commit).returncode == 0
 
 
-def _failed(stderr: bytes) -> Absent | Unreachable:
+def _failed(stderr: bytes) -> NotFoundError | UnreachableError:
     if b"not our ref" in stderr:
-        return Absent("it does not have this commit")
+        return NotFoundError("it does not have this commit")
     text = words(stderr)
     missing = re.search("not found|does not exist|does not appear to be a git repository", text)
-    return Absent(text) if missing else Unreachable(text)
+    return NotFoundError(text) if missing else UnreachableError(text)

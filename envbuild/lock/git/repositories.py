@@ -13,9 +13,9 @@ from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import run
 from envbuild.lock.git.remote import Address
 from envbuild.lock.git.submodules import GIT
-from envbuild.net.site import HOMES, Site
-from envbuild.net.transport import Absent, Transport
-from envbuild.net.urls import join, local_path, shown
+from envbuild.net.site import DEFAULT_ADDRESSES, Site
+from envbuild.net.transport import NotFoundError, Transport
+from envbuild.net.urls import join, local_path, redact
 
 SCP = re.compile(r"[^/@]+@[^/:]+:")  # git@HOST:PATH, ssh's own way to write an address
 READABLE = ("/", "file://", "https://", "http://")  # places that files can be read from
@@ -29,7 +29,10 @@ class Folder:
     place: str
 
     def obtain(self, commit: str, tag: str) -> Path:
-        """The git directory that has `commit`, if any here does. Raises Absent, Unreachable, Refused."""
+        """The git directory that has `commit`, if any here does.
+
+        Raises NotFoundError, UnreachableError, RefusedError.
+        """
         return self.path
 
     def tagged(self, tag: str) -> str:
@@ -50,13 +53,13 @@ class Nowhere:
     why: str
 
     def obtain(self, commit: str, tag: str) -> Path:
-        raise Absent(self.why)
+        raise NotFoundError(self.why)
 
     def tagged(self, tag: str) -> str:
-        raise Absent(self.why)
+        raise NotFoundError(self.why)
 
     def has_tags(self) -> bool:
-        raise Absent(self.why)
+        raise NotFoundError(self.why)
 
 
 Place = Folder | Address | Nowhere
@@ -80,7 +83,7 @@ def repositories(
         if not there:
             looked = ", ".join(name for name in names if name)
             found.append(
-                Nowhere(shown(place), f"holds no git repository {looked}" if path.is_dir() else "no such folder")
+                Nowhere(redact(place), f"holds no git repository {looked}" if path.is_dir() else "no such folder")
             )
     return found
 
@@ -117,5 +120,5 @@ def git_directory(path: Path) -> Path | None:
 def tarballs(site: Site, origin: str, file: str) -> list[str]:
     """Where a mirror that the site itself names may hold the finished tarball `file`."""
     rest, places = site.places(origin)
-    own = [place for place in places if place not in HOMES.values() and place.startswith(READABLE)]
+    own = [place for place in places if place not in DEFAULT_ADDRESSES.values() and place.startswith(READABLE)]
     return list(dict.fromkeys(join(place, name) for place in own for name in (file, f"{rest}/{file}")))

@@ -37,7 +37,7 @@ def write_tar(top: str, trees: Mapping[str, Tree], file: IO[bytes]) -> Tarball:
     """Write the commits `trees` (by their path below the folder `top`) as one tarball; a submodule that is not among
     them is an empty folder, as in a clone.
 
-    Raises Absent, Refused when a repository does not hold what it said it holds, and InputError.
+    Raises NotFoundError, RefusedError when a repository does not hold what it said it holds, and InputError.
     """
     sink, pointers = TarSink(file), []
     with contextlib.ExitStack() as stack:

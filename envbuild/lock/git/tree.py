@@ -13,7 +13,7 @@ from pathlib import Path
 
 from envbuild.core.errors import InputError
 from envbuild.lock.git.git_program import Objects, run, sizes
-from envbuild.net.transport import Absent, Refused
+from envbuild.net.transport import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
 MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: trees that hold themselves many times over are tiny
@@ -54,17 +54,17 @@ class Tree:
 def read_tree(folder: Path, origin: str, commit: str) -> Tree:
     """The commit `commit` of `origin` as the git directory `folder` has it.
 
-    Raises Absent when the commit or one of its files is not there, Refused when it cannot be read; InputError when the
-    commit itself holds what must not be unpacked.
+    Raises NotFoundError when the commit or one of its files is not there, RefusedError when it cannot be read;
+    InputError when the commit itself holds what must not be unpacked.
     """
     with Objects(folder) as objects:
         try:
             raw = objects.read(commit, "commit")
-        except Absent:
-            raise Absent("it does not have this commit") from None
+        except NotFoundError:
+            raise NotFoundError("it does not have this commit") from None
         head = raw.partition(b"\n")[0].split()
         if len(head) != 2 or head[0] != b"tree":
-            raise Refused(f"it is damaged: {commit} is not a commit")
+            raise RefusedError(f"it is damaged: {commit} is not a commit")
         entries = list(_walk(objects, head[1].decode(), f"{origin}@{commit}"))
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
         modules = _modules(objects.read(listed.sha, "blob")) if listed else {}
@@ -72,7 +72,7 @@ def read_tree(folder: Path, origin: str, commit: str) -> Tree:
     length = sizes(folder, {entry.sha for entry in files})
     if lacking := [entry for entry in files if entry.sha not in length]:
         example = lacking[0].path.decode(errors="replace")
-        raise Absent(
+        raise NotFoundError(
             f"it lacks {len(lacking)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
         )
     return Tree(
@@ -118,7 +118,7 @@ def _entries(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
         space = raw.find(b" ", at)
         end = raw.find(b"\0", space)
         if space < 0 or end < 0 or end + 21 > len(raw) or not raw[at:space].isdigit():
-            raise Refused(f"it is damaged: {sha} is not a tree")
+            raise RefusedError(f"it is damaged: {sha} is not a tree")
         yield int(raw[at:space], 8), raw[space + 1 : end], raw[end + 1 : end + 21].hex()
         at = end + 21
 
@@ -127,7 +127,7 @@ def _modules(content: bytes) -> dict[bytes, str]:
     """Path → address of a .gitmodules file, as git itself reads it."""
     done = run(None, "config", "--file", "-", "--null", "--list", content=content)
     if done.returncode:
-        raise Refused("its .gitmodules cannot be read")
+        raise RefusedError("its .gitmodules cannot be read")
     values: dict[bytes, dict[bytes, bytes]] = {}
     for item in done.stdout.split(b"\0"):
         key, _, value = item.partition(b"\n")

@@ -23,26 +23,26 @@ from envbuild.lock.lockfile import PythonFile
 from envbuild.lock.missing_inputs import WrongInput
 from envbuild.lock.python.uv import Pin
 from envbuild.lock.python.vendor_index import VendorIndex
-from envbuild.net.download import Transfer, Unobtained
-from envbuild.net.python_index import Index, IndexFile, belongs, split_name
-from envbuild.net.site import in_mirrors, mirror_line
+from envbuild.net.download import DownloadError, Transfer
+from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, split_name
+from envbuild.net.site import mirror_line, mirrors_setting
 
 NAMED = 5  # versions that a message lists
 NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FileChooser:
     """Chooses files for Python `python` on a machine that takes wheels of these `tags` (best first). The packages that
     `vendors` name come from their indexes and from nowhere else."""
 
     python: str  # 3.13 or 3.13.5
     tags: tuple[Tag, ...]
-    index: Index
+    index: PackageIndex
     transfer: Transfer
     vendors: tuple[VendorIndex, ...] = ()
 
-    def listing(self, name: str) -> tuple[str, Index]:
+    def listing(self, name: str) -> tuple[str, PackageIndex]:
         """(origin, index) of the package `name`: the vendor's that gives it, else the package index (origin empty)."""
         vendor = next((vendor for vendor in self.vendors if name in vendor.packages), None)
         return (vendor.origin, vendor.index) if vendor else ("", self.index)
@@ -54,7 +54,7 @@ class Choice:
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}
         fitting: list[tuple[int, tuple[int, str], int, IndexFile]] = []
         origin, index = self.listing(pin.name)
-        files = [file for file in index.files(pin.name) if belongs(file.name, pin.name)]
+        files = [file for file in index.files(pin.name) if is_file_of(file.name, pin.name)]
         for place, file in enumerate(files):
             try:
                 _, version, build, tags = parse_wheel_filename(file.name)
@@ -79,13 +79,13 @@ class Choice:
                     f"{pin.name} {pin.version} cannot be taken, because it comes from {origin} and from nowhere else, "
                     "and that index does not list a wheel of it for this image",
                     hint="what other indexes have under this name is something else; for a copy that has it, write "
-                    f"into site.yaml:  {in_mirrors(line)}",
+                    f"into site.yaml:  {mirrors_setting(line)}",
                     mirror_lines=(line,),
                 )
             line = mirror_line("python:", "ADDRESS, …")
             raise InputError(
                 f"{pin.name} {pin.version} was resolved, but no index lists a wheel of it for this image",
-                hint=f"other indexes are given as  {in_mirrors(line)}  in site.yaml",
+                hint=f"other indexes are given as  {mirrors_setting(line)}  in site.yaml",
                 mirror_lines=(line,),
             )
         return self.record(max(fitting)[-1], pin.version, origin)
@@ -101,7 +101,7 @@ class Choice:
         name = str(canonicalize_name(wanted.name))
         origin, index = self.listing(name)
         for place, file in enumerate(index.files(name)):
-            if file.name.endswith(".whl") or file.yanked or not belongs(file.name, name):
+            if file.name.endswith(".whl") or file.yanked or not is_file_of(file.name, name):
                 continue
             try:
                 version = parse_sdist_filename(file.name)[1]
@@ -115,12 +115,12 @@ class Choice:
                 fitting.append((kept, final, version, file.name.endswith(".tar.gz"), -place, file))
             others[version] = runs or others.get(version, False)
         if not fitting and others:
-            raise no_such_sdist(wanted, others, self.python)
+            raise no_such_sdist_error(wanted, others, self.python)
         if not fitting:
             line = mirror_line(origin or "python:", "ADDRESS, …")
             raise WrongInput(
                 f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
-                hint=f"check the name; other indexes are given as  {in_mirrors(line)}  in site.yaml",
+                hint=f"check the name; other indexes are given as  {mirrors_setting(line)}  in site.yaml",
                 mirror_lines=(line,),
             )
         best = max(fitting)
@@ -132,7 +132,7 @@ class Choice:
         if not sha256:
             try:
                 sha256, size = self.transfer.obtain([file.url])
-            except Unobtained as error:
+            except DownloadError as error:
                 raise InputError(
                     f"{file.name} cannot be had: {error}", hint="check the network and the index"
                 ) from None
@@ -141,7 +141,7 @@ class Choice:
         return PythonFile(file.name, name, version, size, sha256, origin)
 
 
-def no_such_sdist(wanted: Requirement, versions: Mapping[Version, bool], python: str) -> ConflictError:
+def no_such_sdist_error(wanted: Requirement, versions: Mapping[Version, bool], python: str) -> ConflictError:
     """The error for a version that does not exist: `versions` are those that do, and whether they run on `python`."""
     running = sorted((version for version, runs in versions.items() if runs), reverse=True)
     running = [version for version in running if not version.is_prerelease] or running
@@ -159,7 +159,7 @@ def no_such_sdist(wanted: Requirement, versions: Mapping[Version, bool], python:
     )
 
 
-def platform(arch: str, glibc: tuple[int, int]) -> str:
+def uv_platform(arch: str, glibc: tuple[int, int]) -> str:
     """uv's name of a Linux platform."""
     return f"{MACHINES[arch]}-manylinux_2_{min(glibc[1], NEWEST_MANYLINUX)}"
 

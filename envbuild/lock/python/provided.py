@@ -41,17 +41,17 @@ class Provided:
     ) -> Provided:
         """Sort them by where they come from. `assumed`: made by builds that nobody can look at now."""
         compiled = {**assumed, **{name: version for found in made.values() for name, version in found.items()}}
-        kept = {name: version for name, version in plain_versions(present).items() if name not in compiled}
+        kept = {name: version for name, version in normalize_versions(present).items() if name not in compiled}
         return cls(made, compiled, kept, python, machine)
 
     def to_image(self, requirements: Iterable[str]) -> dict[str, str]:
         """Return those that the image has without an index, given its run-time `requirements`."""
         # What is compiled reaches the image as a wheel of its own, not from the index.
-        return {**accepted(self.present, requirements, self.python, self.machine), **self.compiled}
+        return {**accepted_packages(self.present, requirements, self.python, self.machine), **self.compiled}
 
     def to_build(self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str]) -> dict[str, str]:
         """Return those that the build of a unit has below it. `shipped`: what the venv has in their place."""
-        kept = accepted(self.present, requirements, self.python, self.machine)
+        kept = accepted_packages(self.present, requirements, self.python, self.machine)
         below = {
             name: version
             for name, version in self.present.items()
@@ -72,7 +72,7 @@ def compiled_packages(
     made: dict[str, dict[str, str]] = {}
     for unit, request in units.items():
         made[unit] = {str(canonicalize_name(file.name)): file.version for file in sdists[unit]}
-        made[unit] |= [exact(text, unit) for text in request.gives]
+        made[unit] |= [parse_exact(text, unit) for text in request.gives]
         for name, version in made[unit].items():
             if found.setdefault(name, version) != version:
                 raise ConflictError(
@@ -82,7 +82,7 @@ def compiled_packages(
     return made
 
 
-def exact(text: str, unit: str) -> tuple[str, str]:
+def parse_exact(text: str, unit: str) -> tuple[str, str]:
     """(name, version) of ``name==version``. Raises SpecError."""
     try:
         wanted = Requirement(text)
@@ -94,7 +94,7 @@ def exact(text: str, unit: str) -> tuple[str, str]:
     raise SpecError(f"'{text}' does not say what {unit} gives", "write its name and version in the recipe: apex==0.1")
 
 
-def plain_versions(packages: Mapping[str, str]) -> dict[str, str]:
+def normalize_versions(packages: Mapping[str, str]) -> dict[str, str]:
     """`packages` by their normalized names; those whose version is none (PEP 440) are left out."""
     found = {}
     for name, version in packages.items():
@@ -103,7 +103,9 @@ def plain_versions(packages: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def accepted(present: Mapping[str, str], requirements: Iterable[str], python: str, machine: str) -> dict[str, str]:
+def accepted_packages(
+    present: Mapping[str, str], requirements: Iterable[str], python: str, machine: str
+) -> dict[str, str]:
     """Those of `present` (name → version) that none of `requirements` refuses on this Python and machine; a requirement
     with extras refuses too, because what they need is not known to be there."""
     full = python if python.count(".") > 1 else f"{python}.0"

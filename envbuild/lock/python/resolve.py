@@ -23,8 +23,8 @@ from packaging.utils import canonicalize_name
 from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.missing_inputs import together
-from envbuild.lock.python.choose_files import Choice
-from envbuild.lock.python.provided import Provided, compiled_packages, exact
+from envbuild.lock.python.choose_files import FileChooser
+from envbuild.lock.python.provided import Provided, compiled_packages, parse_exact
 from envbuild.lock.python.requirements import (
     BUILD_TOOLS,
     build_requirements,
@@ -36,7 +36,7 @@ from envbuild.lock.python.uv import Pin, Resolver
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV, VENV_PARTS
 
-Clashes = Callable[[Mapping[str, Sequence[str]]], Iterable[Finding]]
+FindConflicts = Callable[[Mapping[str, Sequence[str]]], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PythonLock:
 
 
 @dataclass(slots=True)
-class PythonWork:
+class PythonResolution:
     """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible.
     `present`: name → version of the packages that a base image brings. `lacking`: name → why nobody can say now what it
     needs (its vendor's index has no place here); a unit that needs one waits for it, and `tell` is told so. `clashes`:
@@ -59,13 +59,13 @@ class PythonWork:
     """
 
     resolver: Resolver
-    choice: Choice
+    choice: FileChooser
     previous: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
     tell: Callable[[str], None] = lambda text: None
-    clashes: Clashes = lambda wheels: ()
+    clashes: FindConflicts = lambda wheels: ()
     before: Sequence[EnvbuildError] = ()
     sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
@@ -192,7 +192,7 @@ class PythonWork:
             try:
                 pins = self.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
             except (InputError, ConflictError, SpecError) as error:
-                waits = sorted(name for name in self.lacking if speaks_of(name, error.message))
+                waits = sorted(name for name in self.lacking if names_package(name, error.message))
                 if not waits:
                     self.errors += [] if blind else [error]
                     return None
@@ -211,7 +211,7 @@ class PythonWork:
         nobody knows what it will be, and those that need it wait."""
         name = str(canonicalize_name(Requirement(text).name))
         try:
-            return dict([exact(text, name)])
+            return dict([parse_exact(text, name)])
         except SpecError:
             self.lacking[name] = "(its sdist)"
             return {}
@@ -261,6 +261,6 @@ class PythonWork:
                     self.chosen[pin.name, pin.version] = file
 
 
-def speaks_of(name: str, message: str) -> bool:
+def names_package(name: str, message: str) -> bool:
     """Whether a package is named in uv's words; ``torch`` is not in ``torchvision`` or ``torch-neuronx``."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message) is not None

@@ -17,11 +17,11 @@ from packaging.utils import canonicalize_name
 from envbuild.core.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
 from envbuild.lock.missing_inputs import WrongInput
 from envbuild.lock.python.vendor_index import VendorIndex
-from envbuild.net.site import Site, in_mirrors, mirror_line
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.uv_program import clean_environment, uv_binary
 
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
-MOVED = 8  # packages that are tried one by one before a new version is taken for them
+MAX_RETRIED = 8  # packages that are tried one by one before a new version is taken for them
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 # Who asks for a package stands in annotations only: a pylock.toml of uv 0.13 has the same hashes and no dependencies.
 VIA = re.compile(r"^ +# via (.+)$", re.MULTILINE)
@@ -109,18 +109,18 @@ class Resolver:
         # uv 0.13 loses a preference when the first of several indexes that has this version has it for other platforms
         # only. What moved is asked for once more by a constraint (and no preference, which would lose it again),
         # together, then one by one.
-        moved = changed(keep, pins)
+        moved = changed_names(keep, pins)
         soft = dict(keep)
-        for names in [moved, *([name] for name in moved[:MOVED])] if moved else ():
+        for names in [moved, *([name] for name in moved[:MAX_RETRIED])] if moved else ():
             asked = [f"{name}=={keep[name]}" for name in names]
             rest = {name: version for name, version in soft.items() if name not in names}
             try:
                 found = self._compile(what, wanted, [*bounds, *asked], rest, omit)
             except EnvbuildError:
                 continue  # it can no longer be had, or no longer fits
-            if set(changed(keep, found)) < set(changed(keep, pins)):  # not at the cost of another package
+            if set(changed_names(keep, found)) < set(changed_names(keep, pins)):  # not at the cost of another package
                 pins, soft, bounds = found, rest, [*bounds, *asked]
-            if not changed(keep, pins):
+            if not changed_names(keep, pins):
                 break
         return pins
 
@@ -194,7 +194,7 @@ class Resolver:
         command += ["--constraints", bounds.name, "--output-file", output.name]
         if self.vendors:
             asked = folder / "pyproject.toml"
-            asked.write_text(pyproject(what, requirements, self.vendors, omit))
+            asked.write_text(pyproject_text(what, requirements, self.vendors, omit))
             asked.chmod(0o600)  # an address may hold a password
             if "--no-index" in command:  # which would close the vendors' indexes too
                 (folder / "none").mkdir(exist_ok=True)
@@ -208,12 +208,12 @@ class Resolver:
             asked = folder / "requirements.in"
             asked.write_text("".join(f"{line}\n" for line in requirements))
         for name, version in omit.items():
-            stand_in(folder, name, version)
+            write_dummy_wheel(folder, name, version)
             command += ["--no-emit-package", name]
         if omit:
             # An index may have this very version too, with a wheel that fits better: it is not to be asked what it
             # needs.
-            (folder / "uv.toml").write_text(needing_nothing(omit))
+            (folder / "uv.toml").write_text(no_dependencies_config(omit))
             command += ["--find-links", str(folder)]
             command[command.index("--no-config") : command.index("--no-config") + 1] = ["--config-file", "uv.toml"]
         done = subprocess.run(
@@ -229,11 +229,13 @@ class Resolver:
             with suppress(EnvbuildError):
                 return self._run(what, requirements, constraints, prefer, omit, pool=pool, turned=True)
         if done.returncode:
-            raise _failure(what, done.stderr.replace(f"{PROJECT.format(what)} depends on", "you require"))
+            raise _resolution_error(what, done.stderr.replace(f"{PROJECT.format(what)} depends on", "you require"))
         return parse_pins(output.read_text())
 
 
-def pyproject(what: str, requirements: Iterable[str], vendors: Iterable[VendorIndex], omit: Mapping[str, str]) -> str:
+def pyproject_text(
+    what: str, requirements: Iterable[str], vendors: Iterable[VendorIndex], omit: Mapping[str, str]
+) -> str:
     """The requirements as a project of uv's, which knows of each vendor's packages where they come from (uv
     documentation, "Package indexes": an explicit index gives only what is pinned to it).
     """
@@ -254,7 +256,7 @@ def pyproject(what: str, requirements: Iterable[str], vendors: Iterable[VendorIn
     return "".join(f"{line}\n" for line in (*lines, "[tool.uv.sources]", *pinned))
 
 
-def needing_nothing(packages: Mapping[str, str]) -> str:
+def no_dependencies_config(packages: Mapping[str, str]) -> str:
     """A configuration of uv's that says of `packages` (name → version) that they need nothing."""
     return "".join(
         f"[[dependency-metadata]]\nname = {json.dumps(name)}\nversion = {json.dumps(version)}\nrequires-dist = []\n"
@@ -262,7 +264,7 @@ def needing_nothing(packages: Mapping[str, str]) -> str:
     )
 
 
-def stand_in(folder: Path, name: str, version: str) -> None:
+def write_dummy_wheel(folder: Path, name: str, version: str) -> None:
     """A wheel without content for a package that no index gives: uv resolves only what has a wheel somewhere.
 
     It names no dependencies: the recipe that compiles the package lists them, and a base image has them.
@@ -277,7 +279,7 @@ def stand_in(folder: Path, name: str, version: str) -> None:
         wheel.writestr(f"{info}/RECORD", "")
 
 
-def changed(keep: Mapping[str, str], pins: Mapping[str, Pin]) -> list[str]:
+def changed_names(keep: Mapping[str, str], pins: Mapping[str, Pin]) -> list[str]:
     """Names that are in `pins` with another version than in `keep`."""
     return [name for name, version in keep.items() if name in pins and pins[name].version != version]
 
@@ -292,7 +294,7 @@ def parse_pins(text: str) -> dict[str, Pin]:
     return pins
 
 
-def _failure(what: str, stderr: str) -> EnvbuildError:
+def _resolution_error(what: str, stderr: str) -> EnvbuildError:
     """uv's own words as the error that fits them."""
     text = "\n".join(line for line in stderr.strip().splitlines() if not line.startswith("warning:")).strip()
     text = text.removeprefix("error: ") or "uv failed without a message"
@@ -305,10 +307,10 @@ def _failure(what: str, stderr: str) -> EnvbuildError:
         )
     if "was not found in the package registry" in text or "was not found in the provided package locations" in text:
         line = mirror_line("python:", "ADDRESS, …")
-        hint = f"check the name; other indexes are given as  {in_mirrors(line)}  in site.yaml"
+        hint = f"check the name; other indexes are given as  {mirrors_setting(line)}  in site.yaml"
         return WrongInput(message, hint, mirror_lines=(line,))
     if "No solution found" in text:
         return ConflictError(message, "loosen one of the named versions in the spec")
     line = mirror_line("python:", "ADDRESS")
-    hint = f"check the network, or give another index as  {in_mirrors(line)}  in site.yaml"
+    hint = f"check the network, or give another index as  {mirrors_setting(line)}  in site.yaml"
     return InputError(message, hint, mirror_lines=(line,))

@@ -16,10 +16,10 @@ from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import ConflictError, Finding, InputError
 from envbuild.net.host_config import PythonIndexes
-from envbuild.net.python_index import Index
-from envbuild.net.site import Site, in_mirrors, mirror_line
+from envbuild.net.python_index import PackageIndex
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
-from envbuild.net.urls import shown
+from envbuild.net.urls import redact
 from envbuild.spec.recipe import PythonIndex
 
 
@@ -31,7 +31,7 @@ class VendorIndex:
     origin: str
     place: str
     packages: frozenset[str]
-    index: Index
+    index: PackageIndex
 
     def check(self, name: str) -> None:
         """Raises InputError when the index does not list `name` at all."""
@@ -39,9 +39,9 @@ class VendorIndex:
             line = mirror_line(self.origin)
             raise InputError(
                 f"{name} cannot be had, because it comes from {self.origin} and from nowhere else, and "
-                f"{shown(self.place)} does not list it",
+                f"{redact(self.place)} does not list it",
                 hint="what other indexes have under this name is something else; for a copy that has it, write into "
-                f"site.yaml:  {in_mirrors(line)}",
+                f"site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
 
@@ -83,19 +83,19 @@ def reachable_indexes(
     findings: dict[str, tuple[Finding, ...]] = {}
     for origin, names in wanted.items():
         try:
-            found.append(_first(origin, names, site, transport))
+            found.append(_first_answering(origin, names, site, transport))
         except InputError as error:
             findings[origin] = error.findings
     return tuple(found), findings
 
 
-def _first(origin: str, names: Iterable[str], site: Site, transport: Transport) -> VendorIndex:
+def _first_answering(origin: str, names: Iterable[str], site: Site, transport: Transport) -> VendorIndex:
     places = site.roots(origin)
     if not places:
         line = mirror_line(origin, "ADDRESS")
         raise InputError(
             f"no place is known for {origin}, which gives {', '.join(sorted(names))}",
-            hint=f"write into site.yaml:  {in_mirrors(line)}",
+            hint=f"write into site.yaml:  {mirrors_setting(line)}",
             mirror_lines=(line,),
         )
     known = site.python(origin)
@@ -103,7 +103,7 @@ def _first(origin: str, names: Iterable[str], site: Site, transport: Transport) 
     findings: list[Finding] = []
     for place in places:
         simple, links = ((place,), ()) if "://" in place else ((), (place,))
-        listing = Index(transport, PythonIndexes(simple, links, known.insecure, known.ca_bundle), origin=origin)
+        listing = PackageIndex(transport, PythonIndexes(simple, links, known.insecure, known.ca_bundle), origin=origin)
         candidate = VendorIndex(origin, place, frozenset(names), listing)
         try:
             if any(listing.files(name) for name in sorted(names)):

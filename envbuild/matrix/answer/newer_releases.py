@@ -8,10 +8,10 @@ from envbuild.core.text import human_list
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.index_releases import releases
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 
 
-def newer_than_facts(index: Index, matrix: FactTable, components: Sequence[str] = ("torch",)) -> list[str]:
+def newer_than_facts(index: PackageIndex, matrix: FactTable, components: Sequence[str] = ("torch",)) -> list[str]:
     """Return a sentence for each of `components` (named as on the index) that has newer releases there than the facts
     know. Raises InputError when the index does not answer."""
     told = []

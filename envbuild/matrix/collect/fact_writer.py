@@ -19,7 +19,7 @@ from envbuild.core import yaml_nodes
 from envbuild.core.console import Reporter
 from envbuild.core.errors import Finding, InputError, SpecError
 from envbuild.matrix.collect.remote_wheel import Wheels
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 
 HEADER = "# Written by `envbuild matrix refresh`; do not edit.\n"
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*( [A-Za-z0-9(][A-Za-z0-9_./+()-]*)*")
@@ -88,7 +88,7 @@ class Derived:
 class Context:
     """What collectors work with. Network errors are raised as InputError."""
 
-    index: Index
+    index: PackageIndex
     wheels: Wheels
     reporter: Reporter
     folders: tuple[Path, ...] = ()  # where derived files are

@@ -18,7 +18,7 @@ from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, D
 from envbuild.matrix.collect.release_rows import digest
 from envbuild.matrix.facts.index_releases import releases
 from envbuild.net.python_index import IndexFile
-from envbuild.net.range_file import Damaged
+from envbuild.net.range_file import MalformedFileError
 
 COLLECTOR = "collector cubins 1"
 NAME = "nccl-cubins"
@@ -79,7 +79,7 @@ def _read(context: Context, wheel: Wheel) -> DerivedRow:
     with tempfile.TemporaryFile() as stream, context.wheels.open(wheel.file) as archive:
         members = [name for name in archive.names() if re.fullmatch(LIBRARY, name)]
         if len(members) != 1:
-            raise Damaged(f"{len(members)} of its members are {LIBRARY}")
+            raise MalformedFileError(f"{len(members)} of its members are {LIBRARY}")
         for piece in archive.stream(members[0], LARGEST):
             stream.write(piece)
             sha256.update(piece)
@@ -88,9 +88,9 @@ def _read(context: Context, wheel: Wheel) -> DerivedRow:
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 found = fatbin.architectures(data, elf.parse(data, fatbin.SECTIONS).sections)
         except ValueError as error:  # also of mmap, for an empty file
-            raise Damaged(f"{members[0]}: {error}") from None
+            raise MalformedFileError(f"{members[0]}: {error}") from None
         if not found:
-            raise Damaged(f"{members[0]} holds no device code")
+            raise MalformedFileError(f"{members[0]} holds no device code")
     sm = _compiled(sorted(found, key=_order))
     return DerivedRow(wheel.when, {"sm": sm}, f"{_wheel_note(wheel)}, library {digest([sha256.hexdigest()])}")
 

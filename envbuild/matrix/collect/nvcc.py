@@ -21,7 +21,7 @@ from envbuild.matrix.collect.release_rows import digest
 from envbuild.matrix.facts.index_releases import releases
 from envbuild.matrix.facts.version import newest_first
 from envbuild.net.python_index import IndexFile
-from envbuild.net.range_file import Damaged
+from envbuild.net.range_file import MalformedFileError
 
 COLLECTOR = "collector nvcc 1"
 COMPILERS = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")  # they have ptxas
@@ -174,7 +174,7 @@ def _member(context: Context, file: IndexFile, pattern: str) -> bytes:
     with context.wheels.open(file) as wheel:
         found = [name for name in wheel.names() if re.fullmatch(pattern, name)]
         if len(found) != 1:
-            raise Damaged(f"{len(found)} of its members are {pattern}")
+            raise MalformedFileError(f"{len(found)} of its members are {pattern}")
         return wheel.read(found[0], LARGEST)
 
 

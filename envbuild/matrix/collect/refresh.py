@@ -28,7 +28,7 @@ from envbuild.matrix.collect.neuron_manifest import read_manifest
 from envbuild.matrix.collect.nvcc import collect as collect_nvcc
 from envbuild.matrix.collect.remote_wheel import Wheels
 from envbuild.matrix.collect.torch_wheels import collect as collect_torch
-from envbuild.net.python_index import Index
+from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 
@@ -106,7 +106,7 @@ def refresh(
     began = time.monotonic()
     wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
     transport = Transport(site.network())
-    context = Context(Index(transport, site.python()), Wheels(transport), reporter, (folder, FACTS / "derived"))
+    context = Context(PackageIndex(transport, site.python()), Wheels(transport), reporter, (folder, FACTS / "derived"))
     found: dict[str, Derived] = {}
     for name in wanted:
         found |= _collect(name, context, manifest)

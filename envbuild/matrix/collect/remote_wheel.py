@@ -23,8 +23,8 @@ from packaging.metadata import parse_email
 
 from envbuild.core.errors import InputError
 from envbuild.net.python_index import IndexFile
-from envbuild.net.range_file import WINDOW, Damaged, NoRanges, RemoteFile, Tally
-from envbuild.net.transport import Absent, Transport, Unreachable, reason
+from envbuild.net.range_file import WINDOW, MalformedFileError, NoRangesError, RemoteFile, Tally
+from envbuild.net.transport import NotFoundError, Transport, UnreachableError, describe_error
 from envbuild.net.urls import local_path
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ RANGES_HINT = "give an index that does as  mirrors: {python: [ADDRESS]}  in site
 
 # What `zipfile`, `tarfile` and the decompressors raise for archives that are not what they say.
 DAMAGES = (
-    Damaged,
+    MalformedFileError,
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
@@ -84,29 +84,29 @@ class Wheel:
         """The same in pieces, for what is large and read once."""
         info, done = self._info(member), 0
         if info.file_size > most:
-            raise Damaged(f"{member} claims {info.file_size} bytes, which is more than {most}")
+            raise MalformedFileError(f"{member} claims {info.file_size} bytes, which is more than {most}")
         try:
             with self.archive.open(info) as stream:
                 while piece := stream.read(STEP):
                     done += len(piece)
                     yield piece
         except DAMAGES as error:
-            raise Damaged(f"{member}: {error}") from None
+            raise MalformedFileError(f"{member}: {error}") from None
         if done != info.file_size:
-            raise Damaged(f"{member} has {done} bytes where the directory says {info.file_size}")
+            raise MalformedFileError(f"{member} has {done} bytes where the directory says {info.file_size}")
 
     def metadata(self) -> Metadata:
         found = [name for name in self.names() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         if len(found) != 1:
-            raise Damaged(f"{len(found)} files are its METADATA")
+            raise MalformedFileError(f"{len(found)} files are its METADATA")
         return Metadata.of(self.read(found[0], 1 << 22))
 
     def _info(self, member: str) -> zipfile.ZipInfo:
         found = [info for info in self.archive.infolist() if info.filename == member]
         if len(found) != 1:
-            raise Damaged(f"{len(found)} members are named {member}")
+            raise MalformedFileError(f"{len(found)} members are named {member}")
         if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or found[0].flag_bits & 1:
-            raise Damaged(f"{member} is compressed or encrypted in a way that no wheel is")
+            raise MalformedFileError(f"{member} is compressed or encrypted in a way that no wheel is")
         return found[0]
 
 
@@ -155,11 +155,11 @@ class Wheels:
         try:
             yield
         except DAMAGES as error:
-            hint = RANGES_HINT if isinstance(error, NoRanges) else ""
+            hint = RANGES_HINT if isinstance(error, NoRangesError) else ""
             raise InputError(f"{file.name} cannot be read: {error}", hint, file.name) from None
-        except (Absent, Unreachable, OSError) as error:
+        except (NotFoundError, UnreachableError, OSError) as error:
             raise InputError(
-                f"{file.name} cannot be had: {reason(error)}", "run the command again", file.name
+                f"{file.name} cannot be had: {describe_error(error)}", "run the command again", file.name
             ) from None
 
 
@@ -177,7 +177,7 @@ class _Body(io.RawIOBase):
         if not self.rest:
             self.rest = next(self.pieces, b"")
         if self.done > MEMBER:
-            raise Damaged("its PKG-INFO is not near its beginning")
+            raise MalformedFileError("its PKG-INFO is not near its beginning")
         size = min(len(self.rest), len(buffer))
         buffer[:size], self.rest = self.rest[:size], self.rest[size:]
         self.done += size
@@ -190,4 +190,4 @@ def _package_info(stream: IO[bytes]) -> Metadata:
             if re.fullmatch(r"[^/]+/PKG-INFO", member.name) and member.isreg() and member.size < 1 << 22:
                 extracted = archive.extractfile(member)
                 return Metadata.of(extracted.read() if extracted else b"")
-    raise Damaged("it has no PKG-INFO")
+    raise MalformedFileError("it has no PKG-INFO")

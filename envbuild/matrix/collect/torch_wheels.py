@@ -16,7 +16,7 @@ from envbuild.matrix.collect.torch_facts import facts
 from envbuild.matrix.collect.torch_rows import BACKENDS, LIBRARY, Code, Known, Seen
 from envbuild.matrix.facts.index_releases import Build, Cell, Release, releases
 from envbuild.matrix.facts.version import oldest_first
-from envbuild.net.range_file import Damaged
+from envbuild.net.range_file import MalformedFileError
 
 OLDEST = "1.10.0"
 ARCHITECTURES = re.compile(rb"((?:sm|compute)_[0-9]{2,3}[af]?(?: (?:sm|compute)_[0-9]{2,3}[af]?)+)\0")
@@ -58,10 +58,10 @@ def _code(context: Context, release: Release, arch: str) -> tuple[Cell, Code]:
 
 
 def cuda_version(text: str) -> str:
-    """major.minor of ``cuda`` in torch/version.py; empty for None. Raises Damaged."""
+    """major.minor of ``cuda`` in torch/version.py; empty for None. Raises MalformedFileError."""
     match = re.search(r"^cuda(?:: [^=]+)? = (?:'(\d+\.\d+)[\d.]*'|None)$", text, re.MULTILINE)
     if not match:
-        raise Damaged("torch/version.py does not tell the CUDA version")
+        raise MalformedFileError("torch/version.py does not tell the CUDA version")
     return match[1] or ""
 
 
@@ -70,7 +70,7 @@ def architectures(library: bytes) -> tuple[str, ...]:
     Damaged when there are several."""
     found = {match.decode() for match in ARCHITECTURES.findall(library)}
     if len(found) > 1:
-        raise Damaged(f"{LIBRARY} holds several architecture lists: {', '.join(sorted(found))}")
+        raise MalformedFileError(f"{LIBRARY} holds several architecture lists: {', '.join(sorted(found))}")
     return tuple("".join(found).split())
 
 

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from envbuild.core.distributions import MACHINES
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.version import newest_first
-from envbuild.net.python_index import Index, IndexFile, split_name
+from envbuild.net.python_index import IndexFile, PackageIndex, split_name
 
 Cell = tuple[str, str]  # (arch, python)
 ANY = "any"  # a Python tag that fits every Python 3
@@ -44,7 +44,7 @@ class Release:
         return list({build.file.name: build for build in self.wheels.values()}.values())
 
 
-def releases(index: Index, project: str, oldest: str = "0", *, yanked: bool = False) -> dict[str, Release]:
+def releases(index: PackageIndex, project: str, oldest: str = "0", *, yanked: bool = False) -> dict[str, Release]:
     """Final releases from `oldest` on, newest first; those that were withdrawn only with `yanked`. Raises InputError.
 
     Local versions (``2.8.0+cu128``) are left out: they stand in other places' wheel folders, not on the index."""

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from envbuild.net.miss import MissKind
-from envbuild.net.registry.docker_config import Credential, Unusable, config_file, credential
-from envbuild.net.transport import CONNECT, READ, Refused, Transport, Unreachable, reason
+from envbuild.net.registry.docker_config import Credential, CredentialError, config_file, find_credential
+from envbuild.net.transport import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    RefusedError,
+    Transport,
+    UnreachableError,
+    describe_error,
+)
 
 if TYPE_CHECKING:
     import requests
@@ -38,7 +45,7 @@ class Login:
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        host, repository = place(request.url)
+        host, repository = split_url(request.url)
         header = self.known.get((host, repository))
         if header:
             request.headers["Authorization"] = header
@@ -46,11 +53,11 @@ class Login:
         return request
 
     def answered(self, host: str, response: requests.Response, **options: Any) -> requests.Response:
-        """Ask again with what the registry wants. Raises Refused, Unreachable."""
+        """Ask again with what the registry wants. Raises RefusedError, UnreachableError."""
         # Not elsewhere: a registry sends its readers on to hosts that must not see a login.
-        if response.status_code != 401 or place(response.request.url)[0] != host:
+        if response.status_code != 401 or split_url(response.request.url)[0] != host:
             return response
-        _, repository = place(response.request.url)
+        _, repository = split_url(response.request.url)
         used = response.request.headers.get("Authorization", "")
         challenge = response.headers.get("WWW-Authenticate", "")
         with self.guard:
@@ -71,12 +78,12 @@ class Login:
 
     def header(self, host: str, challenge: str, url: str) -> str:
         """The Authorization header that answers a challenge."""
-        wanted = challenges(challenge)
+        wanted = parse_challenges(challenge)
         login = self.credential(host, url)
         if "bearer" in wanted and wanted["bearer"].get("realm"):
             return "Bearer " + self.token(host, login, wanted["bearer"], url)
         if "basic" not in wanted:
-            raise Refused("HTTP 401, in a way that envbuild does not know", kind=MissKind.UNAUTHORIZED)
+            raise RefusedError("HTTP 401, in a way that envbuild does not know", kind=MissKind.UNAUTHORIZED)
         if login is None or login.token:
             raise self.rejected(host, url)
         return login.basic
@@ -85,29 +92,29 @@ class Login:
         """A token from the service that the registry names."""
         session, realm = self.transport.session(), wanted["realm"]
         if login and urlsplit(url).scheme == "https" and urlsplit(realm).scheme != "https":
-            raise Refused("it wants the login sent to an address without https")
+            raise RefusedError("it wants the login sent to an address without https")
         values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
-        options: dict[str, Any] = {"timeout": (CONNECT, READ), "verify": self.transport.verify(realm)}
+        options: dict[str, Any] = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "verify": self.transport.verify(realm)}
         try:
             # `auth` is given always: requests would take a login of ~/.netrc otherwise.
             if login and login.token:
                 form = {**values, "grant_type": "refresh_token", "client_id": CLIENT, "refresh_token": login.token}
                 options["allow_redirects"] = False  # the token would go along
-                answer = session.post(realm, data=form, auth=partial(authorized, ""), **options)
+                answer = session.post(realm, data=form, auth=partial(authorize, ""), **options)
             else:
                 header = login.basic if login else ""
-                answer = session.get(realm, params=values, auth=partial(authorized, header), **options)
+                answer = session.get(realm, params=values, auth=partial(authorize, header), **options)
             status, value = answer.status_code, answer.json() if answer.ok else {}
         except ValueError:
             status, value = 200, {}
         except OSError as error:  # RequestException is one
-            raise Unreachable(f"the service that gives its tokens: {reason(error)}") from None
+            raise UnreachableError(f"the service that gives its tokens: {describe_error(error)}") from None
         token = (value.get("token") or value.get("access_token")) if isinstance(value, dict) else None
         if status in (400, 401, 403):
             raise self.rejected(host, url)
         if not isinstance(token, str) or not token:
             kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
-            raise Unreachable(f"the service that gives its tokens answers without one (HTTP {status})", kind=kind)
+            raise UnreachableError(f"the service that gives its tokens answers without one (HTTP {status})", kind=kind)
         return token
 
     def credential(self, host: str, url: str) -> Credential | None:
@@ -116,33 +123,33 @@ class Login:
         if address.username:
             return Credential(unquote(address.username), unquote(address.password or ""), source="the site's address")
         try:
-            return credential(host, self.registry)
-        except Unusable as error:
-            raise Refused(str(error), kind=MissKind.UNAUTHORIZED) from None
+            return find_credential(host, self.registry)
+        except CredentialError as error:
+            raise RefusedError(str(error), kind=MissKind.UNAUTHORIZED) from None
 
-    def rejected(self, host: str, url: str) -> Refused:
+    def rejected(self, host: str, url: str) -> RefusedError:
         """The error of a registry that gives nothing; says nothing of the login itself."""
         login, command = self.credential(host, url), f"docker login {host}"
         why = f"it wants a login, and {config_file()} has none for it; log in: {command}"
         if login:
             why = f"it does not accept the login that {login.source} has for it; log in anew: {command}"
-        return Refused(why, kind=MissKind.UNAUTHORIZED, hint=command)
+        return RefusedError(why, kind=MissKind.UNAUTHORIZED, hint=command)
 
 
-def authorized(header: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
+def authorize(header: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
     if header:
         request.headers["Authorization"] = header
     return request
 
 
-def place(url: str | None) -> tuple[str, str]:
+def split_url(url: str | None) -> tuple[str, str]:
     """(host with its port, repository) of an address of the distribution API."""
     parts = urlsplit(url or "")
     found = REPOSITORY.search(parts.path)
     return parts.netloc.rpartition("@")[2], found[1] if found else ""
 
 
-def challenges(text: str) -> dict[str, dict[str, str]]:
+def parse_challenges(text: str) -> dict[str, dict[str, str]]:
     """The values of each kind (basic, bearer) of challenge in a WWW-Authenticate header."""
     starts = [*CHALLENGE.finditer(text)]
     ends = [*(start.start() for start in starts), len(text)][1:]

@@ -22,10 +22,10 @@ from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.auth import Login
 from envbuild.net.registry.media_types import DOCKER as DOCKER_TYPES
 from envbuild.net.registry.media_types import OCI, REF_NAME
-from envbuild.net.registry.reference import Reference, host, parse
-from envbuild.net.site import Site, in_mirrors, mirror_line
-from envbuild.net.transport import Absent, Refused, Transport, Unreachable
-from envbuild.net.urls import join, local_path, shown
+from envbuild.net.registry.reference import Reference, parse_reference, registry_host
+from envbuild.net.site import Site, mirror_line, mirrors_setting
+from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError
+from envbuild.net.urls import join, local_path, redact
 
 if TYPE_CHECKING:
     import requests
@@ -35,7 +35,7 @@ INDEXES = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # a registry gives its oldest form without
-LARGEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
+MAX_MANIFEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -54,14 +54,14 @@ class RegistryTransport(Transport):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RegistryAddress:
     """A repository of a registry: `url` is the registry's root, without a path."""
 
     url: str
     repository: str
 
     def __str__(self) -> str:
-        return shown(f"{self.url}/{self.repository}")
+        return redact(f"{self.url}/{self.repository}")
 
     def blob(self, digest: str) -> str:
         return f"{self.url}/v2/{self.repository}/blobs/sha256:{digest}"
@@ -70,11 +70,11 @@ class Address:
         return f"{self.url}/v2/{self.repository}/manifests/{wanted}"
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
-        return transport.read(self.listed(wanted), ACCEPT, LARGEST).content
+        return transport.read(self.listed(wanted), ACCEPT, MAX_MANIFEST).content
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class LayoutFolder:
     """An OCI layout. `names`: what index.json may call the image (``org.opencontainers.image.ref.name``); `alone`: it
     holds nothing but this repository, so that a single image without a name is the one."""
 
@@ -92,17 +92,17 @@ class Folder:
         if wanted.startswith("sha256:"):
             return transport.read(self.blob(wanted.removeprefix("sha256:"))).content
         if not (self.path / "oci-layout").is_file():
-            raise Absent("no OCI layout")
+            raise NotFoundError("no OCI layout")
         try:
             listed = json.loads(transport.read(str(self.path / "index.json")).content)["manifests"]
             names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
             digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Refused("its index.json is damaged") from None
+            raise RefusedError("its index.json is damaged") from None
         ours = (*self.names, "") if self.alone and len(listed) == 1 else self.names
         fitting = [number for number, name in enumerate(names) if name in ours]
         if not fitting:
-            raise Absent(f"its index.json names no {wanted}")
+            raise NotFoundError(f"its index.json names no {wanted}")
         if len(fitting) > 1:  # one name for several architectures
             return json.dumps({"schemaVersion": 2, "manifests": [listed[number] for number in fitting]}).encode()
         return transport.read(self.blob(digests[fitting[0]])).content
@@ -121,38 +121,38 @@ class Repository:
         self.transport = RegistryTransport(self.site.network(), login=Login(self.plain, self.reference.registry))
 
     @cached_property
-    def places(self) -> tuple[Address | Folder, ...]:
+    def places(self) -> tuple[RegistryAddress | LayoutFolder, ...]:
         """Where to ask, in this order. Raises InputError when nowhere."""
         rest, mirrors = self.site.places(self.reference.origin)
-        found: list[Address | Folder] = []
+        found: list[RegistryAddress | LayoutFolder] = []
         for mirror in mirrors:
             path = local_path(mirror)
             found += [self.address(join(mirror, rest))] if path is None else self.folders(path, rest)
         if not mirrors and self.site.use_host:
-            name = host(self.reference.registry)
+            name = registry_host(self.reference.registry)
             # Docker, too, takes http on the machine itself.
             schemes = ("https", "http") if name.rpartition(":")[0] in LOOPBACK or name in LOOPBACK else ("https",)
-            found = [Address(f"{scheme}://{name}", self.reference.repository) for scheme in schemes]
+            found = [RegistryAddress(f"{scheme}://{name}", self.reference.repository) for scheme in schemes]
         if not found:
             line = mirror_line(self.reference.origin)
             raise InputError(
                 f"no place is known for {self.reference.origin}",
-                hint=f"write a registry or a folder of OCI layouts into site.yaml:  {in_mirrors(line)}",
+                hint=f"write a registry or a folder of OCI layouts into site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
         return tuple(found)
 
     @staticmethod
-    def address(url: str) -> Address:
+    def address(url: str) -> RegistryAddress:
         parts = urlsplit(url)
-        return Address(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
+        return RegistryAddress(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
 
-    def folders(self, mirror: Path, rest: str) -> list[Address | Folder]:
+    def folders(self, mirror: Path, rest: str) -> list[RegistryAddress | LayoutFolder]:
         """The layouts that a mirror may hold: one for each repository, or one for all, which then names each image."""
         reference = self.reference
         full = (f"{reference.name}:{reference.tag}", f"{reference.repository}:{reference.tag}")
-        own = Folder(mirror / rest, (reference.tag, *full), True)
-        return [own] if not rest else [own, Folder(mirror, full, False)]
+        own = LayoutFolder(mirror / rest, (reference.tag, *full), True)
+        return [own] if not rest else [own, LayoutFolder(mirror, full, False)]
 
     def manifest(self, wanted: str) -> bytes:
         """The manifest or index that is called `wanted` (``sha256:<hex>`` or a tag); the content has that digest.
@@ -163,7 +163,7 @@ class Repository:
         for place in self.places:
             try:
                 content = place.manifest(self.transport, wanted)
-            except (Absent, Unreachable) as error:
+            except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(str(place)))
                 continue
             found = f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -192,7 +192,7 @@ class Repository:
             more = f"wait and run it again, or log in: docker login {self.reference.registry}"
             return InputError(message, f"that is too often: {more}")
         line = mirror_line(self.reference.origin)
-        hint = f"write another place into site.yaml:  {in_mirrors(line)}"
+        hint = f"write another place into site.yaml:  {mirrors_setting(line)}"
         # A registry answered, and has no such image; a folder without it says nothing of the name.
         if any(miss.kind is MissKind.ABSENT and local_path(miss.place) is None for miss in misses):
             hint = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {hint}"
@@ -204,10 +204,12 @@ def obtain_blob(
 ) -> None:
     """Bring one blob of the image `reference` (its manifest, configuration or a layer) into the store of `transfer`.
 
-    Raises Unobtained with the places that were asked, InputError when none is known.
+    Raises DownloadError with the places that were asked, InputError when none is known.
     """
-    repository = Repository(parse(reference), site, transport)
+    repository = Repository(parse_reference(reference), site, transport)
     places = repository.blobs(sha256)
     if size == 0:  # a manifest, perhaps, which registries have under another address
-        places += [place.listed(f"sha256:{sha256}") for place in repository.places if isinstance(place, Address)]
+        places += [
+            place.listed(f"sha256:{sha256}") for place in repository.places if isinstance(place, RegistryAddress)
+        ]
     repository.transfer(transfer).obtain(places, sha256)

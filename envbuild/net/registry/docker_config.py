@@ -25,7 +25,7 @@ TOKEN_USER = "<token>"  # a helper's user name for an identity token
 WAIT = 60  # seconds for a helper, which may ask a person
 
 
-class Unusable(Exception):
+class CredentialError(Exception):
     """There is a login, and it cannot be read; the text says why, without it."""
 
 
@@ -50,9 +50,9 @@ def config_file() -> Path:
     return Path(folder or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111  # Path's raises without a home
 
 
-def credential(host: str, registry: str = "") -> Credential | None:
+def find_credential(host: str, registry: str = "") -> Credential | None:
     """The login for `host` (with its port). `registry`: the name that images have it under; docker.io's login is
-    listed under another host of that domain than the one that is asked. Raises Unusable.
+    listed under another host of that domain than the one that is asked. Raises CredentialError.
     """
     path = config_file()
     try:
@@ -61,23 +61,23 @@ def credential(host: str, registry: str = "") -> Credential | None:
         return None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no JSON"
-        raise Unusable(f"{path} cannot be read: {why}") from None
+        raise CredentialError(f"{path} cannot be read: {why}") from None
     if not isinstance(config, dict):
         return None
     auths, helpers = (_table(config, key) for key in ("auths", "credHelpers"))
     servers = _servers(host, registry, [*helpers, *auths])
     for server in servers:
         if isinstance(helpers.get(server), str):
-            return _helped(helpers[server], server, path)
+            return _query_helper(helpers[server], server, path)
     for server in servers:
-        found = _listed(auths[server], path) if isinstance(auths.get(server), dict) else None
+        found = _read_entry(auths[server], path) if isinstance(auths.get(server), dict) else None
         if found:
             return found
     store = config.get("credsStore")
     if isinstance(store, str) and store:
         # It lists no names; docker keeps an empty entry in `auths` for each.
         for server in servers or [host]:
-            if found := _helped(store, server, path):
+            if found := _query_helper(store, server, path):
                 return found
     return None
 
@@ -99,39 +99,39 @@ def _host(name: str) -> str:
     return name.partition("://")[2].partition("/")[0] if "://" in name else name.partition("/")[0]
 
 
-def _listed(entry: Mapping[str, Any], path: Path) -> Credential | None:
+def _read_entry(entry: Mapping[str, Any], path: Path) -> Credential | None:
     """An entry of `auths`: ``auth`` is user:password in base64; ``identitytoken`` goes before it."""
     user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
     if entry.get("auth"):
         try:
             text = base64.b64decode(str(entry["auth"]), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            raise Unusable(f"a login in {path} is damaged") from None
+            raise CredentialError(f"a login in {path} is damaged") from None
         user, _, password = text.partition(":")
         password = password.rstrip("\0")
     token = str(entry.get("identitytoken") or "")
     return Credential(user, password, token, str(path)) if token or user else None
 
 
-def _helped(helper: str, server: str, path: Path) -> Credential | None:
+def _query_helper(helper: str, server: str, path: Path) -> Credential | None:
     """What ``docker-credential-HELPER get`` says of `server`; None when it knows nothing of it."""
     name = f"docker-credential-{helper}"
     program = None if "/" in helper else shutil.which(name)
     if program is None:
-        raise Unusable(f"{path} says that {name} has the login, and there is no such program on PATH")
+        raise CredentialError(f"{path} says that {name} has the login, and there is no such program on PATH")
     try:
         done = subprocess.run([program, "get"], input=server, capture_output=True, text=True, check=False, timeout=WAIT)
     except (OSError, subprocess.TimeoutExpired):
-        raise Unusable(f"{name}, which {path} names, does not answer") from None
+        raise CredentialError(f"{name}, which {path} names, does not answer") from None
     if done.returncode:
         if "credentials not found" in done.stdout + done.stderr:  # the protocol's own words
             return None
-        raise Unusable(f"{name}, which {path} names, failed with exit code {done.returncode}")
+        raise CredentialError(f"{name}, which {path} names, failed with exit code {done.returncode}")
     try:
         answer = json.loads(done.stdout)
         user, secret = str(answer["Username"]), str(answer["Secret"])
     except (ValueError, KeyError, TypeError):
-        raise Unusable(f"{name}, which {path} names, gave an answer that is no login") from None
+        raise CredentialError(f"{name}, which {path} names, gave an answer that is no login") from None
     if user == TOKEN_USER:
         return Credential(token=secret, source=name)
     return Credential(user, secret, source=name)

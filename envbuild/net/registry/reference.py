@@ -43,7 +43,7 @@ class Reference:
         return f"sha256:{self.digest}" if self.digest else self.tag
 
 
-def host(registry: str) -> str:
+def registry_host(registry: str) -> str:
     """The host that is asked for the images of a registry. For docker.io it is the one that Docker's SDK names, which
     has the distribution API too (kaniko asks there)."""
     if registry != DOCKER:
@@ -53,7 +53,7 @@ def host(registry: str) -> str:
     return urlsplit(INDEX_URL).netloc
 
 
-def parse(text: str) -> Reference:
+def parse_reference(text: str) -> Reference:
     """The parts of a reference that names its registry. Raises SpecError."""
     found = GRAMMAR.fullmatch(text)
     if not found:

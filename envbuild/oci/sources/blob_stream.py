@@ -15,8 +15,8 @@ from urllib3.exceptions import HTTPError
 from envbuild.core import signals
 from envbuild.core.errors import EngineError
 from envbuild.net.miss import Miss
-from envbuild.net.registry.client import Address, Folder, Repository
-from envbuild.net.transport import Absent, NotGiven, Refused, Unreachable, reason
+from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
+from envbuild.net.transport import NotFoundError, RefusedError, TransportError, UnreachableError, describe_error
 from envbuild.net.urls import local_path
 from envbuild.oci.manifest import Part
 from envbuild.oci.sources.base import Reading
@@ -36,7 +36,10 @@ class Blob(Reading):
     def __init__(self, repository: Repository, part: Part, first: int = 0, pause: float = PAUSE) -> None:
         places = repository.places
         self.repository, self.part, self.pause = repository, part, pause
-        self.places: list[Address | Folder] = [*places[first % len(places) :], *places[: first % len(places)]]
+        self.places: list[RegistryAddress | LayoutFolder] = [
+            *places[first % len(places) :],
+            *places[: first % len(places)],
+        ]
         self.misses: list[Miss] = []
         self.position = self.mark = self.failures = 0
         self.source: IO[bytes] | Any = None
@@ -53,20 +56,20 @@ class Blob(Reading):
                     self.connect(self.places[0])
                 chunk: bytes = self.source.read(size)
                 if not chunk and self.position < self.part.size:
-                    raise Unreachable(f"the connection broke off after {self.position} of {self.part.size} bytes")
+                    raise UnreachableError(f"the connection broke off after {self.position} of {self.part.size} bytes")
                 self.position += len(chunk)
                 return chunk
-            except (Absent, Refused) as error:
+            except (NotFoundError, RefusedError) as error:
                 self.give_up(error)
-            except Unreachable as error:
+            except UnreachableError as error:
                 self.again(error)
             except (HTTPError, OSError) as error:
-                self.again(Unreachable(reason(error)))
+                self.again(UnreachableError(describe_error(error)))
         raise self.repository.unobtainable(
             f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
         )
 
-    def again(self, error: Unreachable) -> None:
+    def again(self, error: UnreachableError) -> None:
         """The connection failed: once more after a pause, or after the seconds that the place wants, or elsewhere."""
         self.disconnect()
         if self.position - self.mark >= PROGRESS:
@@ -77,14 +80,14 @@ class Blob(Reading):
         else:
             signals.pause(max(self.pause * 2 ** (self.failures - 1), error.wait))
 
-    def give_up(self, error: NotGiven, more: str = "") -> None:
+    def give_up(self, error: TransportError, more: str = "") -> None:
         """This place is of no use."""
         self.disconnect()
         self.misses.append(error.miss(str(self.places.pop(0)), more))
         self.failures = 0
 
-    def connect(self, place: Address | Folder) -> None:
-        """Open the blob at `position`. Raises Absent, Unreachable, Refused, OSError."""
+    def connect(self, place: RegistryAddress | LayoutFolder) -> None:
+        """Open the blob at `position`. Raises NotFoundError, UnreachableError, RefusedError, OSError."""
         url = place.blob(self.part.digest)
         path = local_path(url)
         if path is not None:
@@ -94,17 +97,17 @@ class Blob(Reading):
         headers = {"Range": f"bytes={self.position}-"} if self.position else None
         answer = self.held.enter_context(self.repository.transport.get(url, headers))
         if answer.status_code == 416:
-            raise Unreachable("it has less than it gave before")
+            raise UnreachableError("it has less than it gave before")
         start = self.position if answer.status_code == 206 else 0
         if start and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            raise Unreachable("it answered with another range than was asked for")
+            raise UnreachableError("it answered with another range than was asked for")
         self.held.enter_context(signals.at_stop(getattr(answer.raw, "shutdown", answer.close)))  # urllib3 2.3
         self.source = answer.raw
         missing = self.position - start  # a place that knows no ranges begins anew: what was read goes by
         while missing:
             chunk = self.source.read(min(CHUNK, missing))
             if not chunk:
-                raise Unreachable("the connection broke off")
+                raise UnreachableError("the connection broke off")
             missing -= len(chunk)
 
     def disconnect(self) -> None:

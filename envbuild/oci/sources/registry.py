@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 from envbuild.core.errors import SpecError
 from envbuild.core.store.store import Store
 from envbuild.net.registry.client import Repository
-from envbuild.net.registry.reference import DOCKER, Reference, parse
+from envbuild.net.registry.reference import DOCKER, Reference, parse_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
@@ -71,10 +71,10 @@ def reference_of(rest: str) -> Reference:
         )
     registry, hash_, path = rest.partition("#")
     if hash_:
-        return parse(f"{registry or DOCKER}/{path}")
+        return parse_reference(f"{registry or DOCKER}/{path}")
     first, slash, _ = rest.partition("/")
     named = slash and ("." in first or ":" in first or first == "localhost")  # docker's own rule
-    return parse(rest if named else f"{DOCKER}/{rest}")
+    return parse_reference(rest if named else f"{DOCKER}/{rest}")
 
 
 def shown(reference: Reference) -> str:
