@@ -7,26 +7,27 @@ imported inside the commands: `--help` costs only typer.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
-import json
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from envbuild import __version__
 from envbuild.cli.export import EXPORT
 from envbuild.cli.export import export as export_command
+from envbuild.cli.json_answer import answer, encode_error
 from envbuild.cli.matrix import check as check_command
 from envbuild.cli.matrix import matrix_app
 from envbuild.cli.options import Json, Name, Names, complete_image, complete_recipe, show, show_each
 from envbuild.cli.store import store_app
 from envbuild.core import signals
-from envbuild.core.errors import FREE_SOME, EnvbuildError, SpecError
+from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, SpecError
 from envbuild.core.text import counted
 
 app = typer.Typer(
@@ -94,16 +95,8 @@ def make(
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
     for name in names if len(names) > 1 else ():  # a mistake in the last one is told before the first takes minutes
         resolve_image(name, workspace)
-    results: list[dict[str, Any]] = []
-    try:
-        for name in names:
-            made = (make_twice if check else make_image)(name, workspace, options)
-            results.append(asdict(made))
-            if not as_json:
-                typer.echo(summary(made))
-    finally:
-        if as_json:
-            typer.echo(json.dumps(results[0] if len(names) == 1 == len(results) else results, indent=1, sort_keys=True))
+    made = ((make_twice if check else make_image)(name, workspace, options) for name in names)
+    show_each(((asdict(one), summary(one)) for one in made), as_json)
 
 
 def summary(made: Any) -> str:
@@ -335,16 +328,23 @@ def main() -> None:
         with signals.listening():
             app()
     except EnvbuildError as error:
-        for finding in error.findings:
-            print(f"error: {finding}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        fail(error)
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        advice = ADVICE | ({} if place else {errno.ENOSPC: FREE_ANY})  # a nameless one may be what stdout goes to
-        print(f"error: {place}{error.strerror or error}\nhint: {advice.get(error.errno or 0, REPORT)}", file=sys.stderr)
-        sys.exit(5)
+        advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
+        hint = advice.get(error.errno or 0, REPORT)
+        fail(EngineError(str(error.strerror or error), hint=hint, where=str(error.filename or "")))
+
+
+def fail(error: EnvbuildError) -> NoReturn:
+    """Report an error, to people on stderr and with ``--json`` as an object on stdout, and exit with its code."""
+    for finding in error.findings:
+        print(f"error: {finding}", file=sys.stderr)
+    if answer.requested:
+        with contextlib.suppress(OSError):  # stdout may be what failed
+            print(encode_error(error), flush=True)
+    sys.exit(error.exit_code)
 
 
 def streams() -> None:

@@ -57,7 +57,7 @@ class Told:
     def data(self) -> dict[str, Any]:
         """For ``--json``."""
         refusals = [{"text": one.message, "where": one.where, "hint": one.hint} for one in self.refusals]
-        told = {"image": self.image, "verdict": self.verdict, "exit": self.code, "refusals": refusals}
+        told = {"image": self.image, "verdict": self.verdict, "exit_code": self.code, "refusals": refusals}
         why = {"why": {"component": self.why, "because": list(self.because)}} if self.why else {}
         return {**plain(self.answer), **told, **why}
 

@@ -46,7 +46,7 @@ def list_images(workspace: Workspace) -> Result:
     columns = ("name", "target", "lock", "made", "description")
     cells = [[row[column] for column in columns] for row in short_made(rows)]
     text = table([column.upper() for column in columns], cells)
-    return Result(rows, "\n".join([text, *unlocked(rows)]))
+    return Result({"images": rows}, "\n".join([text, *unlocked(rows)]))
 
 
 def lock_state(resolution: Resolution, workspace: Workspace) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from envbuild.cli.json_answer import answer, finding_data
 from envbuild.cli.options import Json
 from envbuild.cli.options import show as output
 from envbuild.core.errors import SpecError
@@ -94,8 +94,11 @@ def check(
                 raise SpecError(f"'{word}' is no image", hint=f"envbuild check {word}.yaml")
         results, wrong = [check_words(words, project, why)], []
     if as_json:
-        data = [result.data for result in results]
-        typer.echo(json.dumps(data[0] if len(data) == 1 and not everything else data, indent=1, sort_keys=True))
+        data = {"answers": [result.data for result in results]}
+        if wrong:
+            answer.results = data
+        else:
+            output(data, True, "")
     elif everything and not why and results:
         width = max(len(result.image) for result in results)
         typer.echo("\n".join([*(result.line(width) for result in results), "", summary(results)]))
@@ -152,7 +155,6 @@ def lint(
 
     Exit code 2 when there are any. A fact whose source nobody has looked at for long is only warned of.
     """
-    from dataclasses import asdict
     from datetime import date
 
     from envbuild.core.console import default_reporter
@@ -168,8 +170,8 @@ def lint(
         info.warn(str(item))
     rows = sum(len(fact.rows) for fact in facts.facts.values())
     head = f"{len(facts.facts)} facts with {rows} rows: {f'{len(findings)} findings' if findings else 'nothing found'}"
-    data = [asdict(item) | {"warning": item in old} for item in (*findings, *old)]
-    output(data, as_json, "\n".join([*map(str, findings), head]))
+    data = [finding_data(item) | {"warning": item in old} for item in (*findings, *old)]
+    output({"findings": data}, as_json, "\n".join([*map(str, findings), head]))
     raise typer.Exit(2 if findings else 0)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
+
+from envbuild.cli.json_answer import encode, kept_on_error, note_request
 
 
 def complete_image(incomplete: str) -> list[str]:
@@ -33,13 +34,16 @@ Names = Annotated[
     list[str],
     typer.Argument(metavar="NAME…", help="Specs' names, or paths that end in .yaml.", autocompletion=complete_image),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", callback=note_request, help="Print the result as one JSON object on stdout (docs/json.md)."),
+]
 
 
-def show(value: Any, as_json: bool, text: str) -> None:
-    """Print a result: JSON or text. Whoever reads only its beginning (head, grep -q) has what was wanted."""
+def show(value: Mapping[str, Any], as_json: bool, text: str) -> None:
+    """Print a result as JSON or as text. A reader that closes the pipe early (head, grep -q) is not an error."""
     try:
-        typer.echo(json.dumps(value, indent=1, sort_keys=True) if as_json else text)
+        typer.echo(encode(value) if as_json else text)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing complains at the end, either
 
@@ -50,13 +54,15 @@ def one_of(*names: str) -> Callable[[str], list[str]]:
 
 
 def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:
-    """Print results (data, text) as they come, as JSON all of them at the end: also where an error ends them."""
+    """Print the results (data, text) of several images: texts at once, JSON as one object at the end.
+
+    An error that ends them is printed with the results that came before it.
+    """
     rows: list[Any] = []
-    try:
+    with kept_on_error("images", rows):
         for row, text in results:
             rows.append(row)
             if not as_json:
                 typer.echo(text)
-    finally:
-        if as_json:
-            show(rows, True, "")
+    if as_json:
+        show({"images": rows}, True, "")

@@ -37,7 +37,7 @@ def list_recipes(project: Project) -> Result:
         except EnvbuildError as error:
             row["about"] = str(error.findings[0]).partition("\nhint: ")[0]
     text = table(["NAME", "ABOUT"], [[row["name"], row["about"]] for row in rows])
-    return Result(rows, f"{text}\nthe options of one: envbuild recipes NAME")
+    return Result({"recipes": rows}, f"{text}\nthe options of one: envbuild recipes NAME")
 
 
 def describe_recipe(name: str, project: Project) -> Result:

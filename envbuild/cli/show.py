@@ -95,7 +95,7 @@ def unit_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
                 "unit": unit.name,
                 "key": keys[unit.name][:12],
                 "in_image": unit.in_image,
-                "stands_on": list(plan.needs(unit)),
+                "depends_on": list(plan.needs(unit)),
                 "product": product,
                 "size": record.layer.size if record and record.layer else 0,
                 "seconds": round(record.seconds, 1) if record else 0.0,

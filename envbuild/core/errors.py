@@ -35,6 +35,7 @@ class EnvbuildError(Exception):
     """Base of all errors that are told to the user without a traceback."""
 
     exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "not-built"  # the name of the kind in JSON answers (docs/json.md)
 
     def __init__(self, message: str, hint: str = "", where: str = "", *, mirror_lines: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -72,51 +73,60 @@ class SpecError(EnvbuildError):
     """A spec, target, site, recipe option or command line is wrong."""
 
     exit_code = 2
+    code = "spec"
 
 
 class ConflictError(EnvbuildError):
     """The facts say that what was asked for cannot work together."""
 
     exit_code = 3
+    code = "conflict"
 
 
 class LockError(EnvbuildError):
     """There is no lock, or its inputs changed since it was made."""
 
     exit_code = 4
+    code = "lock"
 
 
 class EngineError(EnvbuildError):
     """No engine can run here, or the store cannot be used; says which step failed and the fix."""
 
     exit_code = 5
+    code = "engine"
 
 
 class BuildError(EnvbuildError):
     """A unit failed: which, its command, exit code, last lines, log, and how to get a shell in it."""
 
     exit_code = 6
+    code = "build"
 
 
 class VerifyError(EnvbuildError):
     """What is inside the artifact is not what was declared."""
 
     exit_code = 7
+    code = "verify"
 
 
 class PublishError(EnvbuildError):
     """A file could not be put where it was to go; the code of `publish`, too, once there is that command."""
 
     exit_code = 8
+    code = "output"
 
 
 class UnknownError(EnvbuildError):
     """No fact says whether this combination works: never reported as valid."""
 
     exit_code = 9
+    code = "unknown"
 
 
 class InputError(EnvbuildError):
     """An input cannot be had: which, its digest, where it was looked for, how to add a mirror or refresh it."""
 
     exit_code = 10
+    code = "input"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,5 +11,5 @@ from typing import Any
 class Result:
     """A command's answer, for scripts and for people."""
 
-    data: Any
+    data: Mapping[str, Any]
     text: str

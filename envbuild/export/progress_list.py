@@ -29,7 +29,7 @@ def list_exports(root: Path) -> Result:
     here, now = Owner.here(), time.time()
     rows = [row for path in records(root) if (row := row_of(path, here, now))]
     rows.sort(key=lambda row: (not row["running"], -row["started"]))
-    return Result(rows, text_of(rows, root))
+    return Result({"exports": rows}, text_of(rows, root))
 
 
 def records(root: Path) -> list[Path]:

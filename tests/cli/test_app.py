@@ -214,7 +214,7 @@ def test_an_image_without_a_lock_is_shown(project: Path, tmp_path: Path) -> None
     assert layers["torch"]["version_by"] == "spec" and layers["cuda"]["options"] == {"flavor": "runtime"}
     assert (data["lock"], data["made"], data["next"]) == ("", None, "envbuild lock mine")
     listed = json.loads(envbuild("list", "--json", cwd=project, ENVBUILD_STORE=store).stdout)
-    (row,) = [row for row in listed if row["name"] == "mine"]
+    (row,) = [row for row in listed["images"] if row["name"] == "mine"]
     assert (data["needs"], data["needs_mirror"]) == (row["needs"], row["needs_mirror"])
     assert [origin for origin, by in data["sources"].items() if by == "network"] == row["needs"] != []
     assert not (project / "images" / "mine.lock").exists()
@@ -236,7 +236,7 @@ def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
         "@dataclass(frozen=True, kw_only=True)\nclass Plain(Recipe):\n    flag: bool = True\n"
     )
     (folder / "broken.py").write_text("import nothing_of_that_name\n")
-    rows = {row["name"]: row for row in json.loads(envbuild("recipes", "--json", cwd=project).stdout)}
+    rows = {row["name"]: row for row in json.loads(envbuild("recipes", "--json", cwd=project).stdout)["recipes"]}
     assert rows["hello"]["about"] == "Says hello." and rows["cuda"]["about"] == "CUDA toolkit."
     assert rows["plain"]["about"] == "" and "broken.py:1:1" in rows["broken"]["about"]
     data = json.loads(envbuild("recipes", "hello", "--json", cwd=project).stdout)
@@ -257,7 +257,7 @@ def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
 def test_one_damaged_lock_does_not_hide_the_other_images(project: Path, tmp_path: Path) -> None:
     (project / "images" / "cpu-ucx.lock").write_text("<<<<<<< ours\n")
     done = envbuild("list", "--json", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
-    states = {row["name"]: row["lock"] for row in json.loads(done.stdout)}
+    states = {row["name"]: row["lock"] for row in json.loads(done.stdout)["images"]}
     assert states["cpu-ucx"] == "damaged"
     assert states["a100-nccl"] == states["h100-nccl"] == "current"
 
@@ -292,7 +292,10 @@ def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(projec
     store = str(tmp_path / "store")
     done = envbuild("lock", "twice", "nosuch", "cpu-ucx", "nosuch", "--json", cwd=project, ENVBUILD_STORE=store)
     assert (done.returncode, "Traceback" in done.stderr) == (3, False)
-    assert [row["image"] for row in json.loads(done.stdout)] == ["cpu-ucx"]
+    answer = json.loads(done.stdout)
+    assert [row["image"] for row in answer["images"]] == ["cpu-ucx"]
+    assert (answer["schema"], answer["error"]["code"], answer["error"]["exit_code"]) == (1, "conflict", 3)
+    assert [finding["where"] for finding in answer["error"]["findings"]][:1] == ["images/twice.yaml:5:3"]
     told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert told[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' cannot stand")
     assert told[-1] == "error: nosuch: no image is called 'nosuch'" and len(told) == len(set(told))

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    from envbuild.cli.json_answer import encode_error
     from envbuild.cli.options import show_each
     from envbuild.core.errors import InputError
 
@@ -25,11 +26,11 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
         raise InputError("two lacks something")
 
     for as_json in (False, True):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError) as caught:
             show_each(results(), as_json)
-    text, _, data = capsys.readouterr().out.partition("\n")
-    assert text == "one: done"
-    assert json.loads(data) == [{"image": "one"}]
+        assert capsys.readouterr().out == ("" if as_json else "one: done\n")
+    found = json.loads(encode_error(caught.value))  # what the one handler prints
+    assert found["images"] == [{"image": "one"}] and found["error"]["code"] == "input"
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def test_a_conflict_says_because_and_ends_with_3() -> None:
 
 def test_json_has_verdict_reasons_sources_and_nearest() -> None:
     done = envbuild("check", "gpu=H100", "torch=1.12.1", "--json")
-    answer = json.loads(done.stdout)
-    assert (answer["verdict"], answer["exit"], done.returncode) == ("conflict", 3, 3)
+    (answer,) = json.loads(done.stdout)["answers"]
+    assert (answer["verdict"], answer["exit_code"], done.returncode) == ("conflict", 3, 3)
     (conflict,) = answer["conflicts"]
     assert conflict["minimal"] is True
     assert conflict["nearest"][0] == "torch>=2.1"
@@ -79,7 +79,7 @@ def test_every_mistake_is_told_at_once() -> None:
 def test_shipped_images_are_in_order() -> None:
     done = envbuild("check", "--all", "--json")
     assert done.returncode == 0
-    assert {answer["verdict"] for answer in json.loads(done.stdout)} <= {"valid", "conditional"}
+    assert {answer["verdict"] for answer in json.loads(done.stdout)["answers"]} <= {"valid", "conditional"}
 
 
 def test_all_images_are_a_line_each_and_what_stands_in_the_way(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_written_or_is_damaged_changes_nothing(tmp_path: 
 
 def test_show_prints_a_table_and_knows_its_components() -> None:
     done = envbuild("matrix", "show", "torch", "channel=index", "--json")
-    rows = {row["torch"]: row for row in json.loads(done.stdout)}
+    rows = {row["torch"]: row for row in json.loads(done.stdout)["rows"]}
     assert (rows["2.8.0"]["nccl"], rows["2.8.0"]["torch-cuda"]) == ("2.27.3", "12.8")
     refused(envbuild("matrix", "show", "trch"), 2, "did you mean 'torch'?")
     assert "neuron-sdk" in envbuild("matrix", "show").stdout
@@ -205,7 +205,7 @@ facts:
     done = envbuild("matrix", "lint", "--older-than", "100", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "warning: facts/own.yaml:3:3: own.gcc was seen " in done.stderr
-    row = next(row for row in json.loads(done.stdout) if row["where"] == "facts/own.yaml:3:3")
+    row = next(row for row in json.loads(done.stdout)["findings"] if row["where"] == "facts/own.yaml:3:3")
     assert row["warning"] is True and row["message"].endswith(" months ago, on 2016-11-20")
     quiet = envbuild("matrix", "lint", "--older-than", "9999", cwd=tmp_path)
     assert (quiet.returncode, quiet.stderr) == (0, "")

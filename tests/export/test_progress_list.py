@@ -44,13 +44,13 @@ def record(root: Path, name: str, age: float = 0, owner: Owner = HERE, **changes
 
 
 def states(root: Path) -> dict[str, str]:
-    return {row["source"]: row["state"] for row in list_exports(root).data}
+    return {row["source"]: row["state"] for row in list_exports(root).data["exports"]}
 
 
 def test_what_runs(tmp_path: Path) -> None:
     record(tmp_path, "here")
     found = list_exports(tmp_path)
-    (row,) = found.data
+    (row,) = found.data["exports"]
     assert row["running"] and row["eta"] == 15 and 99 < row["elapsed"] < 200
     assert (row["bytes"], row["total"], row["rate"], row["pid"]) == (250, 1000, 50, os.getpid())
     head, line = found.text.splitlines()
@@ -82,7 +82,7 @@ def test_processes_that_are_gone(tmp_path: Path) -> None:
             "restarted": "interrupted",
             "child": READING,
         }
-        assert {row["source"]: row["running"] for row in list_exports(tmp_path).data}["gone"] is False
+        assert {row["source"]: row["running"] for row in list_exports(tmp_path).data["exports"]}["gone"] is False
         child.communicate(b"\n")
 
 
@@ -100,7 +100,7 @@ def test_other_hosts(tmp_path: Path) -> None:
     record(tmp_path, "container", 60 * 5, replace(HERE, space="pid:[1]", pid=1 << 21))
     record(tmp_path, "same-name", 60, replace(HERE, boot="another"))
     found = list_exports(tmp_path)
-    rows = {row["source"]: row for row in found.data}
+    rows = {row["source"]: row for row in found.data["exports"]}
     assert all(row["running"] for row in rows.values())
     assert {name: row["silent_minutes"] for name, row in rows.items()} == {
         "lively": 0,
@@ -118,8 +118,8 @@ def test_what_ended(tmp_path: Path) -> None:
     record(tmp_path, "good", state="done", ended=now - 50, started=now - 60)
     record(tmp_path, "running")
     found = list_exports(tmp_path)
-    assert [row["source"] for row in found.data] == ["running", "good", "bad"]  # what runs, then the newest
-    assert found.data[1]["elapsed"] == 10 and found.data[1]["eta"] is None
+    assert [row["source"] for row in found.data["exports"]] == ["running", "good", "bad"]  # what runs, then the newest
+    assert found.data["exports"][1]["elapsed"] == 10 and found.data["exports"][1]["eta"] is None
     assert "  bad: layer 2 of 3\\x1b[2J is damaged" in found.text and "\x1b" not in found.text
 
 
@@ -135,7 +135,7 @@ def test_a_layout_is_as_large_as_its_files(tmp_path: Path) -> None:
         (out / "blobs").mkdir(parents=True)
         (out / "blobs" / "one").write_bytes(b"12345")
         (out / "index.json").write_bytes(b"{}")
-    (row,) = list_exports(at.store.root).data
+    (row,) = list_exports(at.store.root).data["exports"]
     assert (row["state"], row["bytes"]) == ("done", 7)
 
 
@@ -169,7 +169,7 @@ def test_what_is_no_record(tmp_path: Path) -> None:
 
 
 def test_no_store(tmp_path: Path) -> None:
-    assert list_exports(tmp_path / "none").data == [] and not (tmp_path / "none").exists()
+    assert list_exports(tmp_path / "none").data["exports"] == [] and not (tmp_path / "none").exists()
     assert "no export runs" in list_exports(tmp_path).text
 
 
@@ -185,7 +185,7 @@ class Seen(console.SilentReporter):
         self.wholes.append((task, done, total))
 
     def start(self, task: str, text: str) -> None:
-        self.found += [(row["state"], row["running"], row["output"]) for row in list_exports(self.root).data]
+        self.found += [(row["state"], row["running"], row["output"]) for row in list_exports(self.root).data["exports"]]
 
 
 def image(place: Path) -> Layout:
@@ -199,7 +199,7 @@ def test_an_export(cache: bool, tmp_path: Path) -> None:
     layout, at = image(tmp_path / "layout"), workspace(tmp_path / "store")
     reporter = Seen(at.store.root)
     done = made(str(layout.path), replace(at, reporter=reporter), tmp_path / "a.sqsh", cache=cache)
-    (row,) = list_exports(at.store.root).data
+    (row,) = list_exports(at.store.root).data["exports"]
     assert (row["state"], row["output"], row["running"]) == ("done", str(tmp_path / "a.sqsh"), False)
     assert row["bytes"] == row["total"] == done.artifact.size and row["source"] == str(layout.path)
     assert reporter.found and all(running for _, running, _ in reporter.found)
@@ -211,17 +211,17 @@ def test_nothing_to_do_leaves_no_record(tmp_path: Path) -> None:
     layout, at = image(tmp_path / "layout"), workspace(tmp_path / "store")
     for _ in range(3):
         made(str(layout.path), at)
-    assert len(list_exports(at.store.root).data) == 1
+    assert len(list_exports(at.store.root).data["exports"]) == 1
     with pytest.raises(SpecError):
         export_foreign("docker://user:secret@example.org/app", ExportOptions("squashfs"), at)
-    assert len(list_exports(at.store.root).data) == 1
+    assert len(list_exports(at.store.root).data["exports"]) == 1
 
 
 def test_a_failure_is_told(tmp_path: Path) -> None:
     at = workspace(tmp_path / "store")
     with pytest.raises(InputError):
         made(f"oci:{tmp_path}", at)
-    (row,) = list_exports(at.store.root).data
+    (row,) = list_exports(at.store.root).data["exports"]
     assert row["state"] == "failed" and "is no OCI layout" in row["error"]
 
 
@@ -242,7 +242,7 @@ def test_a_store_without_records(way: str, tmp_path: Path, monkeypatch: pytest.M
     with tracked("x", path, at) as found:
         found.start("layers", "reading")
     monkeypatch.undo()
-    assert list_exports(at.store.root).data == []
+    assert list_exports(at.store.root).data["exports"] == []
     assert made(str(layout.path), at, path).artifact.size
 
 
@@ -337,7 +337,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.startswith("no export runs") and not store.exists()
     record(store, "x")
     assert [
-        row["source"] for row in json.loads(envbuild("export", "--list", "--json", ENVBUILD_STORE=str(store)).stdout)
+        row["source"]
+        for row in json.loads(envbuild("export", "--list", "--json", ENVBUILD_STORE=str(store)).stdout)["exports"]
     ]
     place = {"ENVBUILD_STORE": str(store)}
     refused(envbuild("export", "x", "--list", **place), 2, "--list takes no SOURCE")

@@ -103,7 +103,7 @@ def made(connected: Cli) -> dict[str, Any]:
 def bundle(connected: Cli, made: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that is carried over, moved as a disk is."""
     folder = tmp_path_factory.mktemp("carried") / "bundle"
-    (row,) = connected.json("fetch", IMAGE, "--to", str(folder))
+    row = connected.json("fetch", IMAGE, "--to", str(folder))
     assert row["new"] == row["files"] > 80
     assert (folder / "debian/pool/main/h/hello").is_dir()
     return folder.rename(folder.with_name("disk"))

@@ -191,7 +191,7 @@ def test_show_and_list_tell_what_is_there(made: dict[str, object], cli: Cli) -> 
         "venv",
         "glue",
     ]
-    row = next(row for row in cli.json("list") if row["name"] == IMAGE)
+    row = next(row for row in cli.json("list")["images"] if row["name"] == IMAGE)
     assert (row["lock"], row["made"]) == ("current", made["artifact"])
     shown = cli.json("show", str(made["artifact"]))
     assert (shown["squashfs"]["codec"], shown["origin"]["image"]) == ("zstd", IMAGE)

@@ -276,7 +276,7 @@ def test_the_answer_as_json(example: Example) -> None:
     given = answer(example.ask)
     data = plain(given)
     assert json.loads(json.dumps(data)) == data
-    assert (data["verdict"], data["exit"]) == (example.verdict, VERDICTS[example.verdict])
+    assert (data["verdict"], data["exit_code"]) == (example.verdict, VERDICTS[example.verdict])
     assert [one["text"] for one in data["request"]] == [ask.text for ask in given.asks]
     for conflict in data["conflicts"]:
         assert all(isinstance(fix, str) and fix for fix in conflict["nearest"])

@@ -26,7 +26,10 @@ class Cli:
         return done
 
     def json(self, *arguments: str, **env: str) -> Any:
-        return json.loads(self.run(*arguments, "--json", **env).stdout)
+        """Return the answer of a command; of `make`, `lock` and `fetch` of one image, what it says of that image."""
+        answer = json.loads(self.run(*arguments, "--json", **env).stdout)
+        assert answer["schema"] == 1
+        return answer["images"][0] if arguments[0] in ("make", "lock", "fetch") else answer
 
 
 def with_inputs(source: Path, target: Path) -> Path:

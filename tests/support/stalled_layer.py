@@ -128,5 +128,5 @@ def listed(store: Path) -> list[dict[str, Any]]:
     process = start("export", "--list", "--json", store=store)
     said, wrong = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, wrong
-    found: list[dict[str, Any]] = json.loads(said)
+    found: list[dict[str, Any]] = json.loads(said)["exports"]
     return found

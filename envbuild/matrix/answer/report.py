@@ -128,7 +128,7 @@ def plain(answer: Answer) -> dict[str, Any]:
 
     return {
         "verdict": answer.verdict,
-        "exit": answer.exit_code,
+        "exit_code": answer.exit_code,
         "request": [
             {
                 "component": ask.component,
@@ -153,7 +153,12 @@ def plain(answer: Answer) -> dict[str, Any]:
             for conflict in answer.conflicts
         ],
         "unknown": [
-            {**asdict(unknown), "of": list(unknown.of), "where": place_of(unknown.of, answer.asks)}
+            {
+                "question": unknown.id,
+                "of": list(unknown.of),
+                "text": unknown.text,
+                "where": place_of(unknown.of, answer.asks),
+            }
             for unknown in answer.unknown
         ],
         "conditions": all_of(answer.conditions),

@@ -55,7 +55,7 @@ def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
         if not item.hidden
     ]
     cells = [[str(row[key]) for key in ("component", "known", "newest", "about")] for row in rows]
-    return Result(rows, table(["COMPONENT", "KNOWN", "NEWEST", "ABOUT"], cells))
+    return Result({"components": rows}, table(["COMPONENT", "KNOWN", "NEWEST", "ABOUT"], cells))
 
 
 def page(matrix: FactTable) -> str:
@@ -85,10 +85,11 @@ def show_component(name: str, given: Sequence[str], folders: Sequence[Path], mar
         raise SpecError(f"no component is called '{name}'", did_you_mean(name, known, "the components are"))
     rows = component_rows(matrix, name, of_words(given, matrix))
     columns = columns_of(matrix, name, rows)
+    data = {"component": name, "rows": rows}
     if markdown:
-        return Result(rows, "\n".join(markdown_table(columns, rows)))
+        return Result(data, "\n".join(markdown_table(columns, rows)))
     cells = [[short(row.get(column, "")) for column in columns] for row in rows]
-    return Result(rows, table([column.upper() for column in columns], cells))
+    return Result(data, table([column.upper() for column in columns], cells))
 
 
 def component_rows(matrix: FactTable, name: str, given: Sequence[Ask]) -> list[dict[str, str]]:
