@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.text import counted
-from envbuild.export.built_image import Made, finished, remember
+from envbuild.export.built_image import ImageRecord, read_image_record, write_image_record
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
 from envbuild.spec.image_spec import load
 from envbuild.spec.target import check_machine
@@ -26,19 +26,19 @@ class Options:
     verify: bool = True
 
 
-def make(name: str, workspace: Workspace, options: Options) -> Made:
+def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     """Make the image `name`. Raises what its steps raise; see `envbuild.core.errors` for the exit codes."""
     began = time.monotonic()
     project, site, store, reporter = workspace.project, workspace.site, workspace.store, workspace.reporter
     spec = load(name, project)
     before = resolve_as_locked(spec, project)
-    if done := finished(before, workspace, engine=options.engine, verified=options.verify):
+    if done := read_image_record(before, workspace, engine=options.engine, verified=options.verify):
         return done
 
     # imported only when there is work: the run that finds none stays short
     from envbuild.build.engines.select import choose
     from envbuild.build.plan.planner import make_plan
-    from envbuild.export.project_image import point, squashfs
+    from envbuild.export.project_image import link_artifact, write_artifact
     from envbuild.lock.fetch import fetch
     from envbuild.lock.lockfile import lock_digest
     from envbuild.lock.request import lock_request
@@ -53,10 +53,10 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
         fetch(lock, store, site, reporter, where=lock_request(resolution).places())
         plan = make_plan(resolution, lock)
         built = engine.build(plan, store, reporter, options.build)
-        artifact = squashfs(plan, built, lock, store, reporter)
+        artifact = write_artifact(plan, built, lock, store, reporter)
         evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
-        point(artifact, plan)
-        made = Made(
+        link_artifact(artifact, plan)
+        made = ImageRecord(
             image=lock.image,
             artifact=str(artifact.path),
             sha256=artifact.sha256,
@@ -69,11 +69,11 @@ def make(name: str, workspace: Workspace, options: Options) -> Made:
             reused=built.reused,
             seconds=round(time.monotonic() - began, 1),
         )
-        remember(made, plan, resolution, workspace)
+        write_image_record(made, plan, resolution, workspace)
     return made
 
 
-def make_twice(name: str, workspace: Workspace, options: Options) -> Made:
+def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     """Make, then build every unit a second time with the same engine, and compare. Raises BuildError naming the first
     difference; the store keeps the first build."""
     from envbuild.build.engines.select import choose

@@ -181,16 +181,16 @@ def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Res
     options.check_own(name)
     if options.output:  # before the image is made, which may take long
         prepare(options.output, options.to, name)
-    from envbuild.export.built_image import made_image  # only here: somebody else's image needs no plan
-    from envbuild.export.progress import PACKING, tracked
+    from envbuild.export.built_image import load_built_image  # only here: somebody else's image needs no plan
+    from envbuild.export.progress import PACKING, track_export
     from envbuild.make import Options, make
 
     make(name, workspace, Options())
     with (
         workspace.store.lock("gc", shared=True),
-        tracked(name, options.output.path if options.output else None, workspace, PACKING) as progress,
+        track_export(name, options.output.path if options.output else None, workspace, PACKING) as progress,
     ):
-        return write_output(made_image(name, workspace), options, progress)
+        return write_output(load_built_image(name, workspace), options, progress)
 
 
 def prepare(output: Output, to: str, name: str) -> None:

@@ -9,7 +9,7 @@ from envbuild.core.errors import EnvbuildError, LockError
 from envbuild.core.result import Result
 from envbuild.core.text import table
 from envbuild.core.yaml_nodes import shown
-from envbuild.export.built_image import finished
+from envbuild.export.built_image import read_image_record
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked
@@ -34,7 +34,7 @@ def list_images(workspace: Workspace) -> Result:
         except EnvbuildError as error:
             row["description"] = str(error.findings[0]).partition("\nhint: ")[0]  # envbuild check NAME tells it whole
             continue
-        done = finished(resolution, workspace) if state == "current" else None
+        done = read_image_record(resolution, workspace) if state == "current" else None
         made = done.artifact if done else ""
         row |= {"target": resolution.target.name, "lock": state, "made": made}
         row["description"] = resolution.spec.description

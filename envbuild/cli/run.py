@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.core.errors import SpecError
-from envbuild.export.built_image import made_image
+from envbuild.export.built_image import load_built_image
 from envbuild.spec.workspace import Workspace
-from envbuild.verify.contents.squashfs_path import squashfs_file
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
 # A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
 START = """\
@@ -24,13 +24,13 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
     from envbuild.build.engines.embedded.run_command import run_in
 
     pairs = [bind_pair(bind) for bind in binds]
-    file = squashfs_file(name)
+    file = find_squashfs_file(name)
     if file:
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
         code, _ = run_in(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
         return code
-    image = made_image(name, workspace)
+    image = load_built_image(name, workspace)
     trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
     argv = list(command) or list(image.plan.config.cmd)
     code, _ = run_in(trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs)

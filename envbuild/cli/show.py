@@ -11,14 +11,14 @@ from envbuild.cli.inputs_state import NAMED, lacking, suppliers
 from envbuild.core.result import Result
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, flow, human_list, table
-from envbuild.export.built_image import finished
+from envbuild.export.built_image import read_image_record
 from envbuild.lock.lockfile import lock_digest
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.recipe_loader import keys_of
 from envbuild.spec.resolve import Resolution, options
 from envbuild.spec.workspace import Workspace
-from envbuild.verify.contents.squashfs_path import squashfs_file
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
 TITLES = {"mirror": "from mirrors", "network": "from the network", "": "without a place"}
 
@@ -27,7 +27,7 @@ def show_image(name: str, workspace: Workspace) -> Result:
     """Return the units of an image with their keys and where they stand, and the versions that its lock holds; without
     a lock what its spec says (`show_spec`); of a squashfs file where it came from and what it holds
     (`envbuild.cli.show_file`)."""
-    file = squashfs_file(name)
+    file = find_squashfs_file(name)
     if file:
         from envbuild.cli.show_file import show_file
 
@@ -44,7 +44,7 @@ def show_locked(name: str, resolution: Resolution, workspace: Workspace) -> Resu
 
     lock = current_lock(resolution, workspace)
     plan = make_plan(resolution, lock)
-    done = finished(resolution, workspace)
+    done = read_image_record(resolution, workspace)
     units = unit_rows(plan, workspace.store)
     data = {
         "image": lock.image,

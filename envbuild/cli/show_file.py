@@ -13,9 +13,9 @@ from envbuild.core.text import amount, printable
 from envbuild.lock.lockfile import lock_digest
 from envbuild.squashfs.read.superblock import describe
 from envbuild.squashfs.read.tree import SquashTree, shown
-from envbuild.verify.contents.metadata import Within, locked_packages, look_within
-from envbuild.verify.contents.size_summary import Holdings
-from envbuild.verify.contents.squashfs_path import squashfs_file
+from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
+from envbuild.verify.contents.size_summary import SizeSummary
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
 ROWS = 12  # folders that people see
 FILES = 8
@@ -24,8 +24,8 @@ FILES = 8
 def show_file(file: Path) -> Result:
     """Everything that can be said of a squashfs file of any origin. Raises VerifyError where it is damaged."""
     with SquashTree(file) as tree:
-        within = look_within(tree)
-        holdings = Holdings().add_all(tree.walk())
+        within = read_metadata(tree)
+        holdings = SizeSummary().add_all(tree.walk())
     block = describe(file)
     packages = {"debian": within.debian, "python": holdings.python}
     data: dict[str, Any] = {
@@ -50,7 +50,7 @@ def show_file(file: Path) -> Result:
 def cat_file(name: str, path: str, out: IO[bytes]) -> None:
     """Write one file of the squashfs file `name` to `out`. Raises SpecError for a name that is none, and for a path
     where no file is."""
-    file = squashfs_file(name)
+    file = find_squashfs_file(name)
     if file is None:
         raise SpecError(f"--cat takes a squashfs file, and {name} is a spec's name", hint="envbuild list")
     with SquashTree(file) as tree:
@@ -70,7 +70,7 @@ def headline(file: Path, block: dict[str, Any]) -> str:
     return f"{file}: {size}, {block['inodes']} inodes, {block['codec']}{level}, block {block['block']}"
 
 
-def said(file: Path, within: Within) -> list[str]:
+def said(file: Path, within: ImageMetadata) -> list[str]:
     """What the image says of itself."""
     origin, rows = within.origin, []
     if origin:
@@ -116,7 +116,7 @@ def exported(export: dict[str, Any]) -> list[str]:
     return rows
 
 
-def held(data: dict[str, Any], holdings: Holdings) -> list[str]:
+def held(data: dict[str, Any], holdings: SizeSummary) -> list[str]:
     """What the image holds: components, counts, the largest folders and files."""
     kinds, packages = data["kinds"], data["packages"]
     counts = ", ".join(f"{number} {plural(kind, number)}" for kind, number in kinds.items())

@@ -22,17 +22,17 @@ if TYPE_CHECKING:  # what reads a file needs none of them
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class BuiltImage:
     """A made image: everything about it that is in the project and the store."""
 
     resolution: Resolution
     lock: Lock
     plan: Plan
-    made: Made
+    made: ImageRecord
     layers: tuple[LayerRecord, ...]
 
 
-def made_image(name: str, workspace: Workspace) -> Image:
+def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
     """The image `name` as it was made. Raises LockError or EnvbuildError with the command that makes it."""
     from envbuild.build.plan.planner import make_plan
     from envbuild.lock.resolve import resolve_image
@@ -40,17 +40,17 @@ def made_image(name: str, workspace: Workspace) -> Image:
 
     resolution = resolve_image(name, workspace)
     lock = current_lock(resolution, workspace)
-    made = finished(resolution, workspace)
+    made = read_image_record(resolution, workspace)
     if made is None:
         raise EnvbuildError(
             f"{resolution.spec.name} is not made, or something changed since", hint=f"envbuild make {name}"
         )
     layers = tuple(workspace.store.layer(layer) for layer in made.layers)
-    return Image(resolution, lock, make_plan(resolution, lock), made, layers)
+    return BuiltImage(resolution, lock, make_plan(resolution, lock), made, layers)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ImageRecord:
     """What came of it. `artifact` is the squashfs file; `evidence` the file of what verify saw ("" when it did not
     run); `messages` are the repairs made for enroot."""
 
@@ -68,16 +68,16 @@ class Made:
     up_to_date: bool = False
 
 
-def made_path(resolution: Resolution, workspace: Workspace) -> Path | None:
+def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
     """Return where the store keeps what `make` made of this; None without a lock."""
     try:
         lock = workspace.project.lock_path(resolution.spec.path).read_bytes()
     except FileNotFoundError:
         return None
-    return record_path(workspace.store, [lock, *decisive(resolution, workspace)])
+    return record_path(workspace.store, [lock, *record_key_parts(resolution, workspace)])
 
 
-def decisive(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
+def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
     """Yield what beside the lock file and envbuild's own code decides an image: what the spec asks for, the facts, the
     recipes' code."""
     yield from (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target))
@@ -87,23 +87,25 @@ def decisive(resolution: Resolution, workspace: Workspace) -> Iterator[str | byt
     yield from (Path(file_of(recipe)).read_bytes() for recipe in resolution.recipes)
 
 
-def finished(resolution: Resolution, workspace: Workspace, *, engine: str = "", verified: bool = False) -> Made | None:
+def read_image_record(
+    resolution: Resolution, workspace: Workspace, *, engine: str = "", verified: bool = False
+) -> ImageRecord | None:
     """Return what an earlier run made, if it is what is asked for (by this engine, verified) and its artifact still
     lies there untouched."""
-    path = made_path(resolution, workspace)
+    path = image_record_path(resolution, workspace)
     value = read_record(path) if path else None
     if value is None:
         return None
     fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-    made = Made(**fields)
+    made = ImageRecord(**fields)
     if (verified and not made.evidence) or engine not in ("", "auto", made.engine):
         return None
     return replace(made, up_to_date=True, seconds=0.0)
 
 
-def remember(made: Made, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
+def write_image_record(made: ImageRecord, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
     """Keep what was made, with the unit keys and input digests that it holds in the store."""
-    path = made_path(resolution, workspace)
+    path = image_record_path(resolution, workspace)
     assert path is not None, "an image is made from a lock"
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}
     write_record(path, asdict(made), units=plan.keys().values(), blobs=blobs)

@@ -37,7 +37,7 @@ AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' |
 
 
 @dataclass(slots=True)
-class _Work:
+class _Repair:
     """One image while it is mended. `exports`: variables for the login shell; `folders`: to be made; `starting`: to be
     made at each start."""
 
@@ -74,27 +74,29 @@ class _Work:
         return ""
 
 
-def mend(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
+def repair(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
     """What `tree` needs to start under enroot as `config` says, and a line for all that is not as in Docker then.
 
     Raises InputError with every finding for what could not start, VerifyError when only the tree is at fault.
     """
-    work = _Work(config, tree)
-    env = environment(work)
-    labels = {flat(key): flat(value) for key, value in config.labels.items()}
-    work.lines += [f"LABEL {flat(key)}: line breaks became blanks" for key in config.labels if broken(config, key)]
+    work = _Repair(config, tree)
+    env = sort_environment(work)
+    labels = {join_lines(key): join_lines(value) for key, value in config.labels.items()}
+    work.lines += [
+        f"LABEL {join_lines(key)}: line breaks became blanks" for key in config.labels if has_line_breaks(config, key)
+    ]
     workdir = working_directory(work)
     for name, words in (("ENTRYPOINT", config.entrypoint), ("CMD", config.cmd)):
         if any("\0" in word for word in words):
             work.wrong.append(Finding("a word of it holds NUL, which no program can get", name, AGAIN.format(name)))
-    fstab = "".join(volumes(work))
+    fstab = "".join(fstab_lines(work))
     missing = list(enroot.check_shell(tree))
     if work.wrong or missing:
         kind: type[EnvbuildError] = InputError if work.wrong else VerifyError
         raise kind.of([*work.wrong, *missing])
-    notes(work)
+    note_differences(work)
     found = replace(config, env=env, labels=labels, workdir=workdir)
-    shell = profile(work)
+    shell = profile_files(work)
     first = shell.pop("etc/rc", "") + "".join(f"mkdir -p {quote(path)} 2> /dev/null\n" for path in work.starting)
     texts = {
         "etc/environment": "".join(f"{name}={value}\n" for name, value in env.items()),
@@ -113,7 +115,7 @@ def mend(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
     return Additions(tuple(members.values()), (*work.lines, *work.folders.values()))
 
 
-def environment(work: _Work) -> dict[str, str]:
+def sort_environment(work: _Repair) -> dict[str, str]:
     """The variables that /etc/environment can hold; the others go to the login shell, or nowhere."""
     env: dict[str, str] = {}
     for name, value in work.config.env.items():
@@ -123,7 +125,7 @@ def environment(work: _Work) -> dict[str, str]:
             work.lines.append(f"{where}: left out, because enroot drops variables of such a name")
         elif "\0" in value:
             work.lines.append(f"{where}: left out, because its value holds NUL")
-        elif name == "HOME" and not home(work, value):
+        elif name == "HOME" and not provide_home(work, value):
             work.lines.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
         elif "\n" in value:
             by_shell = "of its line break"
@@ -135,11 +137,11 @@ def environment(work: _Work) -> dict[str, str]:
             env[name] = value
         if by_shell:
             work.exports[name] = value
-            work.lines.append(f"{where}: set by /{exporting(work)} instead of /etc/environment, because {by_shell}")
+            work.lines.append(f"{where}: set by /{shell_file(work)} instead of /etc/environment, because {by_shell}")
     return env
 
 
-def home(work: _Work, value: str) -> bool:
+def provide_home(work: _Repair, value: str) -> bool:
     """Whether HOME can be entered; it is made when it is missing."""
     path = posixpath.normpath(value).strip("/")
     if not value.startswith("/") or "\n" in value or not work.has_room(path) or work.inside(path, (*MOUNTED, *EMPTY)):
@@ -148,7 +150,7 @@ def home(work: _Work, value: str) -> bool:
     return True
 
 
-def working_directory(work: _Work) -> str:
+def working_directory(work: _Repair) -> str:
     """The working directory as /etc/rc names it."""
     given = work.config.workdir or "/"
     workdir = given if given.startswith("/") else f"/{given}"
@@ -165,7 +167,7 @@ def working_directory(work: _Work) -> str:
     return workdir
 
 
-def volumes(work: _Work) -> Iterator[str]:
+def fstab_lines(work: _Repair) -> Iterator[str]:
     """The lines of /etc/fstab: what Docker makes writable, enroot mounts over itself."""
     for given in work.config.volumes:
         path = posixpath.normpath(given).strip("/")
@@ -187,7 +189,7 @@ def volumes(work: _Work) -> Iterator[str]:
         yield f"${{ENROOT_ROOTFS}}{place} {place} none x-create=dir,bind,rw,nosuid,nodev\n"
 
 
-def exporting(work: _Work) -> str:
+def shell_file(work: _Repair) -> str:
     """The file that sets variables for the shell of /etc/rc. An image whose /etc/profile reads /etc/profile.d has that
     folder; where it has none, only /etc/rc itself comes after a profile of the image's own."""
     if work.node("etc/profile") is None:
@@ -196,9 +198,9 @@ def exporting(work: _Work) -> str:
     return ENV_FILE if folder is not None and folder.kind == DIR else "etc/rc"
 
 
-def profile(work: _Work) -> dict[str, str]:
+def profile_files(work: _Repair) -> dict[str, str]:
     """Files for the login shell that /etc/rc runs under; as etc/rc: lines that it shall begin with."""
-    place = exporting(work)
+    place = shell_file(work)
     texts = {}
     path = work.config.env.get("PATH")
     lost = path is not None and "PATH" not in work.exports and place != "etc/profile"
@@ -215,7 +217,7 @@ def profile(work: _Work) -> dict[str, str]:
     return texts
 
 
-def notes(work: _Work) -> None:
+def note_differences(work: _Repair) -> None:
     """What stays as it is, and is not as in Docker."""
     env = work.config.env
     if work.config.user.partition(":")[0] not in ("", "0", "root"):
@@ -242,10 +244,10 @@ def holds_files(folder: Node) -> bool:
     return any(child.kind != DIR or holds_files(child) for child in folder.children.values())
 
 
-def flat(text: str) -> str:
+def join_lines(text: str) -> str:
     """On one line, as enroot 4.1.2 writes labels."""
     return text.replace("\r\n", " ").translate({10: " ", 13: " ", 0: " "})
 
 
-def broken(config: ImageConfig, key: str) -> bool:
-    return flat(key) != key or flat(config.labels[key]) != config.labels[key]
+def has_line_breaks(config: ImageConfig, key: str) -> bool:
+    return join_lines(key) != key or join_lines(config.labels[key]) != config.labels[key]

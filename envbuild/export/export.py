@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.core.text import amount, counted
-from envbuild.export.built_image import Image
+from envbuild.export.built_image import BuiltImage
 from envbuild.export.options import ExportOptions
 from envbuild.export.progress import Progress
 from envbuild.spec.workspace import Workspace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def export_foreign(source: str, options: ExportOptions, workspace: Workspace) -> Result:
     """Export somebody else's image as squashfs."""
-    from envbuild.export.foreign_image import convert
+    from envbuild.export.foreign_image import convert_image
 
     if options.to != "squashfs":
         target = "docker-daemon:NAME:TAG" if options.to == "docker" else "oci:DIR"
@@ -33,7 +33,7 @@ def export_foreign(source: str, options: ExportOptions, workspace: Workspace) ->
     _ = options.form
     if options.output:
         options.output.prepare(source)
-    done = convert(source, workspace, options)
+    done = convert_image(source, workspace, options)
     artifact = done.artifact
     data = {
         "source": done.reference,
@@ -53,10 +53,10 @@ def export_foreign(source: str, options: ExportOptions, workspace: Workspace) ->
         if done.up_to_date
         else (f"{counted(packed, 'layer')} packed, {len(done.layers) - packed} packed before, in {done.seconds:.0f} s")
     )
-    return Result(data, f"{done.reference}: {work}\n{told(artifact)}")
+    return Result(data, f"{done.reference}: {work}\n{describe_artifact(artifact)}")
 
 
-def told(artifact: Artifact) -> str:
+def describe_artifact(artifact: Artifact) -> str:
     """Where a file is, and how to start it."""
     path = artifact.path.resolve()
     digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
@@ -66,16 +66,16 @@ def told(artifact: Artifact) -> str:
     )
 
 
-def write_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+def write_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
     """Write one output of a made image."""
-    write = {"squashfs": squashfs_output, "oci": layout_output, "docker": docker_output}[options.to]
+    write = {"squashfs": write_squashfs_output, "oci": write_layout_output, "docker": load_docker_output}[options.to]
     return write(image, options, progress)
 
 
-def squashfs_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
     """Write the squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
     began = time.monotonic()
-    artifact = packed(image, options, progress) if options.suffix else copied(image, options, progress)
+    artifact = write_packed(image, options, progress) if options.suffix else copy_artifact(image, options, progress)
     layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
     data = {
         "path": str(artifact.path),
@@ -85,24 +85,24 @@ def squashfs_output(image: Image, options: ExportOptions, progress: Progress) ->
         "repairs": list(artifact.messages),
         "seconds": round(time.monotonic() - began, 1),
     }
-    return Result(data, told(artifact))
+    return Result(data, describe_artifact(artifact))
 
 
-def packed(image: Image, options: ExportOptions, progress: Progress) -> Artifact:
+def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
     """Write a file of another compression, or with what `make` leaves out."""
-    from envbuild.export.project_image import write
+    from envbuild.export.project_image import write_squashfs
 
     made = Path(image.made.artifact)
     own = made.with_name(f"{made.name.removesuffix('.sqsh')}{options.suffix}.sqsh")
     out = options.output.file(own.name) if options.output else own
     store, progress.output = progress.workspace.store, out
-    return write(image.plan, image.layers, image.lock, store, progress, out, options)
+    return write_squashfs(image.plan, image.layers, image.lock, store, progress, out, options)
 
 
-def copied(image: Image, options: ExportOptions, progress: Progress) -> Artifact:
+def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
     """Copy what `make` wrote; without -o it stays where it is."""
     from envbuild.export.project_image import Artifact
-    from envbuild.export.squashfs_image import writing
+    from envbuild.export.squashfs_image import raise_write_errors
     from envbuild.squashfs.write.copy_extents import copy_file
     from envbuild.squashfs.write.writer import image_file
 
@@ -111,7 +111,7 @@ def copied(image: Image, options: ExportOptions, progress: Progress) -> Artifact
         progress.output = output = options.output.file(path.name)
         progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
         progress.advance("squashfs", 0, path.stat().st_size)
-        with writing(output), image_file(output) as (file, temporary):
+        with raise_write_errors(output), image_file(output) as (file, temporary):
             copy_file(path, file)
             temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
             path = temporary.replace(output)
@@ -119,7 +119,7 @@ def copied(image: Image, options: ExportOptions, progress: Progress) -> Artifact
     return Artifact(path, image.made.sha256, path.stat().st_size, image.made.messages)
 
 
-def layout_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+def write_layout_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
     """Write the OCI layout of a made image."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.layout import write_layout
@@ -147,7 +147,7 @@ def layout_output(image: Image, options: ExportOptions, progress: Progress) -> R
     )
 
 
-def docker_output(image: Image, options: ExportOptions, progress: Progress) -> Result:
+def load_docker_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
     """Load a made image into the Docker Engine."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.docker_engine import load

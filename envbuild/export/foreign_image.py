@@ -18,9 +18,9 @@ from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
-from envbuild.export.pack_layers import Layer, Packing
-from envbuild.export.progress import tracked
-from envbuild.export.project_image import Artifact, link_to
+from envbuild.export.pack_layers import LayerPacker, PackedLayer
+from envbuild.export.progress import track_export
+from envbuild.export.project_image import Artifact, link_by_name
 from envbuild.export.squashfs_image import WRITER
 from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.open import open_source
@@ -28,19 +28,19 @@ from envbuild.spec.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedImage:
     """A finished file. `identity` names the image's content: the digest of its configuration."""
 
     artifact: Artifact
     reference: str
     origin: str
     identity: str
-    layers: tuple[Layer, ...]
+    layers: tuple[PackedLayer, ...]
     seconds: float
     up_to_date: bool = False
 
 
-def convert(source: str, workspace: Workspace, options: ExportOptions) -> Converted:
+def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> ConvertedImage:
     """Write the image `source` as squashfs to the output of `options`, or into the store's artifacts
     (``NAME-<identity 12>.sqsh``, and the link ``NAME.sqsh``). Raises what `open_source` does, InputError for layers
     that cannot be had, read or trusted, with every finding, and for an image that could not start."""
@@ -48,7 +48,7 @@ def convert(source: str, workspace: Workspace, options: ExportOptions) -> Conver
     store, out = workspace.store, options.output
     with (
         store.lock("gc", shared=True),
-        tracked(source, out.path if out else None, workspace) as progress,
+        track_export(source, out.path if out else None, workspace) as progress,
         open_source(source, workspace.site, store, options.platform, keep=options.keep_layers) as image,
     ):
         if not image.layers:
@@ -57,18 +57,18 @@ def convert(source: str, workspace: Workspace, options: ExportOptions) -> Conver
         name = f"{image.name}-image" if image.name in workspace.project.images() else image.name
         image = replace(image, name=name)
         name = f"{name}-{image.identity[7:19]}{options.suffix}.sqsh"
-        record = None if out else record_path(store, decisive(image, options))
-        if record and (done := finished(record)):
+        record = None if out else record_path(store, record_key_parts(image, options))
+        if record and (done := read_conversion(record)):
             if options.sha256 and not done.artifact.sha256:
                 done = replace(done, artifact=replace(done.artifact, sha256=file_digest(done.artifact.path)))
-                remember(record, done)
-            link_to(done.artifact.path, image.name)
+                write_conversion(record, done)
+            link_by_name(done.artifact.path, image.name)
             return done
         path = progress.output = out.file(name) if out else store.root / "artifacts" / name
-        packing = Packing(image, progress.workspace, options)
+        packing = LayerPacker(image, progress.workspace, options)
         artifact, layers = packing.straight(path) if not options.cache and not image.stream else packing.by_packs(path)
-        artifact = told(artifact, image, workspace.reporter)
-        done = Converted(
+        artifact = log_repairs(artifact, image, workspace.reporter)
+        done = ConvertedImage(
             artifact,
             image.reference,
             image.origin,
@@ -77,12 +77,12 @@ def convert(source: str, workspace: Workspace, options: ExportOptions) -> Conver
             round(time.monotonic() - began, 1),
         )
         if record:
-            link_to(path, image.name)
-            remember(record, done)
+            link_by_name(path, image.name)
+            write_conversion(record, done)
     return done
 
 
-def told(artifact: Artifact, image: SourceImage, reporter: Reporter) -> Artifact:
+def log_repairs(artifact: Artifact, image: SourceImage, reporter: Reporter) -> Artifact:
     """Say every repair; returns the artifact with all of them."""
     messages = (*image.notes, *artifact.messages)
     for line in messages:
@@ -92,14 +92,14 @@ def told(artifact: Artifact, image: SourceImage, reporter: Reporter) -> Artifact
 
 
 # what was made before
-def decisive(image: SourceImage, options: ExportOptions) -> Iterator[str]:
+def record_key_parts(image: SourceImage, options: ExportOptions) -> Iterator[str]:
     """Yield what beside envbuild's own code decides the bytes."""
     yield from (image.identity, image.name, *image.notes)
     yield from (layer.diff_id for layer in image.layers)
     yield from (repr(options.form), repr((options.keep_owners, options.keep_dev)), str(WRITER))
 
 
-def remember(record: Path, done: Converted) -> None:
+def write_conversion(record: Path, done: ConvertedImage) -> None:
     """Keep what was made: the artifact holds its packs while a link points at it."""
     artifact = {**asdict(done.artifact), "artifact": str(done.artifact.path)}
     del artifact["path"]
@@ -107,17 +107,17 @@ def remember(record: Path, done: Converted) -> None:
     write_record(record, {**artifact, **names, "layers": [layer.diff_id for layer in done.layers]})
 
 
-def finished(record: Path) -> Converted | None:
+def read_conversion(record: Path) -> ConvertedImage | None:
     """Return what an earlier run made, if it still lies there untouched."""
     made = read_record(record)
     if made is None:
         return None
-    return Converted(
+    return ConvertedImage(
         Artifact(Path(made["artifact"]), made["sha256"], made["size"], tuple(made["messages"])),
         made["reference"],
         made["origin"],
         made["identity"],
-        tuple(Layer(diff_id, 0, True) for diff_id in made["layers"]),
+        tuple(PackedLayer(diff_id, 0, True) for diff_id in made["layers"]),
         0.0,
         True,
     )

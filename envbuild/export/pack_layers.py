@@ -20,8 +20,8 @@ from envbuild.core.store.permissions import give, used
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
-from envbuild.export.project_image import Artifact, artifact_of, hashed
-from envbuild.export.squashfs_image import complete, lowest, writing
+from envbuild.export.project_image import Artifact, make_artifact, write_from_packs
+from envbuild.export.squashfs_image import complete_image, merge_lowest, raise_write_errors
 from envbuild.oci.sources.base import Reading, SourceImage, SourceLayer
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
@@ -29,13 +29,13 @@ from envbuild.squashfs.pack.workers import Workers, give_back
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.direct_image import DirectImage
 
-TOGETHER = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
-LITTLE = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
+PARALLEL = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
+SMALL = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
 TASK = "layers"
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class PackedLayer:
     """What became of a layer: `bytes` read of it (0: it was packed before), `cached`."""
 
     diff_id: str
@@ -44,7 +44,7 @@ class Layer:
 
 
 @dataclass(slots=True)
-class Packing:
+class LayerPacker:
     """The layers of one image on their way into packs."""
 
     image: SourceImage
@@ -61,26 +61,26 @@ class Packing:
     def __post_init__(self) -> None:
         self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
 
-    def by_packs(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
+    def by_packs(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
         """The file `path` from the packs of all layers, which stay in the store. A place that gives its layers in an
         order of its own needs packs in any case; without `cache` they are thrown away."""
         image, form, reporter = self.image, self.options.form, self.workspace.reporter
         with contextlib.ExitStack() as stack:
             if not self.options.cache:
                 self.store = Store.open(stack.enter_context(self.store.workdir()))
-            below = stack.enter_context(ThreadPoolExecutor(1)).submit(lowest, self.below())
+            below = stack.enter_context(ThreadPoolExecutor(1)).submit(merge_lowest, self.below())
             layers = self.run()
             packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
             reporter.start("squashfs", f"squashfs {path.name}")
             stack.callback(reporter.finish, "squashfs")
             reporter.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
-            artifact = artifact_of(
+            artifact = write_from_packs(
                 packs,
                 image.config,
                 path,
                 self.options,
                 epoch=image.created,
-                evidence=evidence(image),
+                evidence=foreign_evidence(image),
                 foreign=True,
                 begun=below.result(),
             )
@@ -91,16 +91,16 @@ class Packing:
         meanwhile. Beside large layers their tree would only be memory."""
         image, form = self.image, self.options.form
         packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
-        missing = [layer.size or LITTLE for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
-        return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < LITTLE else []
+        missing = [layer.size or SMALL for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
+        return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < SMALL else []
 
-    def straight(self, path: Path) -> tuple[Artifact, tuple[Layer, ...]]:
+    def straight(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
         """The file `path` with its layers written into it one after another; nothing else is kept."""
         image, form, reporter, jobs = self.image, self.options.form, self.workspace.reporter, self.options.jobs
         self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
         read = []
         with (
-            writing(path),
+            raise_write_errors(path),
             DirectImage(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs) as direct,
         ):
             reporter.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
@@ -110,13 +110,13 @@ class Packing:
                     read.append(self.read(layer, direct.layer)[1])
             finally:
                 reporter.finish(TASK)
-            written = complete(
-                direct, image.config, self.options, epoch=image.created, evidence=evidence(image), foreign=True
+            written = complete_image(
+                direct, image.config, self.options, epoch=image.created, evidence=foreign_evidence(image), foreign=True
             )
-        layers = [Layer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
-        return hashed(written, self.options.sha256), tuple(layers)
+        layers = [PackedLayer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
+        return make_artifact(written, self.options.sha256), tuple(layers)
 
-    def run(self) -> tuple[Layer, ...]:
+    def run(self) -> tuple[PackedLayer, ...]:
         """Pack what has no pack yet. Raises InputError with a finding for each layer that failed."""
         store, form, reporter = self.store, self.options.form, self.workspace.reporter
         layers = {layer.diff_id: layer for layer in self.image.layers}  # the same layer may stand there twice
@@ -144,7 +144,7 @@ class Packing:
                 give_back()
                 reporter.finish(TASK)
         return tuple(
-            Layer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)
+            PackedLayer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)
             for layer in self.image.layers
         )
 
@@ -153,7 +153,7 @@ class Packing:
         ordered = sorted(layers, key=lambda layer: -layer.size)
         packed: dict[str, int] = {}
         findings: list[Finding] = []
-        with ThreadPoolExecutor(min(TOGETHER, len(ordered)), thread_name_prefix="layer") as pool:
+        with ThreadPoolExecutor(min(PARALLEL, len(ordered)), thread_name_prefix="layer") as pool:
             futures = {pool.submit(self.one, layer): layer for layer in ordered}
             try:
                 for future in as_completed(futures):
@@ -274,7 +274,7 @@ class Packing:
 class _Counted(Reading):
     """A blob whose bytes are counted, and that ends with an error once the others failed."""
 
-    def __init__(self, file: IO[bytes], packing: Packing) -> None:
+    def __init__(self, file: IO[bytes], packing: LayerPacker) -> None:
         self.file, self.packing, self.size = file, packing, 0
 
     def read(self, size: int = -1) -> bytes:
@@ -286,7 +286,7 @@ class _Counted(Reading):
         return chunk
 
 
-def evidence(image: SourceImage) -> dict[str, Any]:
+def foreign_evidence(image: SourceImage) -> dict[str, Any]:
     """What the file says of its image: by what names its content, which is the same wherever it came from."""
     return {
         "image": {

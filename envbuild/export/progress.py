@@ -22,7 +22,7 @@ from pathlib import Path
 from envbuild.core import signals
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.store.store import write_atomic
-from envbuild.export.progress_records import FOLDER, Owner, sweep
+from envbuild.export.progress_records import FOLDER, Owner, remove_old_records
 from envbuild.spec.workspace import Workspace
 
 READING, PACKING, MERGING = "reading layers", "packing", "merging"
@@ -39,7 +39,7 @@ class Progress:
 
     def __init__(self, workspace: Workspace, source: str, output: Path | None, state: str) -> None:
         reporter, root = workspace.reporter, workspace.store.root
-        self.reporter, self.source, self.output, self.state = reporter, public(source), output, state
+        self.reporter, self.source, self.output, self.state = reporter, redact_source(source), output, state
         self.workspace = replace(workspace, reporter=self)
         self.info, self.warn, self.note = reporter.info, reporter.warn, reporter.note
         self.owner, self.started = Owner.here(), time.time()
@@ -86,7 +86,7 @@ class Progress:
         """Tell how far it is; what merging has written is read off the file itself."""
         with self.guard:
             if self.task == "squashfs" and self.total and self.output:
-                size = sum(_allocated(path) for path in unnamed(self.output))
+                size = sum(_allocated_size(path) for path in unnamed_files(self.output))
                 self.done = max(self.done, min(size, self.total))
             if self.task and (self.done or self.total):  # rate and time left change while nothing comes, too
                 self.reporter.advance(self.task, self.done, self.total)
@@ -140,17 +140,17 @@ class Progress:
 
     def abandon(self) -> None:
         """What is left to do when the process ends at once: the file without a name goes, too."""
-        for path in unnamed(self.output) if self.output else ():
+        for path in unnamed_files(self.output) if self.output else ():
             path.unlink(missing_ok=True)
         self.end("interrupted")
 
 
 @contextlib.contextmanager
-def tracked(source: str, output: Path | None, workspace: Workspace, state: str = READING) -> Iterator[Progress]:
+def track_export(source: str, output: Path | None, workspace: Workspace, state: str = READING) -> Iterator[Progress]:
     """Keep a record of the export of `source` while the context lasts. What is done inside is to talk to what it gives,
     best by its `workspace`. An export that found nothing to do, or a wrong command line, leaves no record."""
     progress = Progress(workspace, source, output, state)
-    sweep(workspace.store.root)
+    remove_old_records(workspace.store.root)
     progress.begin()
     ticker = threading.Thread(target=progress.run, name="progress", daemon=True)
     ticker.start()
@@ -172,13 +172,13 @@ def tracked(source: str, output: Path | None, workspace: Workspace, state: str =
                 progress.path.unlink()
 
 
-def public(source: str) -> str:
+def redact_source(source: str) -> str:
     """A source as everybody may read it: without a password that was written into it."""
     name, at, digest = source.partition("@sha256:")
     return re.sub(r"^([a-z]+://).*@", r"\1…@", name, flags=re.DOTALL) + at + digest
 
 
-def unnamed(out: Path) -> list[Path]:
+def unnamed_files(out: Path) -> list[Path]:
     """The files beside `out` that this process writes and that have no name of their own yet (``.NAME.…``)."""
     found, name = set(), re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}(\.extra)?")
     with contextlib.suppress(OSError):
@@ -191,7 +191,7 @@ def unnamed(out: Path) -> list[Path]:
     return sorted(found)
 
 
-def _allocated(path: Path) -> int:
+def _allocated_size(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.stat().st_blocks * 512
     return 0

@@ -15,7 +15,7 @@ from typing import Any
 
 from envbuild.core.result import Result
 from envbuild.core.text import amount, duration, printable, table
-from envbuild.export.progress_records import FOLDER, Owner, start_of, sweep
+from envbuild.export.progress_records import FOLDER, Owner, process_start, remove_old_records
 
 SILENT = 180.0  # seconds without a sign of life from another host
 LARGEST = 1 << 16  # bytes of a record
@@ -25,14 +25,14 @@ TEXTS, NUMBERS = ("source", "output", "state", "error"), ("bytes", "total", "rat
 
 def list_exports(root: Path) -> Result:
     """The exports of the store `root`, those that run first, the newest first. Removes old records where it may."""
-    sweep(root)
+    remove_old_records(root)
     here, now = Owner.here(), time.time()
-    rows = [row for path in records(root) if (row := row_of(path, here, now))]
+    rows = [row for path in record_paths(root) if (row := export_row(path, here, now))]
     rows.sort(key=lambda row: (not row["running"], -row["started"]))
-    return Result({"exports": rows}, text_of(rows, root))
+    return Result({"exports": rows}, table_text(rows, root))
 
 
-def records(root: Path) -> list[Path]:
+def record_paths(root: Path) -> list[Path]:
     try:
         return sorted(path for path in (root / FOLDER).iterdir() if not path.name.startswith("."))
     except OSError:
@@ -59,7 +59,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
     return value, found.st_mtime
 
 
-def row_of(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
+def export_row(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
     """One export, as `--json` tells it."""
     found = read_record(path)
     if found is None:
@@ -70,7 +70,7 @@ def row_of(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
     if state not in ENDED:
         quiet = now - written > SILENT
         same = (process["boot"], process["space"]) == (here.boot, here.space) and here.boot != ""
-        if same and not lives(process["pid"], process["began"]):
+        if same and not is_running(process["pid"], process["began"]):
             state, ended = "interrupted", written
         elif not same and quiet and process["host"] == here.host and process["boot"] != here.boot:
             state, ended = "interrupted", written  # this machine was started anew since
@@ -99,18 +99,18 @@ def row_of(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
     }
 
 
-def lives(pid: int, began: int) -> bool:
+def is_running(pid: int, began: int) -> bool:
     """Whether the process of this machine that began then still runs."""
-    found = start_of(pid) if pid > 0 else None
+    found = process_start(pid) if pid > 0 else None
     return found is not None and (not found or not began or found == began)
 
 
 # for people
-def text_of(rows: list[dict[str, Any]], root: Path) -> str:
+def table_text(rows: list[dict[str, Any]], root: Path) -> str:
     if not rows:
         return "no export runs on this store, and none ended in the last day"
     head = ["SOURCE", "OUTPUT", "STATE", "DONE", "RATE", "ETA", "ELAPSED", "BY"]
-    lines = [table(head, [line_of(row, root) for row in rows])]
+    lines = [table(head, [table_row(row, root) for row in rows])]
     for row in rows:
         first, *more = row["error"].splitlines() or [""]
         lines += [f"  {printable(row['source'])}: {printable(first)}"] if first else []
@@ -118,7 +118,7 @@ def text_of(rows: list[dict[str, Any]], root: Path) -> str:
     return "\n".join(lines)
 
 
-def line_of(row: dict[str, Any], root: Path) -> list[str]:
+def table_row(row: dict[str, Any], root: Path) -> list[str]:
     whole = f" of {amount(row['total'])}" if row["total"] and row["state"] != "done" else ""
     state = f"silent for {row['silent_minutes']} min" if row["silent_minutes"] else row["state"]
     output = Path(row["output"])

@@ -35,10 +35,10 @@ class Owner:
             space = str(Path("/proc/self/ns/pid").readlink())
         with contextlib.suppress(OSError, KeyError):
             user = getpass.getuser()
-        return cls(socket.gethostname(), boot, space, os.getpid(), start_of(os.getpid()) or 0, user)
+        return cls(socket.gethostname(), boot, space, os.getpid(), process_start(os.getpid()) or 0, user)
 
 
-def start_of(pid: int) -> int | None:
+def process_start(pid: int) -> int | None:
     """Return when a process of this machine began; None when it ended, 0 when that cannot be seen."""
     try:
         os.kill(pid, 0)
@@ -53,7 +53,7 @@ def start_of(pid: int) -> int | None:
         return 0
 
 
-def sweep(root: Path) -> None:
+def remove_old_records(root: Path) -> None:
     """Remove records that nobody wrote to for a day, and what a killed writer left of one. A process that still runs
     writes to its own every half minute."""
     before = time.time() - DAY

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from envbuild.build.engines.base import Built
     from envbuild.build.plan.units import Plan
     from envbuild.core.store.store import LayerRecord, Store
-    from envbuild.export.squashfs_image import Lowest
+    from envbuild.export.squashfs_image import MergedPacks
     from envbuild.lock.lockfile import Lock
     from envbuild.oci.config import ImageConfig
     from envbuild.squashfs.write.writer import Written
@@ -35,15 +35,15 @@ class Artifact:
     messages: tuple[str, ...] = ()
 
 
-def squashfs(plan: Plan, built: Built, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
+def write_artifact(plan: Plan, built: Built, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.lock.lockfile import lock_digest
 
     out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
-    return write(plan, built.layers, lock, store, reporter, out, ExportOptions(sha256=True))
+    return write_squashfs(plan, built.layers, lock, store, reporter, out, ExportOptions(sha256=True))
 
 
-def write(
+def write_squashfs(
     plan: Plan,
     layers: Sequence[LayerRecord],
     lock: Lock,
@@ -75,12 +75,12 @@ def write(
             "layers": [layer.diff_id for layer in layers],
         }
     }
-    made = artifact_of(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
+    made = write_from_packs(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
     reporter.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
     return made
 
 
-def artifact_of(
+def write_from_packs(
     packs: Sequence[Path],
     config: ImageConfig,
     out: Path,
@@ -89,27 +89,27 @@ def artifact_of(
     epoch: int,
     evidence: Mapping[str, Any],
     foreign: bool = False,
-    begun: Lowest | None = None,
+    begun: MergedPacks | None = None,
 ) -> Artifact:
     """Write an image from packs (bottom first), with its sha256 where `options` ask for it; for the others see
     `envbuild.export.squashfs_image`."""
     from envbuild.export.squashfs_image import export_squashfs
 
     written = export_squashfs(packs, config, out, options, epoch=epoch, evidence=evidence, foreign=foreign, begun=begun)
-    return hashed(written, options.sha256)
+    return make_artifact(written, options.sha256)
 
 
-def hashed(written: Written, sha256: bool = True) -> Artifact:
+def make_artifact(written: Written, sha256: bool = True) -> Artifact:
     """A written file; with its `sha256`, or without: reading all of it again costs more than merging cached packs."""
     return Artifact(written.path, file_digest(written.path) if sha256 else "", written.size, written.messages)
 
 
-def point(artifact: Artifact, plan: Plan) -> None:
+def link_artifact(artifact: Artifact, plan: Plan) -> None:
     """Let ``NAME.sqsh`` beside the artifact be a link to it: done last, so it never names a file that failed verify."""
-    link_to(artifact.path, plan.image)
+    link_by_name(artifact.path, plan.image)
 
 
-def link_to(path: Path, name: str) -> None:
+def link_by_name(path: Path, name: str) -> None:
     """Let ``NAME.sqsh`` beside a file be a link to it."""
     link = path.with_name(f"{name}.sqsh")
     temporary = link.with_name(f".{link.name}.{os.getpid()}")

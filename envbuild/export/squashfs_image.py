@@ -14,7 +14,7 @@ from typing import Any
 from envbuild.core.errors import PublishError
 from envbuild.core.gc_pause import gc_paused
 from envbuild.export.enroot import configure
-from envbuild.export.enroot_repair import mend
+from envbuild.export.enroot_repair import repair
 from envbuild.export.options import ExportOptions
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
@@ -26,19 +26,19 @@ from envbuild.squashfs.write.unprivileged import kept_devices, make_plain
 from envbuild.squashfs.write.writer import Extra, Written, adding, parameters, write_tree
 
 EVIDENCE = "etc/envbuild/export.json"
-FULL = "free some space there (in the store: envbuild store gc), or name a file elsewhere: -o FILE"
-PLACE = {
-    errno.ENOSPC: FULL,
-    errno.EDQUOT: FULL,
+FULL_HINT = "free some space there (in the store: envbuild store gc), or name a file elsewhere: -o FILE"
+WRITE_HINTS = {
+    errno.ENOSPC: FULL_HINT,
+    errno.EDQUOT: FULL_HINT,
     errno.EROFS: "that file system is read-only: name a file elsewhere: -o FILE",
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
-Lowest = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
-USUAL = ExportOptions()
+MergedPacks = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
+DEFAULT_OPTIONS = ExportOptions()
 WRITER = 3  # of what an image's bytes are; raise it when the same packs give others
 
 
-def lowest(paths: Sequence[Path]) -> Lowest:
+def merge_lowest(paths: Sequence[Path]) -> MergedPacks:
     """Packs read and merged before the layers above them have packs."""
     with gc_paused():
         packs = [read_pack(path) for path in paths]
@@ -53,7 +53,7 @@ class PackImage:
     `reread`: the image is read again at once. `begun`: what `lowest` gave for the first of `paths`."""
 
     def __init__(
-        self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False, begun: Lowest | None = None
+        self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False, begun: MergedPacks | None = None
     ) -> None:
         packs, self.begun = begun or ((), None)
         self.packs = [*packs, *(read_pack(path) for path in paths[len(packs) :])]
@@ -88,21 +88,21 @@ def export_squashfs(
     packs: Sequence[Path],
     config: ImageConfig,
     out: Path,
-    options: ExportOptions = USUAL,
+    options: ExportOptions = DEFAULT_OPTIONS,
     *,
     epoch: int,
     extra: Sequence[Extra] = (),
     evidence: Mapping[str, Any] | None = None,
     foreign: bool = False,
-    begun: Lowest | None = None,
+    begun: MergedPacks | None = None,
 ) -> Written:
     """Write the enroot image `out` from pack files (bottom first); see `complete`. A file whose sha256 `options` ask
     for is read again at once, so it should stay in memory. `begun`: see `PackImage`."""
     with PackImage(packs, out, jobs=options.jobs, reread=options.sha256, begun=begun) as image:
-        return complete(image, config, options, epoch=epoch, extra=extra, evidence=evidence, foreign=foreign)
+        return complete_image(image, config, options, epoch=epoch, extra=extra, evidence=evidence, foreign=foreign)
 
 
-def complete(
+def complete_image(
     image: PackImage | DirectImage,
     config: ImageConfig,
     options: ExportOptions,
@@ -122,15 +122,15 @@ def complete(
     layers that make no sense, PublishError when the file cannot be written.
     """
     epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
-    with gc_paused(), writing(image.out):
+    with gc_paused(), raise_write_errors(image.out):
         tree = merge(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))
-        needed = (mend if foreign else configure)(config, tree, epoch)
+        needed = (repair if foreign else configure)(config, tree, epoch)
         plain = kept_devices(tree) if options.keep_owners else make_plain(tree, options.keep_dev)
         added = {EVIDENCE.encode(), *(member.path for member, _ in needed.extra)}
         messages = (*needed.messages, *plain, *unheld(tree, image.packs, attributes=options.keep_owners, hidden=added))
-        more = [] if evidence is None else [document(image.packs, evidence, options, messages, epoch)]
+        more = [] if evidence is None else [evidence_member(image.packs, evidence, options, messages, epoch)]
         tree.apply(image.add([*needed.extra, *more]))
         written = image.finish(tree, epoch=epoch, all_root=not options.keep_owners, keep_dev=options.keep_dev)
     # what the writer finds was found before, so that it is in the evidence, too
@@ -138,20 +138,20 @@ def complete(
 
 
 @contextlib.contextmanager
-def writing(out: Path) -> Iterator[None]:
+def raise_write_errors(out: Path) -> Iterator[None]:
     """Writes to `out` and beside it happen inside: what the file system refuses is told of `out` as PublishError. Other
     files' errors pass."""
     try:
         yield
     except OSError as error:
         beside = error.filename and Path(os.fsdecode(error.filename)).parent == out.parent
-        if not beside and error.errno not in PLACE:
+        if not beside and error.errno not in WRITE_HINTS:
             raise
-        hint = PLACE.get(error.errno or 0, "name a file in a folder that you can write to: -o FILE")
+        hint = WRITE_HINTS.get(error.errno or 0, "name a file in a folder that you can write to: -o FILE")
         raise PublishError(f"the image cannot be written: {error.strerror}", hint, str(out)) from error
 
 
-def document(
+def evidence_member(
     packs: Sequence[Pack], evidence: Mapping[str, Any], options: ExportOptions, messages: Sequence[str], epoch: int
 ) -> Extra:
     """The member /etc/envbuild/export.json: where the image came from and how it was made. The same image and options

@@ -11,7 +11,7 @@ from envbuild.verify.cpu import cpu_results
 from envbuild.verify.cuda import cuda_results
 from envbuild.verify.driver import driver_result, stubs_result
 from envbuild.verify.packages import debian_results, python_results
-from envbuild.verify.results import AuditResult, Status, divided, judged, listed
+from envbuild.verify.results import AuditResult, Status, join_items, judge, split_faults
 from envbuild.verify.shared_libraries import library_results
 from envbuild.verify.single_copy import single_results
 from envbuild.verify.symbols import link_results
@@ -76,7 +76,7 @@ def audit(seen: Seen, expected: Expectations) -> list[AuditResult]:
 def _modules(seen: Seen, modules: Sequence[str]) -> Iterator[AuditResult]:
     if modules:
         found = {module for dist in seen["python"] for module in dist["modules"]}
-        yield judged(
+        yield judge(
             "extension modules",
             [f"{name} is not there" for name in modules if name not in found],
             f"promised: {', '.join(sorted(modules))}",
@@ -121,12 +121,12 @@ FILES: tuple[tuple[str, Callable[[Seen], Sequence[str]], str, str], ...] = (
 
 def _files(seen: Seen, complete: bool) -> Iterator[AuditResult]:
     for name, faults, compared, hint in FILES:
-        kept, note = divided(seen, {text: text for text in faults(seen)}, complete or name in ALWAYS)
-        yield judged(name, kept, f"{compared}{note}", hint)
+        kept, note = split_faults(seen, {text: text for text in faults(seen)}, complete or name in ALWAYS)
+        yield judge(name, kept, f"{compared}{note}", hint)
     unsticky = [text for text in seen["open_folders"] if not int(text.rsplit(" ", 1)[1], 8) & 0o1000]
     yield AuditResult(
         "rights",
         Status.PASS,
-        f"for information: setuid or setgid: {listed(seen['setuid'], 40) or 'none'}; "
-        f"folders that everybody may write without the sticky bit: {listed(unsticky) or 'none'}",
+        f"for information: setuid or setgid: {join_items(seen['setuid'], 40) or 'none'}; "
+        f"folders that everybody may write without the sticky bit: {join_items(unsticky) or 'none'}",
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envbuild.verify.results import AuditResult, Status, judged, listed
+from envbuild.verify.results import AuditResult, Status, join_items, judge
 
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 MEANS = {"x86-64-v3": "AVX or BMI2", "x86-64-v4": "AVX-512"}
@@ -32,7 +32,7 @@ def cpu_results(seen: Mapping[str, Any], cpu: str) -> Iterator[AuditResult]:
         return
     above = LEVELS[LEVELS.index(cpu) + 1 :]
     notes: Mapping[str, str] = seen["levels"]
-    yield judged(
+    yield judge(
         f"no file asks for more than {cpu}",
         [f"{path} asks for {level}" for path, level in notes.items() if level in above and CHOSEN not in path],
         f"{len(notes)} of {len(seen['elves'])} files say what they need (GNU property note)",
@@ -50,8 +50,8 @@ def cpu_results(seen: Mapping[str, Any], cpu: str) -> Iterator[AuditResult]:
             faults.append(f"{path} has {MEANS[level]} ({level}) at {found[level]:#x} and never asks the CPU")
     compared = f"looked for {', '.join(MEANS[level] for level in looked)} in the code of {len(compiled)} files"
     if asking:
-        compared += f"; these hold some and ask the CPU first: {listed(sorted(asking))}"
-    yield judged(
+        compared += f"; these hold some and ask the CPU first: {join_items(sorted(asking))}"
+    yield judge(
         title,
         faults,
         compared,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from envbuild.verify.results import AuditResult, divided, judged, listed
+from envbuild.verify.results import AuditResult, join_items, judge, split_faults
 
 Cuda = Mapping[str, Mapping[str, int]]  # library → what its fat binaries hold, and how many of each
 
@@ -22,7 +22,7 @@ NEEDED = re.compile(r"lib(torch|c10|nccl)[^/]*\.so[^/]*")
 ENTRY = re.compile(r"(sm|compute)_([0-9]+)([af]?)")
 
 
-def number(sm: str) -> int:
+def sm_number(sm: str) -> int:
     """90 for "90", "9.0", "sm_90"."""
     return int(sm.removeprefix("sm_").rstrip("af").replace(".", ""))
 
@@ -32,7 +32,7 @@ def runs_on(entry: str, sm: str) -> bool:
     match = ENTRY.fullmatch(entry)
     if not match:
         return False  # LTO code is input of a link, nothing that runs
-    own, target, suffix = int(match[2]), number(sm), match[3]
+    own, target, suffix = int(match[2]), sm_number(sm), match[3]
     if own == target:
         return True
     if suffix == "a" or own > target:
@@ -43,7 +43,7 @@ def runs_on(entry: str, sm: str) -> bool:
     return same_family and own not in TEGRA and target not in TEGRA
 
 
-def only(entries: Iterable[str], sm: str) -> bool:
+def runs_only_on(entries: Iterable[str], sm: str) -> bool:
     """Whether cubins are there that run on this GPU, and nothing that it cannot use (sm_80 runs on an sm_86)."""
     known = [entry for entry in entries if ENTRY.fullmatch(entry)]
     return any(entry.startswith("sm_") for entry in known) and all(runs_on(entry, sm) for entry in known)
@@ -82,8 +82,8 @@ def target_result(seen: Mapping[str, Any], sm: str, exempt_patterns: Sequence[st
     faults = {path: f"{path} holds {_entries(cuda[path])}" for path in unable - exempt}
     needed = {path: text for path, text in faults.items() if NEEDED.fullmatch(posixpath.basename(path))}
     others = {path: text for path, text in faults.items() if path not in needed}
-    kept, note = divided(seen, others, complete)
-    return judged(
+    kept, note = split_faults(seen, others, complete)
+    return judge(
         f"CUDA code for sm_{sm}",
         [*needed.values(), *kept],
         "; ".join(notes) + note,
@@ -93,9 +93,9 @@ def target_result(seen: Mapping[str, Any], sm: str, exempt_patterns: Sequence[st
 
 def own_result(own: Cuda, sm: str) -> AuditResult:
     """Return whether what was compiled for this image has code for the target's GPU and nothing else."""
-    return judged(
+    return judge(
         f"what was compiled here has CUDA code for sm_{sm} and nothing else",
-        [f"{path} holds {_entries(entries)}" for path, entries in own.items() if not only(entries, sm)],
+        [f"{path} holds {_entries(entries)}" for path, entries in own.items() if not runs_only_on(entries, sm)],
         f"{len(own)} libraries: {', '.join(sorted({entry for entries in own.values() for entry in entries}))}",
         hint="its build did not get the target's architecture: see the recipe's arch list",
     )
@@ -105,14 +105,14 @@ def reader_result(cuda: Cuda, told: Mapping[str, Iterable[str]]) -> AuditResult:
     """Return whether cuobjdump reads the same out of the files as the audit did."""
     faults = []
     for path, entries in told.items():
-        read, said = _plain(cuda.get(path, {})), _plain(entries)
+        read, said = _comparable(cuda.get(path, {})), _comparable(entries)
         if read != said:
-            faults.append(f"{path}: it says {listed(sorted(said))}, the headers say {listed(sorted(read))}")
+            faults.append(f"{path}: it says {join_items(sorted(said))}, the headers say {join_items(sorted(read))}")
     compared = f"{len(told)} libraries compared"
-    return judged("cuobjdump agrees", faults, compared, "report this: the audit misread a file")
+    return judge("cuobjdump agrees", faults, compared, "report this: the audit misread a file")
 
 
-def _plain(entries: Iterable[str]) -> set[str]:
+def _comparable(entries: Iterable[str]) -> set[str]:
     """Without what cuobjdump does not tell: it writes sm_100 for sm_100f, and nothing for link-time code."""
     return {entry.rstrip("f") for entry in entries if entry.startswith(("sm_", "compute_"))}
 

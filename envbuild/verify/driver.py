@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from envbuild.verify.results import AuditResult, divided, judged
+from envbuild.verify.results import AuditResult, judge, split_faults
 
 Seen = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ def driver_result(seen: Seen) -> AuditResult:
         for name, target in elf.get("needed", {}).items():
             if name in seen["driver"] and target:
                 faults.append(f"{path} takes {name} from {target}")
-    return judged(
+    return judge(
         "the driver is the host's",
         faults,
         f"{', '.join(sorted(seen['driver']))} are not on the loader's path",
@@ -39,9 +39,9 @@ def stubs_result(seen: Seen, complete: bool = True) -> AuditResult:
         ways += bool(folders)
         for folder in filter(STUBS.search, folders):
             faults[path] = f"{path} looks into {folder} (RPATH)"
-    kept, note = divided(seen, faults, complete)
+    kept, note = split_faults(seen, faults, complete)
     compared = f"{len(search['cache'])} folders of ld.so.cache, {len(search['environment'])} of LD_LIBRARY_PATH, "
-    return judged(
+    return judge(
         "stub libraries are on no path of the loader",
         [*counts, *kept],
         f"{compared}RPATH of {ways} files{note}",

@@ -57,21 +57,21 @@ def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) 
     return f"partly: {counts['not-run']} not run ({'; '.join(skipped)})" if skipped else "passed"
 
 
-def document(evidence: Evidence) -> dict[str, Any]:
+def evidence_document(evidence: Evidence) -> dict[str, Any]:
     """The JSON document: the same evidence gives the same bytes, so no time and no machine is in it."""
     value = asdict(evidence)
     value["results"] = [{key: str(text) for key, text in asdict(result).items() if text} for result in evidence.results]
     return {"schema": SCHEMA, "tiers": evidence.tiers(), "counts": evidence.counts(), **value}
 
 
-def write(evidence: Evidence, folder: Path) -> Path:
+def write_evidence(evidence: Evidence, folder: Path) -> Path:
     """Write the file into the artifact's folder; returns its path."""
     path = folder / evidence.file
-    write_json(path, document(evidence))
+    write_json(path, evidence_document(evidence))
     return path
 
 
-def read(path: Path) -> Evidence | None:
+def read_evidence(path: Path) -> Evidence | None:
     """The evidence in a file; None when it is missing, damaged or of another schema."""
     value = read_json(path)
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
@@ -82,7 +82,7 @@ def read(path: Path) -> Evidence | None:
     )
 
 
-def summary(evidence: Evidence) -> list[str]:
+def summary_lines(evidence: Evidence) -> list[str]:
     """Lines for a person: the counts, each failure, and each tier that did not run or not fully."""
     passed = sum(result.status == Status.PASS for result in evidence.results)
     lines = [f"{evidence.image}: {passed} passed, {len(evidence.failures)} failed"]
@@ -93,7 +93,7 @@ def summary(evidence: Evidence) -> list[str]:
     return lines
 
 
-def raise_for(evidence: Evidence) -> None:
+def raise_failures(evidence: Evidence) -> None:
     """Raise VerifyError that lists every failure; nothing when there is none (what did not run is no failure)."""
     if evidence.failures:
         where = evidence.image

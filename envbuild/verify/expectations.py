@@ -10,7 +10,7 @@ from envbuild.lock.lockfile import Lock, UnitLock
 from envbuild.lock.unit_names import build_unit, built_recipe
 from envbuild.spec.recipe_loader import ask
 from envbuild.verify.audit import Expectations
-from envbuild.verify.run_inspector import Own
+from envbuild.verify.run_inspector import OwnContent
 
 if TYPE_CHECKING:
     from envbuild.spec.resolve import Resolution
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 COMPILERS = ("gcc", "g++", "clang")
 
 
-def expectations(resolution: Resolution, lock: Lock) -> Expectations:
+def expected_contents(resolution: Resolution, lock: Lock) -> Expectations:
     """What the lock and the recipes promise to be inside."""
     recipes = resolution.recipes
     return replace(
-        locked_expectations(lock),
-        python_also=given(resolution),
+        locked_contents(lock),
+        python_also=compiled_distributions(resolution),
         python_more=False,
         sm=resolution.target.sm_arch,
         cpu=resolution.target.cpu,
@@ -31,40 +31,40 @@ def expectations(resolution: Resolution, lock: Lock) -> Expectations:
     )
 
 
-def given(resolution: Resolution) -> tuple[str, ...]:
+def compiled_distributions(resolution: Resolution) -> tuple[str, ...]:
     """Names of the distributions that are compiled from archives and commits."""
     texts = [text for sources in resolution.sources.values() for text in sources.gives]
     return tuple(dict.fromkeys(text.partition("==")[0] for text in texts))
 
 
-def own(resolution: Resolution, lock: Lock) -> Own:
+def own_content(resolution: Resolution, lock: Lock) -> OwnContent:
     """What is the image's own, as its recipes say it."""
-    locked = locked_own(lock)
+    locked = locked_own_content(lock)
     prefixes = {recipe.name: recipe.prefix for recipe in resolution.recipes if recipe.builds and recipe.prefix}
-    return Own(
+    return OwnContent(
         prefixes=tuple(sorted(prefixes.values())),
-        folders=tuple(prefix for name, prefix in prefixes.items() if compiles(lock, name)),
-        dists=(*locked.dists, *given(resolution)),
+        folders=tuple(prefix for name, prefix in prefixes.items() if is_compiled(lock, name)),
+        dists=(*locked.dists, *compiled_distributions(resolution)),
     )
 
 
-def locked_own(lock: Lock) -> Own:
+def locked_own_content(lock: Lock) -> OwnContent:
     """What the lock alone says of it: a unit ``build-ucx`` leaves /opt/ucx; one with sdists, their wheels."""
     names = [recipe for recipe in map(built_recipe, lock.units) if recipe]
-    return Own(
-        folders=tuple(f"/opt/{name}" for name in names if compiles(lock, name)),
+    return OwnContent(
+        folders=tuple(f"/opt/{name}" for name in names if is_compiled(lock, name)),
         dists=tuple(sorted({lock.python_files[file].name for file in lock.sdists()})),
     )
 
 
-def compiles(lock: Lock, name: str) -> bool:
+def is_compiled(lock: Lock, name: str) -> bool:
     """Whether the unit of a recipe compiles source code: it has some, and a compiler (a vendor's archive of binaries is
     unpacked without one)."""
     unit = lock.units.get(build_unit(name), UnitLock())
     return bool(unit.sources) and any(package.startswith(COMPILERS) for package in unit.requested)
 
 
-def locked_expectations(lock: Lock) -> Expectations:
+def locked_contents(lock: Lock) -> Expectations:
     """What the lock alone promises: the packages of the image's units, and the wheels compiled from sdists."""
     units = lock.image_units()
     debs = [lock.debian[file] for unit in units for file in unit.debian]

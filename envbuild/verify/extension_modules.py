@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from envbuild.build.blocks.checks import PYTHON, STUB_DRIVER
-from envbuild.verify.recipe_checks import LAST, LOOK
+from envbuild.verify.recipe_checks import OUTPUT_LINES, SHELL_COMMAND
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.run_inspector import Runner
 
@@ -36,7 +36,7 @@ sys.exit(bool(failed))
 """
 
 
-def import_results(modules: Sequence[str], runner: Runner, look: str = LOOK) -> list[AuditResult]:
+def import_results(modules: Sequence[str], runner: Runner, look: str = SHELL_COMMAND) -> list[AuditResult]:
     """Whether the modules (dotted names) import, beside the driver's stand-ins where the image has them; nothing for
     none. Says which ones need a driver and were not imported."""
     if not modules:
@@ -48,6 +48,6 @@ def import_results(modules: Sequence[str], runner: Runner, look: str = LOOK) -> 
     said = [line for line in lines if line.startswith(("imported ", "not without a driver: "))]
     if code == 0 and said:
         return [AuditResult(name, Status.PASS, "; ".join(said), "run")]
-    last = "\n".join(lines[-LAST:])
+    last = "\n".join(lines[-OUTPUT_LINES:])
     hint = f"it was compiled for other versions, or lacks a library; look for yourself: {look}"
     return [AuditResult(name, Status.FAIL, f"exit code {code}\n{last}", "run", hint)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envbuild.spec.recipe import VENV
-from envbuild.verify.results import AuditResult, judged, listed
+from envbuild.verify.results import AuditResult, join_items, judge
 
 REBUILD = "the image is not what the lock says: build it again with --rebuild, and report it when it stays"
 
@@ -16,13 +16,13 @@ REBUILD = "the image is not what the lock says: build it again with --rebuild, a
 def debian_results(seen: Mapping[str, Any], declared: Mapping[str, str], complete: bool) -> Iterator[AuditResult]:
     """Names and versions of dpkg's status file; no package may be half installed."""
     if declared or (complete and seen["debian"]):
-        yield judged(
+        yield judge(
             "Debian packages are those of the lock",
             differences(declared, seen["debian"], complete),
             f"{len(declared)} declared, {len(seen['debian'])} installed",
             REBUILD,
         )
-    yield judged(
+    yield judge(
         "Debian packages are configured",
         seen["debian_broken"],
         f"state of {len(seen['debian'])} packages",
@@ -38,31 +38,31 @@ def python_results(
     if declared or also or (complete and dists):
         # on a base image one name may be in two folders: the venv's stands first on Python's path
         ordered = sorted(dists, key=lambda dist: dist["site"].startswith(f"{VENV}/"))
-        versions = {normal(dist["name"]): dist["version"] for dist in ordered}
-        places = Counter((normal(dist["name"]), dist["site"]) for dist in dists)
-        built = {normal(name) for name in also}
+        versions = {normalize_name(dist["name"]): dist["version"] for dist in ordered}
+        places = Counter((normalize_name(dist["name"]), dist["site"]) for dist in dists)
+        built = {normalize_name(name) for name in also}
         faults = differences(
-            {normal(name): version for name, version in declared.items()},
+            {normalize_name(name): version for name, version in declared.items()},
             {name: version for name, version in versions.items() if name not in built},
             complete,
-            same=same_version,
+            same=is_same_version,
         )
         faults += [f"{name} is not installed" for name in built - set(versions)]
         faults += [f"{name} is installed {count} times" for (name, _), count in places.items() if count > 1]
-        yield judged(
+        yield judge(
             "Python packages are those of the lock",
             faults,
             f"{len(declared) + len(built)} declared, {len(dists)} installed",
             REBUILD,
         )
     if dists:
-        yield judged(
+        yield judge(
             "Python packages are whole",
-            [f"{dist['name']}: {listed(dist['missing'], 3)} missing" for dist in dists if dist["missing"]],
+            [f"{dist['name']}: {join_items(dist['missing'], 3)} missing" for dist in dists if dist["missing"]],
             f"files of {len(dists)} RECORDs",
             REBUILD,
         )
-        yield judged(
+        yield judge(
             "no file belongs to two Python packages",
             [f"{clash['path']}: {' and '.join(clash['dists'])}" for clash in seen["clashes"]],
             f"files of {len(dists)} RECORDs",
@@ -87,12 +87,12 @@ def differences(
     return faults + [f"{name} {installed[name]} was not declared" for name in extra]
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """PyPA, "Names and normalization"."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def same_version(left: str, right: str) -> bool:
+def is_same_version(left: str, right: str) -> bool:
     """PEP 440 equality: 1.0 and 1.0.0 are one version; texts that are no versions are compared as texts."""
     if left == right:
         return True

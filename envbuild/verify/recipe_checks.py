@@ -11,8 +11,8 @@ from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.run_inspector import Runner
 from envbuild.verify.tiers import COMING, RUNNING
 
-LOOK = "envbuild run NAME -- /bin/sh"
-LAST = 15  # lines of output kept of a failure
+SHELL_COMMAND = "envbuild run NAME -- /bin/sh"
+OUTPUT_LINES = 15  # lines of output kept of a failure
 
 
 def run_checks(
@@ -21,7 +21,7 @@ def run_checks(
     tiers: Sequence[str] = RUNNING,
     reasons: Mapping[str, str] = COMING,
     *,
-    look: str = LOOK,
+    look: str = SHELL_COMMAND,
 ) -> list[AuditResult]:
     """Run the checks of `tiers` one after another (`runner` gives exit code and output; its own errors pass through).
 
@@ -38,7 +38,7 @@ def run_checks(
     return results
 
 
-def run_check(check: Check, runner: Runner, look: str = LOOK) -> AuditResult:
+def run_check(check: Check, runner: Runner, look: str = SHELL_COMMAND) -> AuditResult:
     """Exit code 0, and `expect` (a regular expression, ``^`` and ``$`` at lines) somewhere in the output."""
     try:
         expected = re.compile(check.expect, re.MULTILINE)
@@ -46,7 +46,7 @@ def run_check(check: Check, runner: Runner, look: str = LOOK) -> AuditResult:
         fault = f"expect is no regular expression: {error}"
         return AuditResult(check.name, Status.FAIL, fault, check.tier, "mend the recipe's verify()")
     code, output = runner(["/bin/sh", "-c", check.command])
-    last = "\n".join(output.rstrip().splitlines()[-LAST:])
+    last = "\n".join(output.rstrip().splitlines()[-OUTPUT_LINES:])
     if code != 0:
         return _failure(check, f"exit code {code} of: {check.command}", last, look)
     if not expected.search(output):

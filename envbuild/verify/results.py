@@ -33,39 +33,39 @@ class AuditResult:
     hint: str = ""
 
 
-def judged(name: str, faults: Iterable[str], compared: str, hint: str = "") -> AuditResult:
+def judge(name: str, faults: Iterable[str], compared: str, hint: str = "") -> AuditResult:
     """Fails when there are faults and lists them; otherwise passes and says what was compared."""
     found = sorted(faults)
     if found:
-        return AuditResult(name, Status.FAIL, f"{listed(found)} ({compared})", hint=hint)
+        return AuditResult(name, Status.FAIL, f"{join_items(found)} ({compared})", hint=hint)
     return AuditResult(name, Status.PASS, compared)
 
 
-def listed(items: Iterable[str], limit: int = 12) -> str:
+def join_items(items: Iterable[str], limit: int = 12) -> str:
     """Return findings of a check on one line: the first ones, and how many more there are."""
     return human_list(items, limit, separator="; ")
 
 
-def in_product(path: str) -> bool:
+def is_in_product(path: str) -> bool:
     """Whether it is in a folder of /opt that holds one product: not the venv."""
     return path.startswith(OPT) and not path.startswith(f"{VENV}/")
 
 
-def home(path: str) -> str:
+def product_folder(path: str) -> str:
     """``/opt/NAME/`` of a path in it."""
     return "/".join(path.split("/")[:3]) + "/"
 
 
-def mine(seen: Mapping[str, Any]) -> Callable[[str], bool]:
+def own_path_test(seen: Mapping[str, Any]) -> Callable[[str], bool]:
     """Whether a path is in the venv or a prefix: on somebody's image, what envbuild put there and can mend."""
     folders = tuple(f"{folder}/" for folder in (VENV, *seen["prefixes"]))
     return lambda path: path.startswith(folders)
 
 
-def divided(seen: Mapping[str, Any], faults: Mapping[str, str], complete: bool) -> tuple[list[str], str]:
+def split_faults(seen: Mapping[str, Any], faults: Mapping[str, str], complete: bool) -> tuple[list[str], str]:
     """(faults by path that count; a note about those that the base image brought). `complete`: there is no such
     image."""
-    ours = mine(seen)
+    ours = own_path_test(seen)
     theirs = [] if complete else sorted(text for path, text in faults.items() if not ours(path))
     kept = [text for path, text in faults.items() if complete or ours(path)]
-    return kept, f"; of the base image, not judged: {listed(theirs, 3)}" if theirs else ""
+    return kept, f"; of the base image, not judged: {join_items(theirs, 3)}" if theirs else ""

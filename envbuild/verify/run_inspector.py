@@ -66,7 +66,7 @@ MODULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnContent:
     """What an image has of its own. `prefixes`: folders that hold one product each (None: those of /opt, as they are).
     `folders` and `dists` (distributions by name) were compiled for this image, by its own units."""
 
@@ -75,20 +75,20 @@ class Own:
     dists: tuple[str, ...] = ()
 
 
-def program(options: Mapping[str, Any]) -> str:
+def inspector_program(options: Mapping[str, Any]) -> str:
     """Return the whole program as one text for ``python3 -c`` (Linux allows 128 KiB for one argument)."""
-    parts = [(name_of(module), inspect.getsource(module)) for module in MODULES]
-    return START.format(package=PACKAGE, parts=parts, main=name_of(report), options=dict(options))
+    parts = [(module_name(module), inspect.getsource(module)) for module in MODULES]
+    return START.format(package=PACKAGE, parts=parts, main=module_name(report), options=dict(options))
 
 
-def name_of(module: ModuleType) -> str:
+def module_name(module: ModuleType) -> str:
     """Return the name of a module in its package."""
     return module.__name__.rpartition(".")[2]
 
 
-def look(
+def inspect_image(
     runner: Runner,
-    own: Own | None = None,
+    own: OwnContent | None = None,
     *,
     singles: Sequence[str] = SINGLES,
     cuobjdump: bool = True,
@@ -98,14 +98,14 @@ def look(
 
     `singles`: libraries to count. `python`: interpreter of the image, 3.8 or later.
     """
-    own = own or Own()
+    own = own or OwnContent()
     options = {
         "singles": list(singles),
         "cuobjdump": cuobjdump,
         "prefixes": None if own.prefixes is None else list(own.prefixes),
         "compiled": {"folders": list(own.folders), "dists": list(own.dists)},
     }
-    code, output = runner([python, "-I", "-B", "-c", program(options)])
+    code, output = runner([python, "-I", "-B", "-c", inspector_program(options)])
     for line in reversed(output.splitlines()):
         if line.startswith(MARK) and code == 0:
             document: dict[str, Any] = json.loads(line.removeprefix(MARK))

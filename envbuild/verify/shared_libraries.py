@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import Any
 
-from envbuild.verify.results import AuditResult, divided, home, in_product, judged, listed
+from envbuild.verify.results import AuditResult, is_in_product, join_items, judge, product_folder, split_faults
 
 Seen = Mapping[str, Any]
 Elves = Mapping[str, Mapping[str, Any]]
@@ -23,24 +23,24 @@ def library_results(seen: Seen, driver: Sequence[str], complete: bool = True) ->
     """
     elves: Elves = seen["elves"]
     lost = missing_libraries(elves, driver)
-    optional, bundled = excused(seen, lost)
+    optional, bundled = find_excused(seen, lost)
     faults = {path: f"{path} needs {', '.join(lost[path])}" for path in lost if path not in optional | bundled}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
     faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
-    kept, note = divided(seen, faults, complete)
-    yield judged(
+    kept, note = split_faults(seen, faults, complete)
+    yield judge(
         "libraries are found",
         kept,
         f"{compared_libraries(elves, lost, optional, bundled)}{note}",
         "add the package that holds it, or its folder to the recipe's runtime(libraries=…)",
     )
-    yield judged(
+    yield judge(
         "the loader's cache fits",
         [*([seen["cache_error"]] if seen["cache_error"] else []), *(f"{path} is gone" for path in seen["cache_gone"])],
         "/etc/ld.so.cache",
         "run ldconfig in the last unit",
     )
-    yield judged(
+    yield judge(
         "files can be read",
         [f"{path}: {reason}" for path, reason in seen["damaged"].items()],
         f"{len(elves)} ELF files",
@@ -57,12 +57,16 @@ def missing_libraries(elves: Elves, driver: Sequence[str]) -> dict[str, list[str
     return {path: missing for path, missing in found.items() if missing}
 
 
-def excused(seen: Seen, lost: Mapping[str, Sequence[str]]) -> tuple[set[str], set[str]]:
+def find_excused(seen: Seen, lost: Mapping[str, Sequence[str]]) -> tuple[set[str], set[str]]:
     """Return (plugins of optional features, files whose product has the libraries itself) of those that lack some."""
     sites = tuple(sorted({f"{dist['site']}/" for dist in seen["python"]}))
-    used = reachable(seen) if lost else set()
+    used = reachable_files(seen) if lost else set()
     optional = {path for path in lost if sites and path.startswith(sites) and path not in used}
-    bundled = {path for path in lost if in_product(path) and set(lost[path]) <= _names_below(home(path), seen["elves"])}
+    bundled = {
+        path
+        for path in lost
+        if is_in_product(path) and set(lost[path]) <= _names_below(product_folder(path), seen["elves"])
+    }
     return optional, bundled
 
 
@@ -75,9 +79,9 @@ def compared_libraries(elves: Elves, lost: Mapping[str, Sequence[str]], optional
         text += f", {preloads} by libraries that Python code loads before"
     if optional:
         plugins = [f"{path} (no {', '.join(lost[path])})" for path in sorted(optional)]
-        text += f"; optional plugins that cannot be used: {listed(plugins)}"
+        text += f"; optional plugins that cannot be used: {join_items(plugins)}"
     if bundled:
-        text += f"; found by their product's own scripts alone: {listed(sorted(bundled))}"
+        text += f"; found by their product's own scripts alone: {join_items(sorted(bundled))}"
     return text
 
 
@@ -87,7 +91,7 @@ def _names_below(folder: str, elves: Elves) -> set[str]:
     return {basename(path) for path in below} | {elf["soname"] for elf in below.values() if elf.get("soname")}
 
 
-def reachable(seen: Seen) -> set[str]:
+def reachable_files(seen: Seen) -> set[str]:
     """Files that a program, a Python extension module, or a library outside of wheels needs, however far down."""
     elves: Elves = seen["elves"]
     modules = {(dist["site"], module) for dist in seen["python"] for module in dist["modules"]}

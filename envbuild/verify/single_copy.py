@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from posixpath import basename
 from typing import Any
 
-from envbuild.verify.results import AuditResult, home, in_product, judged
+from envbuild.verify.results import AuditResult, is_in_product, judge, product_folder
 
 Seen = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ class Copies:
     @property
     def own(self) -> list[str]:
         """The image's own, in /opt."""
-        return [path for path in self.files if in_product(path)]
+        return [path for path in self.files if is_in_product(path)]
 
     @property
     def others(self) -> list[str]:
@@ -69,12 +69,12 @@ def single_results(seen: Seen, allowed: Mapping[str, int], complete: bool = True
         if complete and copies.shadows():
             faults = shadow_faults(copies, users)
             compared += "" if faults else f"; shadowed: {', '.join(copies.others)}"
-            yield judged(title, faults, compared, SHADOW_HINT)
+            yield judge(title, faults, compared, SHADOW_HINT)
             continue
         if len(copies.counted) < len(copies.files):
             compared += f"; not counted: {', '.join(sorted(set(copies.files) - set(copies.counted)))}"
         counted = f"{len(copies.counted)} are there: {', '.join(copies.counted)}"
-        yield judged(title, [] if len(copies.counted) <= most else [counted], compared, COUNT_HINT)
+        yield judge(title, [] if len(copies.counted) <= most else [counted], compared, COUNT_HINT)
 
 
 def users_of_libraries(seen: Seen) -> dict[str, list[str]]:
@@ -94,8 +94,8 @@ def counted_copies(seen: Seen, library: str, users: Mapping[str, Sequence[str]],
     counted = [
         path
         for path in files
-        if path in taken or _apart(path, users) or (complete and not in_product(path))
-        if not _same_runtime(path, files, seen)
+        if path in taken or _is_used_elsewhere(path, users) or (complete and not is_in_product(path))
+        if not _is_toolkit_duplicate(path, files, seen)
     ]
     return Copies(library, files, taken, counted)
 
@@ -119,14 +119,14 @@ def _is_torch(path: str) -> bool:
     return TORCH.fullmatch(basename(path)) is not None
 
 
-def _apart(path: str, users: Mapping[str, Sequence[str]]) -> bool:
+def _is_used_elsewhere(path: str, users: Mapping[str, Sequence[str]]) -> bool:
     """Whether something outside of the library's own product uses it."""
-    if in_product(path):
-        return any(not user.startswith(home(path)) for user in users.get(path, ()))
-    return any(map(in_product, users.get(path, ())))
+    if is_in_product(path):
+        return any(not user.startswith(product_folder(path)) for user in users.get(path, ()))
+    return any(map(is_in_product, users.get(path, ())))
 
 
-def _same_runtime(path: str, files: Sequence[str], seen: Seen) -> bool:
+def _is_toolkit_duplicate(path: str, files: Sequence[str], seen: Seen) -> bool:
     """Whether it is a toolkit's CUDA runtime and another file has the same SONAME."""
 
     def name(file: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envbuild.core.text import human_list
-from envbuild.verify.results import AuditResult, divided, judged, listed
-from envbuild.verify.shared_libraries import reachable
+from envbuild.verify.results import AuditResult, join_items, judge, split_faults
+from envbuild.verify.shared_libraries import reachable_files
 
-TOLD = 3  # symbols of one file
+NAMED_SYMBOLS = 3  # symbols of one file
 
 
 def link_results(seen: Mapping[str, Any], complete: bool = True) -> Iterator[AuditResult]:
@@ -31,13 +31,13 @@ def link_results(seen: Mapping[str, Any], complete: bool = True) -> Iterator[Aud
         compared += f", {link['driver']} of them functions of the host's driver"
     if link["elsewhere"]:
         names = [f"{path} ({count})" for path, count in link["elsewhere"].items()]
-        compared += f"; plugins that get some from what loads them: {listed(names)}"
+        compared += f"; plugins that get some from what loads them: {join_items(names)}"
     if optional:
-        compared += f"; optional plugins that cannot be used: {listed(sorted(optional))}"
+        compared += f"; optional plugins that cannot be used: {join_items(sorted(optional))}"
     if link["skipped"]:
-        compared += f"; not compared for want of a library: {listed(link['skipped'])}"
+        compared += f"; not compared for want of a library: {join_items(link['skipped'])}"
     fitting = f"made for torch {torch}" if torch else "made for the versions here"
-    yield judged(
+    yield judge(
         "symbols are found",
         faults,
         compared,
@@ -46,8 +46,8 @@ def link_results(seen: Mapping[str, Any], complete: bool = True) -> Iterator[Aud
     )
     versions = seen["versions"]
     lost = {path: f"{path} wants {', '.join(texts)}" for path, texts in versions["lost"].items()}
-    kept, note = divided(seen, lost, complete)
-    yield judged(
+    kept, note = split_faults(seen, lost, complete)
+    yield judge(
         "versions of symbols are there",
         kept,
         f"{versions['compared']} versions that {len(seen['elves'])} files want of their libraries{note}",
@@ -59,7 +59,7 @@ def _optional(seen: Mapping[str, Any]) -> set[str]:
     """Files with lost symbols that are plugins of optional features."""
     lost = seen["link"]["lost"]
     sites = tuple({f"{dist['site']}/" for dist in seen["python"]})
-    used = reachable(seen) if lost else set()
+    used = reachable_files(seen) if lost else set()
     return {
         path
         for path in lost
@@ -71,10 +71,10 @@ def _optional(seen: Mapping[str, Any]) -> set[str]:
 def _symbols(lost: Mapping[str, Any], torch: str) -> str:
     """The first names for a person, the first one also as nm -D writes it."""
     names: list[str] = lost["names"]
-    texts = list(dict.fromkeys(readable(name) for name in names))
+    texts = list(dict.fromkeys(demangle(name) for name in names))
     if texts[0] != names[0]:
         texts[0] += f" ({names[0]})"
-    text = human_list(texts, TOLD, total=lost["count"])
+    text = human_list(texts, NAMED_SYMBOLS, total=lost["count"])
     whose = f"; it is linked with {', '.join(lost['torch'])} of torch {torch}" if lost["torch"] and torch else ""
     return f"{text}, which no library that it needs has{whose}"
 
@@ -84,7 +84,7 @@ START = re.compile(r"_Z(?:GV|T[VTIS])?(?P<nested>N?)[rVK]*[RO]?")
 PART = re.compile(r"(?P<standard>S[tasoi])|(?P<length>[1-9][0-9]*)|B(?P<tag>[1-9][0-9]*)|(?P<maker>[CD][0-5])")
 
 
-def readable(symbol: str) -> str:
+def demangle(symbol: str) -> str:
     """``c10::cuda::CUDAStream::stream`` for ``_ZNK3c104cuda10CUDAStream6streamEv``; the symbol itself where this is not
     so easy."""
     start = START.match(symbol)

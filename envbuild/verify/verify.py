@@ -10,19 +10,19 @@ from envbuild.build.plan.units import Plan
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
-from envbuild.export.built_image import Image, made_image
+from envbuild.export.built_image import BuiltImage, load_built_image
 from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
 from envbuild.spec.recipe import Check, RecipeEnv
 from envbuild.spec.recipe_loader import ask
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.audit import audit
-from envbuild.verify.contents.metadata import inside
-from envbuild.verify.contents.squashfs_path import squashfs_file
-from envbuild.verify.evidence import Evidence, document, raise_for, summary, write
-from envbuild.verify.expectations import expectations, locked_expectations, locked_own, own
+from envbuild.verify.contents.metadata import read_image_texts
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
+from envbuild.verify.evidence import Evidence, evidence_document, raise_failures, summary_lines, write_evidence
+from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.recipe_checks import run_checks
-from envbuild.verify.run_inspector import Runner, look
+from envbuild.verify.run_inspector import Runner, inspect_image
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import Built
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 def verify_image(name: str, workspace: Workspace) -> Result:
     """Audit and run a made image again, or audit a squashfs file against the lock inside it."""
-    file = squashfs_file(name)
+    file = find_squashfs_file(name)
     if file:
         evidence = verify_file(file, workspace)
-        raise_for(evidence)
-        return Result(document(evidence), "\n".join(summary(evidence)))
-    path, evidence, data = verify_made(made_image(name, workspace), workspace)
-    raise_for(evidence)
-    return Result(data, "\n".join([*summary(evidence), f"  evidence: {path}"]))
+        raise_failures(evidence)
+        return Result(evidence_document(evidence), "\n".join(summary_lines(evidence)))
+    path, evidence, data = verify_built(load_built_image(name, workspace), workspace)
+    raise_failures(evidence)
+    return Result(data, "\n".join([*summary_lines(evidence), f"  evidence: {path}"]))
 
 
 def verify(
@@ -50,24 +50,28 @@ def verify(
     Raises VerifyError with every failure, after the evidence is written.
     """
     layers = tuple(layer.diff_id for layer in built.layers)
-    evidence = examine(artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace)
-    path = write(evidence, artifact.path.parent)
-    for line in summary(evidence):
+    evidence = collect_evidence(
+        artifact.path, artifact.sha256, artifact.messages, layers, plan, resolution, lock, workspace
+    )
+    path = write_evidence(evidence, artifact.path.parent)
+    for line in summary_lines(evidence):
         workspace.reporter.info(f"verify {line}")
-    raise_for(evidence)
+    raise_failures(evidence)
     return path
 
 
-def verify_made(image: Image, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
+def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
     """The same of an image that was made before: path of the evidence, the evidence, its document."""
     path = Path(image.made.artifact)
     layers = tuple(layer.diff_id for layer in image.layers)
     messages = image.made.messages
-    evidence = examine(path, image.made.sha256, messages, layers, image.plan, image.resolution, image.lock, workspace)
-    return write(evidence, path.parent), evidence, document(evidence)
+    evidence = collect_evidence(
+        path, image.made.sha256, messages, layers, image.plan, image.resolution, image.lock, workspace
+    )
+    return write_evidence(evidence, path.parent), evidence, evidence_document(evidence)
 
 
-def examine(
+def collect_evidence(
     path: Path,
     sha256: str,
     messages: Sequence[str],
@@ -78,11 +82,11 @@ def examine(
     workspace: Workspace,
 ) -> Evidence:
     """All tiers that can run here, on the file itself."""
-    run = runner(path, plan.config.env, workspace)
+    run = make_runner(path, plan.config.env, workspace)
     workspace.reporter.start("verify", f"verify {plan.image}")
-    env = planned_env(resolution, lock)
-    expected = expectations(resolution, lock)
-    results = audit(look(run, own(resolution, lock)), expected)
+    env = recipe_environment(resolution, lock)
+    expected = expected_contents(resolution, lock)
+    results = audit(inspect_image(run, own_content(resolution, lock)), expected)
     by_hand = f"envbuild run {path} -- /bin/sh"
     results += import_results(expected.modules, run, by_hand)
     checks: list[Check] = []
@@ -99,7 +103,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
 
     Raises VerifyError when it holds no lock, because envbuild did not make it.
     """
-    texts = inside(path, "lock.yaml", "resolution.json")
+    texts = read_image_texts(path, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(
             "there is no lock inside to compare with: envbuild did not make this file",
@@ -109,12 +113,12 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     lock = parse_lock(texts["lock.yaml"], path)
     sha256 = file_digest(path)
     workspace.reporter.start("verify", f"verify {path.name}")
-    results = audit(look(runner(path, {}, workspace), locked_own(lock)), locked_expectations(lock))
+    results = audit(inspect_image(make_runner(path, {}, workspace), locked_own_content(lock)), locked_contents(lock))
     workspace.reporter.finish("verify")
     return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results))
 
 
-def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
+def make_runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
     """Runs commands in a squashfs file."""
     from envbuild.build.engines.embedded.run_command import run_in
 
@@ -125,7 +129,7 @@ def runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
     return run
 
 
-def planned_env(resolution: Resolution, lock: Lock) -> RecipeEnv:
+def recipe_environment(resolution: Resolution, lock: Lock) -> RecipeEnv:
     from envbuild.build.plan.image_config import recipe_env
 
     return recipe_env(resolution, lock)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import SpecError
-from envbuild.verify.contents.squashfs_path import squashfs_file
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 from tests.support.command import envbuild
 from tests.support.image_pair import RC
 from tests.support.image_pair import pair as pair  # a fixture
@@ -78,5 +78,5 @@ def test_files_are_read_where_no_store_can_be_written(pair):
 @pytest.mark.parametrize("name", ["docker://app:1", "oci:layout", "docker-archive:a.tar", "docker-daemon:app:1"])
 def test_images_of_other_places_are_exported_first(name):
     with pytest.raises(SpecError, match="no squashfs file yet") as caught:
-        squashfs_file(name)
+        find_squashfs_file(name)
     assert f"envbuild export {name} --to squashfs" in caught.value.hint

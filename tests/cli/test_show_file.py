@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.cli.show_file import show_file
 from envbuild.verify.contents.diff import diff_images
-from envbuild.verify.contents.metadata import environment, inside, start_of
+from envbuild.verify.contents.metadata import parse_environment, parse_start_script, read_image_texts
 from tests.support.image_pair import BEFORE, SITE, image
 from tests.support.packs import file
 
@@ -51,7 +51,7 @@ def test_show_every_line(tmp_path):
     assert found.data["locked"]["debian"] == {"base-files": "13", "libc6": "2.41"}
     assert found.data["env"] == {"LANG": "C", "PATH": "/bin"}
     assert found.data["start"] == {"command": "'/bin/bash' '-l'", "workdir": "/work space", "path": "/bin"}
-    assert inside(path, "lock.yaml", "sbom.cdx.json").keys() == {"lock.yaml"}
+    assert read_image_texts(path, "lock.yaml", "sbom.cdx.json").keys() == {"lock.yaml"}
 
 
 def test_show_what_says_nothing(tmp_path):
@@ -113,8 +113,8 @@ def test_an_image_that_was_converted(tmp_path):
     ],
 )
 def test_start_of(script, expected):
-    assert start_of(script) == expected
+    assert parse_start_script(script) == expected
 
 
 def test_environment():
-    assert environment("A=1\n  B=x=y\n#C=2\nno sign\nA=2\n") == {"A": "2", "B": "x=y"}
+    assert parse_environment("A=1\n  B=x=y\n#C=2\nno sign\nA=2\n") == {"A": "2", "B": "x=y"}

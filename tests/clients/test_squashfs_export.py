@@ -14,7 +14,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.export.options import ExportOptions
-from envbuild.export.project_image import write
+from envbuild.export.project_image import write_squashfs
 from envbuild.export.squashfs_image import export_squashfs
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.oci.config import ImageConfig
@@ -170,7 +170,7 @@ def test_an_image_of_the_project_in_another_compression(tmp_path):
     for options in (ExportOptions(jobs=1, sha256=True), ExportOptions(jobs=3, sha256=True), lz4):
         form = options.form
         out = tmp_path / f"{form.codec}.sqsh"
-        artifact = write(plan, [record], lock, store, SilentReporter(), out, options)
+        artifact = write_squashfs(plan, [record], lock, store, SilentReporter(), out, options)
         files.setdefault(form.codec, set()).add(artifact.sha256)
         assert describe(out)["codec"] == form.codec and describe(out)["block"] == form.block
         shutil.rmtree(tmp_path / "root", ignore_errors=True)

@@ -16,7 +16,7 @@ import pytest
 from envbuild.cli.show_file import show_file
 from envbuild.squashfs.read.compare import compare
 from envbuild.squashfs.read.tree import BLOCK_DEVICE, CHAR_DEVICE, DIRECTORY, FIFO, REGULAR, SOCKET, SYMLINK, SquashTree
-from envbuild.verify.contents.metadata import inside
+from envbuild.verify.contents.metadata import read_image_texts
 from tests.support.squashfs_snapshot import differences, mounted
 
 pytestmark = [
@@ -251,4 +251,4 @@ def test_what_an_import_of_enroot_says(tmp_path):
     }
     assert shown.data["squashfs"]["codec"] == "lzo"
     assert "imported by enroot from docker://registry.example#team/image:1" in shown.text
-    assert inside(tmp_path / "image.sqsh", "lock.yaml") == {}
+    assert read_image_texts(tmp_path / "image.sqsh", "lock.yaml") == {}

@@ -18,7 +18,7 @@ import pytest
 
 from envbuild.verify.audit import Expectations, audit
 from envbuild.verify.results import Status
-from envbuild.verify.run_inspector import Own, Runner, look
+from envbuild.verify.run_inspector import OwnContent, Runner, inspect_image
 from tests.support.binaries import make_elf, make_fatbin, make_property
 
 pytestmark = pytest.mark.engine
@@ -129,7 +129,7 @@ def wheel(root: Path, name: str, files: dict[str, bytes]) -> None:
         (site / path).write_bytes(data)
 
 
-OWN = Own(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("DeepSpeed",))
+OWN = OwnContent(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("DeepSpeed",))
 EXPECTED = Expectations(
     debian={"libc6": "2.41-12"},
     python={"nvidia-nccl-cu13": "1.0", "deepspeed": "1.0"},
@@ -143,7 +143,7 @@ def failures(seen: dict[str, Any]) -> dict[str, str]:
 
 
 def test_an_image_as_declared(root: Path) -> None:
-    seen = look(runner_in(root), OWN)
+    seen = inspect_image(runner_in(root), OWN)
     assert failures(seen) == {}
     assert list(seen["compiled"]) == [f"{SITE}/deepspeed/ops/adam/fused_adam_op.so"]
     assert seen["link"]["files"] == 2
@@ -164,7 +164,7 @@ def test_looking_changes_nothing_and_sees_the_same_twice(root: Path) -> None:
         return sorted((str(path), path.lstat().st_mtime_ns) for path in root.rglob("*"))
 
     before = state()
-    first, second = look(runner_in(root)), look(runner_in(root))
+    first, second = inspect_image(runner_in(root)), inspect_image(runner_in(root))
     first.pop("cpu_seconds"), second.pop("cpu_seconds")
     assert first == second
     assert state() == before
@@ -204,13 +204,13 @@ def cached(root: Path) -> None:
 
 def told(root: Path, **expected: Any) -> dict[str, str]:
     """Name of each result that failed → detail; packages that this file's other tests look at are let be."""
-    results = audit(look(runner_in(root), OWN), replace(EXPECTED, python_more=True, **expected))
+    results = audit(inspect_image(runner_in(root), OWN), replace(EXPECTED, python_more=True, **expected))
     return {item.name: item.detail for item in results if item.status == Status.FAIL}
 
 
 def test_the_own_ucx_beside_the_distribution_s(planted: Path) -> None:
     assert told(planted) == {}
-    seen = look(runner_in(planted), OWN)
+    seen = inspect_image(runner_in(planted), OWN)
     assert seen["singles"]["libucp"]["first"] == {"libucp.so.0": "/opt/ucx/lib/libucp.so.0"}
     assert seen["link"]["files"] == 4  # three of the venv, one of the prefix
     (planted / "etc/ld.so.conf.d/00-envbuild.conf").unlink()
@@ -281,7 +281,7 @@ def test_cuda_code_of_a_prefix_without_a_line_of_its_own(planted: Path) -> None:
 def test_every_need_resolves_as_the_loader_itself_does(root: Path) -> None:
     """Compared with ``ld.so --list`` of the root for each of its programs and modules."""
     run = runner_in(root)
-    elves = {path: elf for path, elf in look(run)["elves"].items() if not path.startswith(SITE)}
+    elves = {path: elf for path, elf in inspect_image(run)["elves"].items() if not path.startswith(SITE)}
     interpreter = next(
         line for line in libraries(sys.executable) | libraries("/bin/sh") if re.search(r"/ld-[^/]*\.so", line)
     )
@@ -333,7 +333,7 @@ def test_what_must_not_be_there(root: Path, tmp_path: Path) -> None:
     triplet = f"{os.uname().machine}-linux-gnu"
     (bad / "usr/lib" / triplet).mkdir(parents=True, exist_ok=True)
     (bad / "usr/lib" / triplet / "libcuda.so.1").write_bytes(make_elf(soname="libcuda.so.1", machine=machine))
-    seen = look(runner_in(bad))
+    seen = inspect_image(runner_in(bad))
     found = failures(seen)
     assert "nvidia-nccl-cu12 1.0 was not declared" in found["Python packages are those of the lock"]
     assert f"{SITE}/nvidia/nccl/lib/libnccl.so.2" in found["no file belongs to two Python packages"]
@@ -355,19 +355,19 @@ def test_two_names_of_one_file_are_one_and_two_copies_are_two(root: Path, tmp_pa
     library = several / SITE[1:] / "nvidia/nccl/lib/libnccl.so.2"
     os.link(library, library.with_name("libnccl.so.2.30.7"))
     library.with_name("libnccl.so").symlink_to("libnccl.so.2")
-    assert look(runner_in(several))["singles"]["libnccl"]["files"] == [f"{SITE}/nvidia/nccl/lib/libnccl.so.2"]
+    assert inspect_image(runner_in(several))["singles"]["libnccl"]["files"] == [f"{SITE}/nvidia/nccl/lib/libnccl.so.2"]
     shutil.copy(library, library.with_name("libnccl-0a1b2c3d.so.2.30.7"))  # as auditwheel names it
-    assert len(look(runner_in(several))["singles"]["libnccl"]["files"]) == 2
+    assert len(inspect_image(runner_in(several))["singles"]["libnccl"]["files"]) == 2
 
 
 def test_a_device_node_is_seen(root: Path, tmp_path: Path) -> None:
-    seen = look(runner_in(root))
+    seen = inspect_image(runner_in(root))
     if os.geteuid():
         pytest.skip("mknod needs root")
     node = root / "opt/null"
     os.mknod(node, 0o20666, os.makedev(1, 3))
     try:
-        with_node = look(runner_in(root))
+        with_node = inspect_image(runner_in(root))
     finally:
         node.unlink()
     assert (seen["devices"], with_node["devices"]) == ([], ["/opt/null"])

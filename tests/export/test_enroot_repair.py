@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.core.errors import InputError, VerifyError
 from envbuild.export.enroot import configure
-from envbuild.export.enroot_repair import ENV_FILE, mend
+from envbuild.export.enroot_repair import ENV_FILE, repair
 from envbuild.oci.config import ImageConfig
 from envbuild.spec.enroot_rules import PATH_FILE
 from envbuild.squashfs.write.merge import merge
@@ -39,7 +39,7 @@ def folders(additions):
 def test_an_image_without_faults_is_configured_as_one_of_ours(tmp_path):
     config = ImageConfig(env={"PATH": "/opt/bin", "A": "b c"}, cmd=("sh",), labels={"a": "b"}, workdir="/new")
     layers = [*LOGIN, folder(b"root")]
-    ours, theirs = (make(config, tree(tmp_path, *layers), 7) for make in (configure, mend))
+    ours, theirs = (make(config, tree(tmp_path, *layers), 7) for make in (configure, repair))
     assert sorted(ours.extra, key=lambda item: item[0].path) == sorted(theirs.extra, key=lambda item: item[0].path)
     assert ours.messages == theirs.messages
 
@@ -48,7 +48,7 @@ def test_entrypoint_and_volumes(tmp_path):
     config = ImageConfig(
         entrypoint=("/init", "it's"), cmd=("serve", "-v"), volumes=("/a b", "/data", "rel"), env={"HOME": "/data"}
     )
-    added = mend(config, tree(tmp_path, folder(b"data")), 0)
+    added = repair(config, tree(tmp_path, folder(b"data")), 0)
     assert "    exec '/init' 'it'\\''s' \"$@\"\n" in texts(added)["etc/rc"]
     assert "    exec '/init' 'it'\\''s' 'serve' '-v'\n" in texts(added)["etc/rc"]
     options = "none x-create=dir,bind,rw,nosuid,nodev"
@@ -64,9 +64,9 @@ def test_entrypoint_and_volumes(tmp_path):
         "created the volume /a b",
         "created the volume /rel",
     ]
-    empty = mend(ImageConfig(cmd=()), tree(tmp_path), 0)
+    empty = repair(ImageConfig(cmd=()), tree(tmp_path), 0)
     assert "    exec \"$@\"\nelse\n    exec '/bin/sh'\n" in texts(empty)["etc/rc"]
-    only = mend(ImageConfig(entrypoint=("/init",), cmd=()), tree(tmp_path), 0)
+    only = repair(ImageConfig(entrypoint=("/init",), cmd=()), tree(tmp_path), 0)
     assert "    exec '/init' \"$@\"\nelse\n    exec '/init'\n" in texts(only)["etc/rc"]
 
 
@@ -83,7 +83,7 @@ def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
     """They are set by the login shell, or where that is told of no folder, by /etc/rc; to the letter."""
     config = ImageConfig(env={"A": value, "B": "1"}, workdir=PLACE, cmd=("sh", "-c", PRINT))
     for layers, place in ((LOGIN, ENV_FILE), ([], "etc/profile"), ([PROFILE], "etc/rc")):
-        added = mend(config, tree(tmp_path, *layers), 0)
+        added = repair(config, tree(tmp_path, *layers), 0)
         assert texts(added)["etc/environment"] == "B=1\n"
         assert any(line.startswith(f"ENV A: set by /{place} instead") and why in line for line in added.messages)
         if shutil.which("dash"):
@@ -94,11 +94,11 @@ def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
 
 def test_path_where_the_profile_reads_no_folder(tmp_path):
     """An image's own /etc/profile that sets PATH, and no /etc/profile.d that it could read: /etc/rc comes after it."""
-    added = mend(ImageConfig(env={"PATH": "/it's:/bin"}, labels={"a": "b"}), tree(tmp_path, PROFILE), 0)
+    added = repair(ImageConfig(env={"PATH": "/it's:/bin"}, labels={"a": "b"}), tree(tmp_path, PROFILE), 0)
     assert texts(added)["etc/rc"].startswith("# a b\n\nexport PATH='/it'\\''s:/bin'\nmkdir -p ")
     assert PATH_FILE not in texts(added)
     assert added.messages == ("PATH would be lost to /etc/profile: /etc/rc sets it again",)
-    none = mend(ImageConfig(env={"PATH": "/bin"}), tree(tmp_path), 0)
+    none = repair(ImageConfig(env={"PATH": "/bin"}), tree(tmp_path), 0)
     assert "export" not in texts(none)["etc/rc"] and not none.messages
 
 
@@ -107,7 +107,7 @@ def test_volumes_where_enroot_mounts_something(tmp_path):
     of mode 000 in it."""
     names = ("/tmp", "/tmp/it's/x", "/run/x", "/var/run/y", "/dev/shm", "/sys/fs/cgroup", "/proc", "/device")
     layers = [folder(b"run"), symlink(b"var/run", b"../run")]
-    added = mend(ImageConfig(volumes=tuple(sorted(names))), tree(tmp_path, *layers), 0)
+    added = repair(ImageConfig(volumes=tuple(sorted(names))), tree(tmp_path, *layers), 0)
     assert [line.split()[1] for line in texts(added)["etc/fstab"].splitlines()] == ["/device", "/tmp"]
     made = ["/run/x", "/tmp/it'\\''s/x", "/var/run/y"]
     first = "".join(f"mkdir -p '{name}' 2> /dev/null\n" for name in made)
@@ -125,7 +125,7 @@ def test_volumes_where_enroot_mounts_something(tmp_path):
 
 @pytest.mark.parametrize("name", ["BAD-NAME", "1A", "", "ENROOT_DATA_PATH", "A B"])
 def test_variables_that_enroot_drops(tmp_path, name):
-    added = mend(ImageConfig(env={name: "1", "B": "2"}), tree(tmp_path), 0)
+    added = repair(ImageConfig(env={name: "1", "B": "2"}), tree(tmp_path), 0)
     assert texts(added)["etc/environment"] == "B=2\n"
     assert "left out, because enroot drops variables of such a name" in added.messages[0]
 
@@ -145,7 +145,7 @@ def test_variables_that_enroot_drops(tmp_path, name):
     ],
 )
 def test_home(tmp_path, home, kept, made):
-    added = mend(ImageConfig(env={"HOME": home}), tree(tmp_path, folder(b"there"), folder(b"tmp")), 0)
+    added = repair(ImageConfig(env={"HOME": home}), tree(tmp_path, folder(b"there"), folder(b"tmp")), 0)
     assert texts(added)["etc/environment"] == (f"HOME={home}\n" if kept else "")
     assert folders(added) == made
     assert bool(added.messages) is (not kept or bool(made))
@@ -154,18 +154,18 @@ def test_home(tmp_path, home, kept, made):
 @pytest.mark.skipif(not shutil.which("dash"), reason="dash is not installed")
 @pytest.mark.parametrize("name", ["a$(id)", "a`id`b", 'a"b', "a\\b", "it's", "with blank"])
 def test_working_directories_that_a_shell_would_interpret(tmp_path, name):
-    added = mend(ImageConfig(workdir=f"{PLACE}/{name}", cmd=("pwd",)), tree(tmp_path), 0)
+    added = repair(ImageConfig(workdir=f"{PLACE}/{name}", cmd=("pwd",)), tree(tmp_path), 0)
     (tmp_path / "rc").write_text(here(texts(added)["etc/rc"], tmp_path))
     assert subprocess.check_output(["dash", str(tmp_path / "rc")], text=True) == f"{tmp_path}/{name}\n"
     assert any("is quoted in /etc/rc" in line for line in added.messages) is any(sign in name for sign in '$`"\\')
 
 
 def test_working_directories(tmp_path):
-    added = mend(ImageConfig(workdir="work/dir"), tree(tmp_path), 0)
+    added = repair(ImageConfig(workdir="work/dir"), tree(tmp_path), 0)
     assert 'cd "/work/dir"' in texts(added)["etc/rc"] and folders(added) == ["work/dir"]
     assert added.messages[0] == "WORKDIR: 'work/dir' is taken as '/work/dir'"
-    assert folders(mend(ImageConfig(workdir="/tmp/x"), tree(tmp_path), 0)) == []  # /etc/rc makes it at start
-    assert folders(mend(ImageConfig(workdir="/dev/shm"), tree(tmp_path), 0)) == []
+    assert folders(repair(ImageConfig(workdir="/tmp/x"), tree(tmp_path), 0)) == []  # /etc/rc makes it at start
+    assert folders(repair(ImageConfig(workdir="/dev/shm"), tree(tmp_path), 0)) == []
 
 
 @pytest.mark.parametrize(
@@ -181,22 +181,22 @@ def test_working_directories(tmp_path):
 )
 def test_what_could_not_start(tmp_path, config):
     with pytest.raises(InputError) as caught:
-        mend(config, tree(tmp_path), 0)
+        repair(config, tree(tmp_path), 0)
     assert len(caught.value.findings) == 1 and "docker build" in caught.value.hint
 
 
 def test_every_finding_at_once(tmp_path):
     config = ImageConfig(workdir="/x/y", cmd=("\0",), entrypoint=("\0",))
     with pytest.raises(InputError) as caught:
-        mend(config, merge(packs(tmp_path, [file(b"x")])), 0)
+        repair(config, merge(packs(tmp_path, [file(b"x")])), 0)
     assert [finding.where for finding in caught.value.findings] == ["WORKDIR", "ENTRYPOINT", "CMD", "/bin/sh"]
     with pytest.raises(VerifyError, match="/bin/sh"):
-        mend(ImageConfig(), merge(packs(tmp_path, [file(b"x")])), 0)
+        repair(ImageConfig(), merge(packs(tmp_path, [file(b"x")])), 0)
 
 
 def test_labels_stay_comments(tmp_path):
     labels = {"a": "1\nrm -rf /", "b\n": "2\r\n3", "c": "4"}
-    added = mend(ImageConfig(labels=labels), tree(tmp_path), 0)
+    added = repair(ImageConfig(labels=labels), tree(tmp_path), 0)
     assert texts(added)["etc/rc"].startswith("# a 1 rm -rf /\n# b  2 3\n# c 4\n\n")
     assert sum("line breaks became blanks" in line for line in added.messages) == 2
 
@@ -210,7 +210,7 @@ def test_what_is_only_told(tmp_path):
         folder(b"tmp/empty"),
         file(b"var/lock/x", b"1"),
     ]
-    added = mend(config, tree(tmp_path, *layers), 0)
+    added = repair(config, tree(tmp_path, *layers), 0)
     assert texts(added)["etc/environment"] == "NVIDIA_VISIBLE_DEVICES=all\nPATH=/opt\n" and PATH_FILE in texts(added)
     assert [line.split(" ")[0] for line in added.messages] == [
         "USER",
@@ -221,9 +221,9 @@ def test_what_is_only_told(tmp_path):
     ]
     assert "/etc/environment (6 bytes)" in added.messages[2] and "/var/lock is hidden" in added.messages[3]
     quiet = ImageConfig(user="0:0", env={"NVIDIA_VISIBLE_DEVICES": "void"})
-    assert not mend(quiet, tree(tmp_path), 0).messages
+    assert not repair(quiet, tree(tmp_path), 0).messages
 
 
 def test_odd_text_is_carried(tmp_path):
-    added = mend(ImageConfig(env={"A": "\ud800ü"}, workdir="/\udc80"), tree(tmp_path), 0)
+    added = repair(ImageConfig(env={"A": "\ud800ü"}, workdir="/\udc80"), tree(tmp_path), 0)
     assert len(added.extra) == 5

@@ -19,9 +19,9 @@ from envbuild.core.errors import InputError, SpecError
 from envbuild.export import progress
 from envbuild.export.export import export_foreign
 from envbuild.export.options import ExportOptions
-from envbuild.export.progress import MERGING, PACKING, READING, Progress, public, tracked
+from envbuild.export.progress import MERGING, PACKING, READING, Progress, redact_source, track_export
 from envbuild.export.progress_list import list_exports
-from envbuild.export.progress_records import DAY, Owner, start_of
+from envbuild.export.progress_records import DAY, Owner, process_start
 from tests.support import foreign_images
 from tests.support.command import envbuild, refused
 from tests.support.foreign_images import made, workspace
@@ -69,13 +69,13 @@ def test_what_runs(tmp_path: Path) -> None:
 
 def test_processes_that_are_gone(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
-    gone = replace(HERE, pid=ended.pid, began=start_of(ended.pid) or 1)
+    gone = replace(HERE, pid=ended.pid, began=process_start(ended.pid) or 1)
     ended.wait()
     record(tmp_path, "gone", owner=gone)
     record(tmp_path, "another", owner=replace(HERE, began=HERE.began + 1))  # its number was given to another process
     record(tmp_path, "restarted", 600, replace(HERE, boot="earlier"))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        record(tmp_path, "child", owner=replace(HERE, pid=child.pid, began=start_of(child.pid) or 0))
+        record(tmp_path, "child", owner=replace(HERE, pid=child.pid, began=process_start(child.pid) or 0))
         assert states(tmp_path) == {
             "gone": "interrupted",
             "another": "interrupted",
@@ -89,7 +89,7 @@ def test_processes_that_are_gone(tmp_path: Path) -> None:
 def test_a_process_that_nobody_reaped(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert start_of(process.pid) is None
+    assert process_start(process.pid) is None
     process.wait()
 
 
@@ -130,7 +130,7 @@ def test_a_failure_of_several_lines_keeps_them(tmp_path: Path) -> None:
 
 def test_a_layout_is_as_large_as_its_files(tmp_path: Path) -> None:
     at, out = workspace(tmp_path / "store"), tmp_path / "image.oci"
-    with tracked("cpu-ucx", out, at) as progress:
+    with track_export("cpu-ucx", out, at) as progress:
         progress.start("oci", "OCI layout")
         (out / "blobs").mkdir(parents=True)
         (out / "blobs" / "one").write_bytes(b"12345")
@@ -239,7 +239,7 @@ def test_a_store_without_records(way: str, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(progress, "write_atomic", refuse)
         monkeypatch.setattr(Path, "chmod", refuse)
     path = tmp_path / "a.sqsh"
-    with tracked("x", path, at) as found:
+    with track_export("x", path, at) as found:
         found.start("layers", "reading")
     monkeypatch.undo()
     assert list_exports(at.store.root).data["exports"] == []
@@ -325,9 +325,13 @@ def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:
 
 
 def test_no_password_is_shown() -> None:
-    assert public("docker://user:se@cret@reg.example/app:1") == "docker://…@reg.example/app:1"
+    assert redact_source("docker://user:se@cret@reg.example/app:1") == "docker://…@reg.example/app:1"
     pinned = f"docker://reg.example/app@sha256:{'0' * 64}"
-    assert public(pinned) == pinned and public("oci:/a@b/c") == "oci:/a@b/c" and public("name") == "name"
+    assert (
+        redact_source(pinned) == pinned
+        and redact_source("oci:/a@b/c") == "oci:/a@b/c"
+        and redact_source("name") == "name"
+    )
 
 
 # the command line

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envbuild.inspector import elf
 from envbuild.inspector.elf_symbols import SECTIONS, Symbols, gnu_hash
-from envbuild.verify.symbols import readable
+from envbuild.verify.symbols import demangle
 from tests.support.binaries import make_elf
 from tests.support.compiled import compiled
 
@@ -116,9 +116,9 @@ def test_a_library_without_versions_has_them_all(tmp_path: Path) -> None:
     ],
 )
 def test_names_for_people(symbol: str, text: str) -> None:
-    assert readable(symbol) == text
+    assert demangle(symbol) == text
 
 
 @given(st.text("_ZNKSt0123456789EIBCDabc", max_size=30))
 def test_any_name_is_readable_or_itself(symbol: str) -> None:
-    assert readable(f"_Z{symbol}")
+    assert demangle(f"_Z{symbol}")

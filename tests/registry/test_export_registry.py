@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.export import pack_layers
-from envbuild.export.squashfs_image import lowest
+from envbuild.export.squashfs_image import merge_lowest
 from envbuild.oci.sources.open import open_source
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.store_packs import pack_path
@@ -118,13 +118,13 @@ def test_cold_cached_and_jobs(layout: Layout, registry: Server, tmp_path: Path) 
     assert len(list((at.store.root / "artifacts").glob("app-1-*.sqsh"))) == len(forms)
 
 
-@pytest.mark.parametrize("little", [0, pack_layers.LITTLE], ids=["merged after", "merged meanwhile"])
+@pytest.mark.parametrize("little", [0, pack_layers.SMALL], ids=["merged after", "merged meanwhile"])
 @pytest.mark.parametrize("there", ["001", "010", "011", "100", "101", "110"])
 def test_some_layers_are_packed(
     there: str, little: int, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever they are, and whether the lowest are merged before the others are packed: the same file."""
-    monkeypatch.setattr(pack_layers, "LITTLE", little)
+    monkeypatch.setattr(pack_layers, "SMALL", little)
     layout.add(kit.image(layout, kit.layers()), "app:1")
     at = workspace(tmp_path / "store")
     cold = made(f"oci:{layout.path}:app:1", at, tmp_path / "cold.sqsh")
@@ -133,7 +133,7 @@ def test_some_layers_are_packed(
             pack_path(at.store, layer.diff_id, PackFormat()).unlink()
     early = [pack_path(at.store, layer.diff_id, PackFormat()) for layer in cold.layers[: f"{there}0".index("0")]]
     seen: list[list[Path]] = []
-    monkeypatch.setattr(pack_layers, "lowest", lambda paths: (seen.append(paths), lowest(paths))[1])
+    monkeypatch.setattr(pack_layers, "merge_lowest", lambda paths: (seen.append(paths), merge_lowest(paths))[1])
     warm = made(f"oci:{layout.path}:app:1", at, tmp_path / "warm.sqsh")
     assert [layer.cached for layer in warm.layers] == [kept == "1" for kept in there]
     assert warm.artifact.sha256 == cold.artifact.sha256

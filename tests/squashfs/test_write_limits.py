@@ -14,7 +14,7 @@ import pytest
 from envbuild.core.errors import InputError, PublishError
 from envbuild.export.options import ExportOptions
 from envbuild.export.output_path import Output
-from envbuild.export.squashfs_image import EVIDENCE, export_squashfs, writing
+from envbuild.export.squashfs_image import EVIDENCE, export_squashfs, raise_write_errors
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.read.tree import SquashTree
@@ -116,12 +116,12 @@ def test_places_that_cannot_be_written(tmp_path):
     with pytest.raises(PublishError, match="a file stands in its place"):
         Output(tmp_path / "file" / "image").prepare("x")
     for number, hint in ((errno.ENOSPC, "free some space"), (errno.EROFS, "read-only")):
-        with pytest.raises(PublishError, match="cannot be written") as caught, writing(tmp_path / "image"):
+        with pytest.raises(PublishError, match="cannot be written") as caught, raise_write_errors(tmp_path / "image"):
             raise OSError(number, os.strerror(number))
         assert hint in caught.value.hint and caught.value.where == str(tmp_path / "image")
-    with pytest.raises(PublishError), writing(tmp_path / "image"):
+    with pytest.raises(PublishError), raise_write_errors(tmp_path / "image"):
         raise PermissionError(errno.EACCES, "denied", str(tmp_path / ".image.0"))
-    with pytest.raises(PermissionError), writing(tmp_path / "image"):
+    with pytest.raises(PermissionError), raise_write_errors(tmp_path / "image"):
         raise PermissionError(errno.EACCES, "denied", "/elsewhere/pack")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
-from envbuild.export.foreign_image import Converted, convert
+from envbuild.export.foreign_image import ConvertedImage, convert_image
 from envbuild.export.options import BLOCKS, ExportOptions
 from envbuild.export.output_path import Output
 from envbuild.net.site import Site
@@ -90,12 +90,12 @@ def workspace(place: Path, **mirrors: str) -> Workspace:
     return Workspace(Project(), Site(store.root, mirrors=found), store, SilentReporter())
 
 
-def made(source: str, at: Workspace, out: Path | None = None, **options: Any) -> Converted:
+def made(source: str, at: Workspace, out: Path | None = None, **options: Any) -> ConvertedImage:
     """`convert`, with options by name."""
     form = options.pop("form", PackFormat())
     block = next(name for name, size in BLOCKS.items() if size == form.block)
     wanted = ExportOptions(compression=form.codec, level=form.level, block=block, output=Output(out) if out else None)
-    return convert(source, at, replace(wanted, **{"sha256": True, **options}))
+    return convert_image(source, at, replace(wanted, **{"sha256": True, **options}))
 
 
 def said(at: Workspace) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.lock.lockfile import parse_lock
 from envbuild.squashfs.write.writer import write_image
-from envbuild.verify.contents.diff import Side, diff_images, sections
+from envbuild.verify.contents.diff import Side, compare_sections, diff_images
 from tests.support.image_pair import AFTER, BEFORE, RC, SITE, image, lock_text
 from tests.support.image_pair import pair as pair  # a fixture
 from tests.support.packs import file, hard, pack
@@ -137,10 +137,10 @@ def test_locks_are_compared():
         parse_lock(lock_text(*said).decode(), Path("x.lock"))
         for said in (("1.19", "2.0", "a" * 40), ("1.20", "2.1", "b" * 40))
     )
-    found = sections(Side("a", None, one), Side("b", None, other))
+    found = compare_sections(Side("a", None, one), Side("b", None, other))
     assert {name: part["changed"] for name, part in found.items() if part} == {
         "components": {"ucx": ["1.19", "1.20"]},
         "python": {"numpy": ["2.0", "2.1"]},
         "sources": {"ucx.tar": [f"github:openucx/ucx@{'a' * 40}", f"github:openucx/ucx@{'b' * 40}"]},
     }
-    assert not any(sections(Side("a", None, one), Side("b", None, one)).values())
+    assert not any(compare_sections(Side("a", None, one), Side("b", None, one)).values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.verify.cuda import only, runs_on
+from envbuild.verify.cuda import runs_on, runs_only_on
 
 pytestmark = pytest.mark.unit
 
@@ -40,10 +40,10 @@ def test_which_code_runs_where(entry: str, sm: str, runs: bool) -> None:
 
 
 def test_nothing_but_what_the_gpu_can_use() -> None:
-    assert only(["sm_90", "sm_90a", "compute_90"], "90")
-    assert only(["sm_80"], "86")  # FlashAttention compiles that for an A6000
-    assert only(["sm_90", "lto_90"], "90")
-    assert not only(["compute_90"], "90")  # PTX alone is compiled at every first start
-    assert not only(["sm_90", "sm_80"], "90")
-    assert not only(["sm_90", "compute_100"], "90")
-    assert not only([], "90")
+    assert runs_only_on(["sm_90", "sm_90a", "compute_90"], "90")
+    assert runs_only_on(["sm_80"], "86")  # FlashAttention compiles that for an A6000
+    assert runs_only_on(["sm_90", "lto_90"], "90")
+    assert not runs_only_on(["compute_90"], "90")  # PTX alone is compiled at every first start
+    assert not runs_only_on(["sm_90", "sm_80"], "90")
+    assert not runs_only_on(["sm_90", "compute_100"], "90")
+    assert not runs_only_on([], "90")

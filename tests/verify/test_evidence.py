@@ -82,13 +82,13 @@ EVIDENCE = Evidence("h100-ucc", "sha256:" + "ab" * 32, ("sha256:1", "sha256:2"),
 
 
 def test_evidence_file_is_the_same_each_time_and_is_read_back(tmp_path: Path) -> None:
-    path = evidence.write(EVIDENCE, tmp_path)
+    path = evidence.write_evidence(EVIDENCE, tmp_path)
     assert path.name == "h100-ucc-abababababab.evidence.json"
     first = path.read_bytes()
-    assert evidence.write(EVIDENCE, tmp_path).read_bytes() == first
-    assert evidence.read(path) == EVIDENCE
+    assert evidence.write_evidence(EVIDENCE, tmp_path).read_bytes() == first
+    assert evidence.read_evidence(path) == EVIDENCE
     path.write_bytes(first[:-9])
-    assert evidence.read(path) is None
+    assert evidence.read_evidence(path) is None
 
 
 def test_tiers_are_passed_only_when_all_of_them_ran() -> None:
@@ -103,7 +103,7 @@ def test_tiers_are_passed_only_when_all_of_them_ran() -> None:
 
 
 def test_summary_names_failures_and_what_did_not_run() -> None:
-    assert evidence.summary(EVIDENCE) == [
+    assert evidence.summary_lines(EVIDENCE) == [
         "h100-ucc: 2 passed, 1 failed",
         "FAILED audit: no device nodes: /opt/null (all folders)",
         "gpu (one node with GPUs): not run: no GPU on this machine",
@@ -113,18 +113,18 @@ def test_summary_names_failures_and_what_did_not_run() -> None:
 
 def test_failures_are_one_error_and_what_did_not_run_is_none() -> None:
     with pytest.raises(VerifyError) as caught:
-        evidence.raise_for(EVIDENCE)
+        evidence.raise_failures(EVIDENCE)
     assert caught.value.exit_code == 7
     assert [finding.hint for finding in caught.value.findings] == ["remove them"]
     assert "no device nodes: /opt/null" in str(caught.value)
-    evidence.raise_for(Evidence("x", "", (), "", (), (RESULTS[0], RESULTS[3])))
+    evidence.raise_failures(Evidence("x", "", (), "", (), (RESULTS[0], RESULTS[3])))
 
 
 def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -> None:
-    assert len(run_inspector.program({"singles": ["libnccl"]}).encode()) < 128 * 1024
+    assert len(run_inspector.inspector_program({"singles": ["libnccl"]}).encode()) < 128 * 1024
     folder = Path(inspector.__path__[0])
     assert {path.stem for path in folder.glob("*.py")} == {
-        *map(run_inspector.name_of, run_inspector.MODULES),
+        *map(run_inspector.module_name, run_inspector.MODULES),
         "__init__",
     }
     for path in folder.glob("*.py"):
@@ -140,7 +140,7 @@ def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -
 
 def test_an_image_without_python_is_told() -> None:
     with pytest.raises(VerifyError, match="exit code 127") as caught:
-        run_inspector.look(lambda argv: (127, "exec: no such file"))
+        run_inspector.inspect_image(lambda argv: (127, "exec: no such file"))
     assert "python3" in caught.value.hint
     with pytest.raises(VerifyError):
-        run_inspector.look(lambda argv: (0, "no document"))
+        run_inspector.inspect_image(lambda argv: (0, "no document"))

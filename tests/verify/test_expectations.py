@@ -13,8 +13,8 @@ from envbuild.spec.image_spec import load
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Sources
 from envbuild.spec.resolve import Resolution
-from envbuild.verify.expectations import expectations, locked_expectations, locked_own, own
-from envbuild.verify.run_inspector import Own
+from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
+from envbuild.verify.run_inspector import OwnContent
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +41,7 @@ def with_units(lock: Lock, **units: UnitLock) -> Lock:
 
 
 def test_the_target_says_gpu_and_cpu_and_recipes_say_modules(lock: Lock, resolution: Resolution) -> None:
-    expected = expectations(resolution, lock)
+    expected = expected_contents(resolution, lock)
     assert (expected.sm, expected.cpu) == ("90", "x86-64-v3")
     assert expected.modules == ("deepspeed.ops.adam.fused_adam_op",)
     assert expected.python["torch"] == lock.versions["torch"]
@@ -51,10 +51,10 @@ def test_the_target_says_gpu_and_cpu_and_recipes_say_modules(lock: Lock, resolut
 
 
 def test_a_wheel_from_an_sdist_is_compiled_here(lock: Lock, resolution: Resolution) -> None:
-    assert locked_own(lock).dists == ("deepspeed",)
-    found = own(resolution, lock)
+    assert locked_own_content(lock).dists == ("deepspeed",)
+    found = own_content(resolution, lock)
     assert "/opt/cuda" in (found.prefixes or ())
-    assert found == Own(prefixes=found.prefixes, folders=(), dists=("deepspeed",))
+    assert found == OwnContent(prefixes=found.prefixes, folders=(), dists=("deepspeed",))
 
 
 def test_a_prefix_is_compiled_here_when_it_has_sources_and_a_compiler(lock: Lock) -> None:
@@ -64,19 +64,19 @@ def test_a_prefix_is_compiled_here_when_it_has_sources_and_a_compiler(lock: Lock
         build_hpcx=UnitLock(requested=("bzip2",), sources=("hpcx-v2.25.1.tbz",)),
         build_cuda=UnitLock(requested=("gcc",)),
     )
-    assert locked_own(changed).folders == ("/opt/ucx",)
+    assert locked_own_content(changed).folders == ("/opt/ucx",)
 
 
 def test_wheels_from_commits_are_known_by_their_recipes_alone(lock: Lock, resolution: Resolution) -> None:
     changed = with_units(lock, build_apex=UnitLock(requested=("g++",), sources=("apex-0123456789ab.tar",)))
-    assert locked_expectations(changed).python_more
+    assert locked_contents(changed).python_more
     sources = {**resolution.sources, "apex": Sources(gives=("apex==0.1", "apex-more==2"))}
     more = dataclasses.replace(resolution, sources=sources)
-    expected = expectations(more, changed)
+    expected = expected_contents(more, changed)
     assert (expected.python_also, expected.python_more) == (("apex", "apex-more"), False)
-    assert own(more, changed).dists == ("deepspeed", "apex", "apex-more")
+    assert own_content(more, changed).dists == ("deepspeed", "apex", "apex-more")
 
 
 def test_a_base_image_brings_its_own(lock: Lock) -> None:
     base = BaseImage("nvcr.io/nvidia/pytorch:25.10-py3", "sha256:0", "sha256:1", (), "ubuntu:24.04")
-    assert not locked_expectations(dataclasses.replace(lock, base_image=base)).complete
+    assert not locked_contents(dataclasses.replace(lock, base_image=base)).complete

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.verify.packages import differences, same_version
+from envbuild.verify.packages import differences, is_same_version
 
 pytestmark = pytest.mark.unit
 versions = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"]))
@@ -20,7 +20,7 @@ def test_no_differences_means_equal(declared: dict[str, str], installed: dict[st
 
 
 def test_versions_are_compared_as_pep_440_says() -> None:
-    assert same_version("1.0", "1.0.0")
-    assert same_version("2.8.3.post2", "2.8.3-post2")
-    assert not same_version("2.15.0", "2.15.0+cu132")
-    assert not same_version("1.0", "no version")
+    assert is_same_version("1.0", "1.0.0")
+    assert is_same_version("2.8.3.post2", "2.8.3-post2")
+    assert not is_same_version("2.15.0", "2.15.0+cu132")
+    assert not is_same_version("1.0", "no version")

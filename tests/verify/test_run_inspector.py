@@ -23,10 +23,10 @@ NEWER = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "pairwis
 
 
 def test_every_module_travels_and_fits_into_one_argument() -> None:
-    assert set(map(run_inspector.name_of, run_inspector.MODULES)) == {path.stem for path in FOLDER.glob("*.py")} - {
+    assert set(map(run_inspector.module_name, run_inspector.MODULES)) == {path.stem for path in FOLDER.glob("*.py")} - {
         "__init__"
     }
-    assert len(run_inspector.program({"singles": []}).encode()) < 128 << 10
+    assert len(run_inspector.inspector_program({"singles": []}).encode()) < 128 << 10
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
@@ -41,7 +41,7 @@ def test_the_oldest_python_can_read_it(path: Path) -> None:
 
 
 def test_what_travels_is_the_text_of_the_files() -> None:
-    program = run_inspector.program({})
+    program = run_inspector.inspector_program({})
     for path in FOLDER.glob("*.py"):
         if path.stem != "__init__":
             assert repr((path.stem, path.read_text())) in program
@@ -54,8 +54,8 @@ def test_what_is_asked_reaches_the_program() -> None:
         sent.extend(argv)
         return 0, f'noise\n{MARK}{{"schema": 1}}\n'
 
-    own = run_inspector.Own(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("apex",))
-    assert run_inspector.look(runner, own, singles=["libnccl"], cuobjdump=False) == {"schema": 1}
+    own = run_inspector.OwnContent(prefixes=("/opt/ucx",), folders=("/opt/ucx",), dists=("apex",))
+    assert run_inspector.inspect_image(runner, own, singles=["libnccl"], cuobjdump=False) == {"schema": 1}
     options = {
         "singles": ["libnccl"],
         "cuobjdump": False,
@@ -72,5 +72,5 @@ def test_a_program_that_fails_is_told() -> None:
         return done.returncode, done.stderr
 
     with pytest.raises(VerifyError, match="no /usr") as told:
-        run_inspector.look(runner)
+        run_inspector.inspect_image(runner)
     assert "python3" in told.value.findings[0].hint

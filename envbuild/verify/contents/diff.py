@@ -18,10 +18,10 @@ from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import TIME, Change, Comparison, pairs
 from envbuild.squashfs.read.superblock import describe
 from envbuild.squashfs.read.tree import KINDS, SquashTree, shown
-from envbuild.verify.contents.diff_text import report
-from envbuild.verify.contents.metadata import Within, locked_packages, look_within
-from envbuild.verify.contents.size_summary import Holdings, place
-from envbuild.verify.contents.squashfs_path import squashfs_file
+from envbuild.verify.contents.diff_text import diff_report
+from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
+from envbuild.verify.contents.size_summary import SizeSummary, counted_folder
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
 FEW = 20  # paths that are told without --files, when there are no more
 
@@ -36,17 +36,17 @@ class Side:
     name: str
     file: Path | None
     lock: Lock | None
-    within: Within | None = None
+    within: ImageMetadata | None = None
     debian: dict[str, str] = field(default_factory=dict)
     python: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Files:
+class FileDiff:
     """What differs in files. `places`: what happened there (added, removed, changed) → number of paths."""
 
-    before: Holdings = field(default_factory=Holdings)
-    after: Holdings = field(default_factory=Holdings)
+    before: SizeSummary = field(default_factory=SizeSummary)
+    after: SizeSummary = field(default_factory=SizeSummary)
     entries: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     fields: Counter[str] = field(default_factory=Counter)
@@ -59,75 +59,79 @@ def diff_images(before: str, after: str, workspace: Workspace, *, files: bool = 
 
     Raises what loading a spec raises, LockError for one that has no lock, VerifyError for damaged files.
     """
-    names = [found(name, workspace) for name in (before, after)]
+    names = [find_side(name, workspace) for name in (before, after)]
     one, other = names
     if one.file and other.file:
         with SquashTree(one.file) as old, SquashTree(other.file) as new:
             seen = compare_files(old, new, everything=files)
-            sides = [looked(one, old, seen.before), looked(other, new, seen.after)]
+            sides = [read_side(one, old, seen.before), read_side(other, new, seen.after)]
     else:
-        seen, sides = None, [alone(name) for name in names]
-    data: dict[str, Any] = {"before": described(sides[0]), "after": described(sides[1]), **sections(*sides)}
-    data["files"] = told(seen) if seen else None
-    data["folders"] = folders(seen) if seen else {}
+        seen, sides = None, [read_side_alone(name) for name in names]
+    data: dict[str, Any] = {
+        "before": describe_side(sides[0]),
+        "after": describe_side(sides[1]),
+        **compare_sections(*sides),
+    }
+    data["files"] = count_changes(seen) if seen else None
+    data["folders"] = folder_changes(seen) if seen else {}
     if seen and (files or len(seen.changes) == sum(seen.counts.values())):
-        data["paths"] = [row(change) for change in seen.changes]
+        data["paths"] = [change_row(change) for change in seen.changes]
     data["equal"] = not any(data[key] for key in SECTIONS) and not (seen and seen.counts)
-    return Result(data, report(data, everything=files))
+    return Result(data, diff_report(data, everything=files))
 
 
-def found(name: str, workspace: Workspace) -> Side:
+def find_side(name: str, workspace: Workspace) -> Side:
     """What a word of the command line stands for."""
-    from envbuild.export.built_image import finished
+    from envbuild.export.built_image import read_image_record
     from envbuild.lock.resolve import resolve_image
     from envbuild.lock.update import current_lock
 
-    file = squashfs_file(name)
+    file = find_squashfs_file(name)
     if file:
         return Side(name, file, None)
     resolution = resolve_image(name, workspace)
-    if made := finished(resolution, workspace):
+    if made := read_image_record(resolution, workspace):
         return Side(name, Path(made.artifact), None)
     return Side(name, None, current_lock(resolution, workspace))
 
 
-def looked(side: Side, tree: SquashTree, holdings: Holdings) -> Side:
+def read_side(side: Side, tree: SquashTree, holdings: SizeSummary) -> Side:
     """A side with what its squashfs file says."""
-    within = look_within(tree)
+    within = read_metadata(tree)
     return Side(side.name, side.file, within.lock, within, within.debian, holdings.python)
 
 
-def alone(side: Side) -> Side:
+def read_side_alone(side: Side) -> Side:
     """A side that is not compared file by file, because the other one is not made."""
     if not side.file:
         return side
     with SquashTree(side.file) as tree:
-        return looked(side, tree, Holdings().add_all(tree.walk()))
+        return read_side(side, tree, SizeSummary().add_all(tree.walk()))
 
 
 # what the images say
 SECTIONS = ("base", "components", "debian", "python", "sources", "env", "start")
 
 
-def sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
+def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
     """Differences by section. Packages come from the two locks, or where one side has none from what is installed."""
     result: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-    result["components"] = difference(versions(one), versions(other))
+    result["components"] = diff_names(versions(one), versions(other))
     if one.lock and other.lock:
         old, new = locked_packages(one.lock), locked_packages(other.lock)
-        result["base"] = difference(base(one.lock), base(other.lock))
-        result["sources"] = difference(old["source"], new["source"])
+        result["base"] = diff_names(base(one.lock), base(other.lock))
+        result["sources"] = diff_names(old["source"], new["source"])
     else:
         old, new = installed(one), installed(other)
     for name in ("debian", "python"):
-        result[name] = difference(old[name], new[name])
+        result[name] = diff_names(old[name], new[name])
     if one.within and other.within:
-        result["env"] = difference(one.within.env, other.within.env)
-        result["start"] = difference(start(one.within), start(other.within))
+        result["env"] = diff_names(one.within.env, other.within.env)
+        result["start"] = diff_names(start(one.within), start(other.within))
     return result
 
 
-def difference(before: Names, after: Names) -> dict[str, Any]:
+def diff_names(before: Names, after: Names) -> dict[str, Any]:
     """added and removed (name → value), changed (name → [before, after]); nothing at all when they are equal."""
     parts: dict[str, Any] = {
         "added": {name: after[name] for name in sorted(after.keys() - before.keys())},
@@ -159,12 +163,12 @@ def base(lock: Lock) -> Names:
     return {"base": f"{lock.base} ({lock.base_image.digest[:12]})" if lock.base_image else lock.base}
 
 
-def start(within: Within) -> Names:
+def start(within: ImageMetadata) -> Names:
     """How it starts; nothing for an image without /etc/rc."""
     return {"command": within.command, "workdir": within.workdir} if within.started else {}
 
 
-def described(side: Side) -> dict[str, Any]:
+def describe_side(side: Side) -> dict[str, Any]:
     """Which image this is."""
     image = side.within.origin.get("image", "") if side.within else side.lock.image if side.lock else ""
     return {
@@ -176,9 +180,9 @@ def described(side: Side) -> dict[str, Any]:
 
 
 # files
-def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> Files:
+def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> FileDiff:
     """Compare two trees; keeps all changes with `everything`, else the first few."""
-    seen = Files()
+    seen = FileDiff()
     comparison = Comparison(old, new)
     for before, after in pairs(old, new):
         seen.entries += 1
@@ -197,14 +201,14 @@ def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> File
         seen.counts[what] += 1
         seen.fields.update(fields.keys())
         if what != "time":
-            seen.places.setdefault(place(entry.path), Counter())[what] += 1
+            seen.places.setdefault(counted_folder(entry.path), Counter())[what] += 1
         if everything or len(seen.changes) < FEW:
             inodes = [side.inode if side else None for side in (before, after)]
             seen.changes.append(Change(entry.path, inodes[0], inodes[1], fields))
     return seen
 
 
-def told(seen: Files) -> dict[str, Any]:
+def count_changes(seen: FileDiff) -> dict[str, Any]:
     """Counts of what differs."""
     return {
         "entries": seen.entries,
@@ -214,7 +218,7 @@ def told(seen: Files) -> dict[str, Any]:
     }
 
 
-def folders(seen: Files) -> dict[str, dict[str, Any]]:
+def folder_changes(seen: FileDiff) -> dict[str, dict[str, Any]]:
     """The places where something came, went or changed, those whose size changed most first."""
     rows = {
         where: {"before": seen.before.folders[where], "after": seen.after.folders[where], **counts}
@@ -224,7 +228,7 @@ def folders(seen: Files) -> dict[str, dict[str, Any]]:
     return {shown(where): rows[where] for where in order}
 
 
-def row(change: Change) -> dict[str, Any]:
+def change_row(change: Change) -> dict[str, Any]:
     """A change as data. `what`: added, removed, changed or time (nothing else differs)."""
     before, after = change.before, change.after
     what = "removed" if not after else "added" if not before else "changed"

@@ -22,13 +22,13 @@ TITLES = {  # section → its title, and what one of it is called
 SIGNS = {"added": "+", "removed": "-", "changed": "~", "time": "t"}
 
 
-def report(data: Mapping[str, Any], *, everything: bool) -> str:
+def diff_report(data: Mapping[str, Any], *, everything: bool) -> str:
     """The lines of `envbuild.verify.contents.diff.diff_images`."""
-    lines = [f"{letter}  {side(data[key])}" for letter, key in (("A", "before"), ("B", "after"))]
-    lines.append(summary(data))
+    lines = [f"{letter}  {side_line(data[key])}" for letter, key in (("A", "before"), ("B", "after"))]
+    lines.append(summary_line(data))
     for key, (title, _) in TITLES.items():
         if data[key]:
-            lines += [title, *limited(list(section(data[key])), everything)]
+            lines += [title, *limit_lines(list(section_lines(data[key])), everything)]
     files = data["files"]
     if files is None:
         missing = sorted({data[key]["name"] for key in ("before", "after") if not data[key]["file"]})
@@ -36,17 +36,20 @@ def report(data: Mapping[str, Any], *, everything: bool) -> str:
         lines += ["files", f"  not compared: {are} not made; next: envbuild make {shlex.join(missing)}"]
         return "\n".join(lines)
     if data["folders"]:
-        lines += ["folders", *limited([folder(name, row) for name, row in data["folders"].items()], everything)]
+        lines += [
+            "folders",
+            *limit_lines([folder_line(name, row) for name, row in data["folders"].items()], everything),
+        ]
     paths = data.get("paths", [])
     if paths:
-        lines += ["paths", *(path(row) for row in paths)]
+        lines += ["paths", *(path_line(row) for row in paths)]
     elif not data["equal"]:
         names = shlex.join(data[key]["name"] for key in ("before", "after"))
         lines.append(f"  every path: envbuild diff --files {names}")
     return "\n".join(lines)
 
 
-def side(value: Mapping[str, Any]) -> str:
+def side_line(value: Mapping[str, Any]) -> str:
     """Which image, and how its file is written."""
     image = f" ({printable(value['image'])})" if value["image"] and value["image"] != value["name"] else ""
     block = value["squashfs"]
@@ -57,7 +60,7 @@ def side(value: Mapping[str, Any]) -> str:
     return f"{value['file']}{image}: {size}, {block['inodes']} inodes, {block['codec']}{level}, block {block['block']}"
 
 
-def summary(data: Mapping[str, Any]) -> str:
+def summary_line(data: Mapping[str, Any]) -> str:
     """One line: equal, or how much differs."""
     files = data["files"]
     if data["equal"]:
@@ -79,7 +82,7 @@ def summary(data: Mapping[str, Any]) -> str:
     return f"different: {', '.join(parts)}"
 
 
-def section(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def section_lines(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Names in order, as `envbuild lock` tells its changes."""
     rows = [(name, f"+ {name} {value}") for name, value in parts["added"].items()]
     rows += [(name, f"- {name} {value}") for name, value in parts["removed"].items()]
@@ -88,13 +91,13 @@ def section(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"  {printable(text)}"
 
 
-def limited(lines: list[str], everything: bool) -> list[str]:
+def limit_lines(lines: list[str], everything: bool) -> list[str]:
     if everything or len(lines) <= ROWS:
         return lines
     return [*lines[:ROWS], f"  and {len(lines) - ROWS} more (--files or --json)"]
 
 
-def folder(name: str, row: Mapping[str, Any]) -> str:
+def folder_line(name: str, row: Mapping[str, Any]) -> str:
     """How a folder's size changed, and what happened in it."""
     grown = row["after"] - row["before"]
     sign = "+" if grown > 0 else "-" if grown < 0 else " "
@@ -104,7 +107,7 @@ def folder(name: str, row: Mapping[str, Any]) -> str:
     )
 
 
-def path(row: Mapping[str, Any]) -> str:
+def path_line(row: Mapping[str, Any]) -> str:
     """One path that differs."""
     told = ", ".join(f"{name} {was} → {now}" for name, (was, now) in row["fields"].items())
     if not told:

@@ -27,7 +27,7 @@ LIMIT = 1 << 26  # bytes of a text that is read whole
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class ImageMetadata:
     """What an image says. `origin` is its resolution (image, target, versions …), `export` how it was written; both
     empty where envbuild did not. `labels` and `provenance` come from /etc/rc, as do `command` (shell words as they
     stand there) and `workdir`; `started` is whether there is an /etc/rc at all. `debian` are the packages that dpkg
@@ -52,7 +52,7 @@ class Within:
         return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
 
 
-def texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
+def read_texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
     """Texts of /etc/envbuild: name → content, without those that the image does not hold."""
     found = {}
     for name in names:
@@ -62,43 +62,43 @@ def texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def inside(path: Path, *names: str) -> dict[str, str]:
+def read_image_texts(path: Path, *names: str) -> dict[str, str]:
     """Return texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold. Raises
     VerifyError where the file is damaged."""
     with SquashTree(path) as tree:
-        return texts(tree, names)
+        return read_texts(tree, names)
 
 
-def look_within(tree: SquashTree) -> Within:
+def read_metadata(tree: SquashTree) -> ImageMetadata:
     """Raises VerifyError where the file is damaged."""
-    documents = texts(tree, ("resolution.json", "lock.yaml", "export.json"))
+    documents = read_texts(tree, ("resolution.json", "lock.yaml", "export.json"))
     lock, trouble = None, ""
     if "lock.yaml" in documents:
         try:
             lock = parse_lock(documents["lock.yaml"], tree.path)
         except LockError as error:  # of a later envbuild, perhaps: everything else can still be told
             trouble = error.message
-    script = text(tree, "etc/rc")
-    start = start_of(script) if script is not None else {}
-    return Within(
-        origin=mapping(documents.get("resolution.json", "")),
-        export=mapping(documents.get("export.json", "")),
+    script = read_text(tree, "etc/rc")
+    start = parse_start_script(script) if script is not None else {}
+    return ImageMetadata(
+        origin=parse_object(documents.get("resolution.json", "")),
+        export=parse_object(documents.get("export.json", "")),
         lock=lock,
         trouble=trouble,
         started=script is not None,
-        env=environment(text(tree, "etc/environment") or ""),
+        env=parse_environment(read_text(tree, "etc/environment") or ""),
         debian=debian_packages(tree),
         **start,
     )
 
 
-def text(tree: SquashTree, path: str) -> str | None:
+def read_text(tree: SquashTree, path: str) -> str | None:
     """A text file of the image, or None."""
     data = tree.read(path.encode(), LIMIT)
     return None if data is None else data.decode(errors="replace")
 
 
-def mapping(document: str) -> dict[str, Any]:
+def parse_object(document: str) -> dict[str, Any]:
     """A JSON object, or an empty one for anything else."""
     try:
         value = json.loads(document) if document else {}
@@ -107,7 +107,7 @@ def mapping(document: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def start_of(script: str) -> dict[str, Any]:
+def parse_start_script(script: str) -> dict[str, Any]:
     """provenance, labels, workdir and command of an /etc/rc."""
     lines = script.splitlines()
     labels: dict[str, str] = {}
@@ -129,7 +129,7 @@ def start_of(script: str) -> dict[str, Any]:
     return {"provenance": provenance, "labels": labels, "workdir": workdir, "command": command}
 
 
-def environment(lines: str) -> dict[str, str]:
+def parse_environment(lines: str) -> dict[str, str]:
     """/etc/environment as enroot reads it: one NAME=VALUE a line, the last of a name wins."""
     pairs = (line.strip().partition("=") for line in lines.split("\n"))
     return {name: value for name, sign, value in pairs if sign and not name.startswith("#")}
@@ -137,7 +137,7 @@ def environment(lines: str) -> dict[str, str]:
 
 def debian_packages(tree: SquashTree) -> dict[str, str]:
     """Name → version of what dpkg says is installed."""
-    status = text(tree, "var/lib/dpkg/status") or ""
+    status = read_text(tree, "var/lib/dpkg/status") or ""
     found: dict[str, set[str]] = {}
     name = version = ""
     installed = False
@@ -153,7 +153,7 @@ def debian_packages(tree: SquashTree) -> dict[str, str]:
             if name and installed:
                 found.setdefault(name, set()).add(version)
             name, version, installed = "", "", False
-    return {name: joined(versions) for name, versions in sorted(found.items())}
+    return {name: join_versions(versions) for name, versions in sorted(found.items())}
 
 
 def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
@@ -163,27 +163,27 @@ def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
     python = [lock.python_files[file] for file in lock.image_python()]
     base = lock.base_image.python if lock.base_image else {}
     return {
-        "debian": gathered((file.name, file.version) for file in debian),
+        "debian": group_versions((file.name, file.version) for file in debian),
         "python": {
-            **{canonical(name): version for name, version in base.items()},
-            **gathered((canonical(file.name), file.version) for file in python),
+            **{normalize_name(name): version for name, version in base.items()},
+            **group_versions((normalize_name(file.name), file.version) for file in python),
         },
         "source": {source.file: source.origin for source in lock.sources.values()},
     }
 
 
-def gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def group_versions(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Name → its versions, sorted."""
     found: dict[str, set[str]] = {}
     for name, version in pairs:
         found.setdefault(name, set()).add(version)
-    return {name: joined(versions) for name, versions in sorted(found.items())}
+    return {name: join_versions(versions) for name, versions in sorted(found.items())}
 
 
-def joined(versions: Iterable[str]) -> str:
+def join_versions(versions: Iterable[str]) -> str:
     return ", ".join(sorted(versions))
 
 
-def canonical(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A distribution's name as the index compares it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, Entry
-from envbuild.verify.contents.metadata import canonical, gathered
+from envbuild.verify.contents.metadata import group_versions, normalize_name
 
 PACKAGES = re.compile(rb"(.*/(?:site|dist)-packages/(?:nvidia/)?[^/]+)/.")  # nvidia: one name of many wheels
 DISTRIBUTION = re.compile(rb"(?:site|dist)-packages/([^/]+?)-([^/-]+)(?:-py\d[\d.]*)?\.(?:dist|egg)-info\Z")
 LARGEST = 20
 
 
-class Holdings:
+class SizeSummary:
     """Adds up entries. `folders`: place → bytes of the files there, each inode counted once."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Holdings:
         path, inode = entry
         if path.endswith(b"-info") and (found := DISTRIBUTION.search(path)):
             name, version = (part.decode(errors="replace") for part in found.groups())
-            self._found.append((canonical(name), version))
+            self._found.append((normalize_name(name), version))
         if inode.links > 1 and inode.kind != DIRECTORY:
             if inode.reference in self._linked:
                 self.kinds["hard link"] += 1
@@ -40,14 +40,14 @@ class Holdings:
         self.kinds[KINDS[inode.kind]] += 1
         if inode.kind == REGULAR:
             self.unpacked += inode.size
-            self.folders[place(path)] += inode.size
+            self.folders[counted_folder(path)] += inode.size
             item = (inode.size, path)
             if len(self._largest) < LARGEST:
                 heapq.heappush(self._largest, item)
             elif item > self._largest[0]:
                 heapq.heapreplace(self._largest, item)
 
-    def add_all(self, entries: Iterable[Entry]) -> Holdings:
+    def add_all(self, entries: Iterable[Entry]) -> SizeSummary:
         for entry in entries:
             self.add(entry)
         return self
@@ -60,10 +60,10 @@ class Holdings:
     @property
     def python(self) -> dict[str, str]:
         """Distributions that have a folder of metadata: name → version."""
-        return gathered(self._found)
+        return group_versions(self._found)
 
 
-def place(path: bytes) -> bytes:
+def counted_folder(path: bytes) -> bytes:
     """The folder that a file counts to: a Python package's own, else the first two of its path (``opt/ucx``)."""
     if b"-packages/" in path and (found := PACKAGES.match(path)):
         return found[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from envbuild.core.errors import SpecError
 
 
-def squashfs_file(name: str) -> Path | None:
+def find_squashfs_file(name: str) -> Path | None:
     """Return the file that NAME is a path of (it holds a slash or ends in .sqsh); None for a spec's name.
 
     Raises SpecError for a path where no squashfs file is, and for an image of a registry or an archive.
