@@ -262,7 +262,7 @@ class Fetching:
             from envbuild.net.registry.client import Repository
 
             place = Repository(parse_reference(entry.reference), self.site, self.transfer.transport)
-            return place.unobtainable(described(entry), misses).findings[0]
+            return place.not_available(described(entry), misses).findings[0]
         if isinstance(entry, SourceFile):
             where = self.where.get(entry.file, "")
             error = unobtainable(entry.origin, entry.file, entry.sha256, misses, image=self.image, where=where)

@@ -1,9 +1,9 @@
-"""One file into the store: from the first of several places that has it, resumed where it broke off, and seen only when
-its digest is right.
+"""Downloads of single files into the store: from the first of several places that has the file, resumed after an
+interruption, and visible only when the digest matches.
 
-What has arrived of a file is kept in ``partial/<sha256>.part`` of the store, so that the next attempt, in this process
-or another, goes on from there (RFC 9110, section 14: a range request is answered 206 with the part, 200 with all, or
-416).
+The received part of a file is stored in ``partial/<sha256>.part`` of the store, so that the next attempt, in this
+process or another, resumes from there (RFC 9110, section 14: a range request is answered 206 with the part, 200 with
+all, or 416).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ATTEMPTS = 4
 
 
 class DownloadError(Exception):
-    """No place gave the file: `misses` in the order of asking."""
+    """No place provided the file: `misses` in the order of the requests."""
 
     def __init__(self, misses: Sequence[Miss]) -> None:
         super().__init__("; ".join(map(str, misses)))
@@ -40,25 +40,26 @@ class DownloadError(Exception):
 
     @property
     def absent(self) -> bool:
-        """Whether every place said that it does not have it."""
+        """Return whether every place answered that it does not have the file."""
         return all_absent(self.misses)
 
 
 @dataclass(slots=True)
 class Transfer:
-    """Fetches files into `store`. `pause` is the first wait in seconds between attempts; `stop` ends all work soon
-    after it is set.
+    """A downloader of files into `store`. `pause` is the first wait in seconds between attempts; `stop` ends all work
+    soon after it is set.
     """
 
     transport: Transport
     store: Store
-    progress: Callable[[int], None] = lambda size: None  # bytes that arrived (negative: thrown away)
+    progress: Callable[[int], None] = lambda size: None  # bytes received (negative: discarded)
     pause: float = 0.5
     stop: threading.Event = field(default_factory=threading.Event)
 
     def obtain(self, places: Iterable[str], sha256: str = "") -> tuple[str, int]:
-        """(sha256, size) of the blob that now is in the store. With `sha256` only that content is taken, else whatever
-        comes.
+        """Download a file into the store and return its (sha256, size).
+
+        With `sha256` only that content is accepted, without it any content.
 
         Raises DownloadError, and EngineError when the store is full or cannot be written.
         """
@@ -68,7 +69,7 @@ class Transfer:
             try:
                 while True:
                     with self.store.filled(), part.open("a+b") as file:
-                        # Another process may be fetching the same file: wait for it, then see what it left.
+                        # Another process may be fetching the same file: wait for it, then check what it left.
                         fcntl.flock(file, fcntl.LOCK_EX)
                         if sha256 and self.store.has_blob(sha256):
                             size = self.store.blob(sha256).stat().st_size
@@ -76,7 +77,7 @@ class Transfer:
                             return sha256, size
                         if part.exists() and part.stat().st_ino == os.fstat(file.fileno()).st_ino:
                             self.progress(file.seek(0, os.SEEK_END))
-                            return self._from_any(places, sha256, file, part)
+                            return self._try_places(places, sha256, file, part)
             finally:
                 if not sha256:
                     part.unlink(missing_ok=True)
@@ -86,7 +87,7 @@ class Transfer:
                 hint="set ENVBUILD_STORE to a folder that you may write",
             ) from None
 
-    def _from_any(self, places: Iterable[str], sha256: str, file: BufferedRandom, part: Path) -> tuple[str, int]:
+    def _try_places(self, places: Iterable[str], sha256: str, file: BufferedRandom, part: Path) -> tuple[str, int]:
         misses: list[Miss] = []
         for place in places:
             for attempt in range(ATTEMPTS):
@@ -96,7 +97,7 @@ class Transfer:
                     found, size = self._receive(place, file, sha256)
                     if sha256 and found != sha256:
                         self._reset(file)
-                        why = f"it has other content: sha256 {found}, not {sha256}"
+                        why = f"digest mismatch: expected sha256 {sha256}, got {found}"
                         raise RefusedError(why, kind=MissKind.MISMATCH)
                     part.chmod(0o644)
                     part.replace(self.store.blob(found))
@@ -112,9 +113,9 @@ class Transfer:
         raise DownloadError(misses)
 
     def _receive(self, place: str, file: BufferedRandom, sha256: str) -> tuple[str, int]:
-        """(sha256, size) of `file` once `place` has given all of it."""
+        """Append the content of `place` to `file` and return the (sha256, size) of the whole file."""
         if not sha256:
-            self._reset(file)  # what came from elsewhere need not be the same content
+            self._reset(file)  # another place may have other content
         path = local_path(place)
         if path is not None:
             self._reset(file)
@@ -126,16 +127,16 @@ class Transfer:
         with self.transport.get(place, {"Range": f"bytes={have}-"} if have else None) as answer:
             status = answer.status_code
             if status == 416:
-                # All of it is here already, or more than there is.
+                # The file is complete already, or longer than the source.
                 found, size = _digest(file)
                 if found == sha256:
                     return found, size
                 self._reset(file)
-                raise UnreachableError("what had arrived before did not fit")
+                raise UnreachableError("the partial download does not match")
             if have and not (status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")):
                 if status == 206:
                     self._reset(file)
-                    raise UnreachableError("it answered with another range than was asked for")
+                    raise UnreachableError("it returned another range than requested")
                 self._reset(file)
             expected = answer.headers.get("Content-Length")
             arrived = 0
@@ -148,7 +149,7 @@ class Transfer:
                 raise UnreachableError(f"the connection broke off after {arrived} of {expected} bytes")
         found, size = _digest(file)
         if sha256 and found != sha256 and have and status == 206:
-            # The first part may be of other content; once more from the start before the place is blamed.
+            # The first part may be of other content: download again from the start before the place is blamed.
             self._reset(file)
             raise UnreachableError(f"the resumed download has sha256 {found}, not {sha256}")
         return found, size
@@ -163,8 +164,9 @@ class Transfer:
 
 
 def _chunks(answer: Any) -> Iterable[bytes]:
-    """The body as it comes over the wire; network errors as Unreachable, so that they are not taken for those of the
-    disk.
+    """Yield the body as it is received.
+
+    Raises UnreachableError for network errors, so that they are not taken for errors of the disk.
     """
     from urllib3.exceptions import HTTPError
 

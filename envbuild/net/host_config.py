@@ -1,4 +1,4 @@
-"""What this machine already knows: the Debian archives of apt's sources and the Python indexes of pip's configuration.
+"""Configuration of this machine: the Debian archives of apt's sources and the Python indexes of pip's configuration.
 
 Formats: sources.list(5) (one-line and deb822), pip's configuration (pip documentation, "Configuration": files and their
 order of precedence, environment variables ``PIP_*`` above all files, ``[install]`` above ``[global]``). Neither program
@@ -38,7 +38,7 @@ SNAPSHOT = re.compile(r"\d{8}T\d{6}Z")
 
 @dataclass(frozen=True, slots=True)
 class PythonIndexes:
-    """Where Python files are: simple indexes (the first is the default one) and find-links folders or pages."""
+    """Sources of Python files: simple indexes (the first is the default one) and find-links folders or pages."""
 
     indexes: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class PythonIndexes:
 
 
 def debian_archives(etc: Path = Path("/etc/apt")) -> dict[str, tuple[str, ...]]:
-    """``debian:``, ``debian-security:`` and ``ubuntu:`` → addresses of those archives in apt's sources, in their order;
-    others are passed over.
+    """Return ``debian:``, ``debian-security:`` and ``ubuntu:`` → addresses of those archives in apt's sources, in their
+    order; other archives are ignored.
     """
     found: dict[str, list[str]] = {}
     for uri, suites, components in apt_sources(etc):
@@ -69,8 +69,8 @@ def debian_archives(etc: Path = Path("/etc/apt")) -> dict[str, tuple[str, ...]]:
 
 
 def _is_debian(uri: str, security: bool) -> bool:
-    """Whether the address ends as a copy of Debian's own archives does (``…/debian``, ``…/debian-security``, a snapshot
-    of one).
+    """Return whether the address ends as a copy of Debian's own archives does (``…/debian``, ``…/debian-security``, a
+    snapshot of one).
     """
     parts = [part for part in urlsplit(uri).path.split("/") if part]
     if parts and SNAPSHOT.fullmatch(parts[-1]):
@@ -81,7 +81,7 @@ def _is_debian(uri: str, security: bool) -> bool:
 
 
 def apt_sources(etc: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """(address, suites, components) of every enabled binary source whose method can be used without apt."""
+    """Yield (address, suites, components) of every enabled binary source whose method can be used without apt."""
     parts = sorted((etc / "sources.list.d").glob("*")) if (etc / "sources.list.d").is_dir() else []
     for path in (etc / "sources.list", *parts):
         try:
@@ -124,14 +124,14 @@ def _usable(uri: str) -> bool:
 
 
 def _normalize_uri(uri: str) -> str:
-    """Without a trailing slash; local archives as a path."""
+    """Return the address without a trailing slash, a local archive as a path."""
     method, _, rest = uri.partition(":")
     return ("/" + rest.strip("/")) if method in ("file", "copy") else uri.rstrip("/")
 
 
 def pip_indexes(environ: Mapping[str, str] | None = None) -> PythonIndexes:
-    """The indexes that ``pip install`` uses here. Without a configured index the first one is uv's built-in default
-    (`default_index`).
+    """Return the indexes that ``pip install`` uses here. Without a configured index the first one is uv's built-in
+    default (`default_index`).
     """
     environ = os.environ if environ is None else environ
     options = _pip_options(environ)
@@ -153,7 +153,7 @@ def _pip_options(environ: Mapping[str, str]) -> dict[str, str]:
         try:
             parser.read(path)
         except (configparser.Error, UnicodeDecodeError, OSError):
-            continue  # pip itself says what is wrong with it
+            continue  # pip itself reports what is wrong with it
         for section in ("global", "install"):
             if parser.has_section(section):
                 options.update({key.replace("_", "-"): value for key, value in parser.items(section)})
@@ -164,7 +164,7 @@ def _pip_options(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pip_files(environ: Mapping[str, str]) -> list[Path]:
-    """pip's configuration files, the weakest first."""
+    """Return pip's configuration files, the lowest precedence first."""
     chosen = environ.get("PIP_CONFIG_FILE", "")
     if chosen == os.devnull:
         return []
@@ -185,7 +185,8 @@ def _pip_files(environ: Mapping[str, str]) -> list[Path]:
 
 @functools.cache
 def default_index() -> str:
-    """The index that uv uses when none is configured, asked of uv itself (no network); empty when it does not say."""
+    """Return the index that uv uses when none is configured, as uv itself prints it (no network); empty when it prints
+    none."""
     import subprocess
     import tempfile
 

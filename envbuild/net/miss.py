@@ -1,4 +1,4 @@
-"""Why a place did not give what it was asked for: a value, so that nobody has to read the words that people see."""
+"""Reasons why a place did not provide a file, as values, so that no code parses the text of a message."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import Enum
 
 
 class MissKind(Enum):
-    """What a miss is."""
+    """Kind of a miss."""
 
     ABSENT = "absent"  # the place answered that it does not have it
-    REFUSED = "refused"  # it answered that it will not give it, or what it has cannot be used
-    UNAUTHORIZED = "unauthorized"  # it wants a login, or another one
-    RATE_LIMITED = "rate-limited"  # it was asked too often
-    MISMATCH = "mismatch"  # it has other content than was asked for
+    REFUSED = "refused"  # it answered with a refusal, or its file cannot be used
+    UNAUTHORIZED = "unauthorized"  # it requires a login, or another one
+    RATE_LIMITED = "rate-limited"  # it received too many requests
+    MISMATCH = "mismatch"  # its content has another digest
     UNREACHABLE = "unreachable"  # it did not answer, or not properly
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A place (as messages show it) that did not give something, and why in words. `hint` is a command that would
-    help, where there is one."""
+    """A place (as messages show it) that did not provide something, and the reason as text (`detail`). `hint` is a
+    command that would help, if one exists."""
 
     place: str
     kind: MissKind
@@ -33,6 +33,6 @@ class Miss:
 
 
 def all_absent(misses: Iterable[Miss]) -> bool:
-    """Return whether places were asked, and each answered that it does not have it."""
+    """Return whether at least one place was tried, and each answered that it does not have the file."""
     kinds = {miss.kind for miss in misses}
     return kinds == {MissKind.ABSENT}

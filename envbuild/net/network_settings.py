@@ -1,4 +1,4 @@
-"""How this machine reaches the network: what a transport has to know of a site."""
+"""Network settings of a site: the part of it that a transport needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """`proxy` is the one of all downloads (empty: that of the environment), `insecure` are hosts whose certificate is
+    """Settings of all downloads.
+
+    `proxy` is used for every download (empty: that of the environment), `insecure` are hosts whose certificate is
     not checked, `certificates` is the CA bundle (a file or folder) of the others (empty: the program's own)."""
 
     proxy: str = ""

@@ -1,7 +1,7 @@
-"""A client of Python package indexes: which files of a project there are, where, with which digest.
+"""A client of Python package indexes: the files of a project, their addresses and digests.
 
 Simple repository API as HTML (PEP 503) and JSON (PEP 691) over the network and from ``file://`` folders, and find-links
-folders and pages. An index may answer HTML only, whatever is asked for.
+folders and pages. An index may answer HTML only, whichever type the request accepts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """One file: `url` is an address or a path; `sha256` empty when the index does not say; `size` in bytes, 0 when
+    """One file: `url` is an address or a path; `sha256` empty when the index does not list it; `size` in bytes, 0 when
     unknown.
     """
 
@@ -43,8 +43,8 @@ class IndexFile:
 
 @dataclass(slots=True)
 class PackageIndex:
-    """All indexes of a site as one, or those of the vendor `origin`. Answers are kept for the life of the object; safe
-    to use from several threads."""
+    """All indexes of a site as one, or those of the vendor `origin`. Answers are cached for the life of the object;
+    safe to use from several threads."""
 
     transport: Transport
     indexes: PythonIndexes
@@ -53,8 +53,9 @@ class PackageIndex:
     origin: str = "python:"
 
     def files(self, project: str) -> list[IndexFile]:
-        """Files of a project on all indexes, in the indexes' order; none when no index knows it. Raises InputError when
-        one fails.
+        """Return the files of a project on all indexes, in the order of the indexes; none when no index lists it.
+
+        Raises InputError when an index fails.
         """
         name = str(canonicalize_name(project))
         with self.guard:
@@ -85,7 +86,7 @@ class PackageIndex:
             line = mirror_line(self.origin, "ADDRESS, …")
             raise InputError(
                 f"{what} does not answer for '{name}': {error}",
-                hint=f"other indexes are given as  {mirrors_setting(line)}  in site.yaml",
+                hint=f"configure other indexes in site.yaml:  {mirrors_setting(line)}",
                 where=redact(page),
                 mirror_lines=(line,),
             ) from None
@@ -109,12 +110,12 @@ class PackageIndex:
 
 
 def is_file_of(file: str, project: str) -> bool:
-    """Whether a file name is one of `project` (normalized)."""
+    """Return whether a file name is one of `project` (normalized)."""
     return str(canonicalize_name(split_name(file)[0])) == project
 
 
 def split_name(file: str) -> tuple[str, str]:
-    """(project, version) as a wheel's or sdist's file name gives them; the version is empty where it cannot be told."""
+    """Return (project, version) of a wheel's or sdist's file name; the version is empty where the name has none."""
     if file.endswith(".whl"):
         parts = file.split("-")
         return parts[0], parts[1] if len(parts) > 2 else ""
@@ -133,7 +134,7 @@ def _list_folder(folder: str) -> Iterator[IndexFile]:
 
 
 def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
-    """The files of a PEP 691 answer."""
+    """Yield the files of a PEP 691 answer."""
     for file in json.loads(content).get("files", ()):
         if file["filename"].endswith(SUFFIXES):
             yield IndexFile(
@@ -147,7 +148,7 @@ def parse_json(content: bytes, page: str) -> Iterator[IndexFile]:
 
 
 def parse_html(text: str, page: str) -> Iterator[IndexFile]:
-    """The files of a PEP 503 page or of any page with links to files."""
+    """Yield the files of a PEP 503 page or of any page with links to files."""
     parser = _Anchors()
     parser.feed(text)
     base = urljoin(page, parser.base) if parser.base else page

@@ -1,5 +1,5 @@
-"""A file at an address as a seekable file object: it asks for the bytes that it is asked for (HTTP ranges, RFC 9110
-section 14). Everything a server answers is checked against what was asked, and every read has a bound."""
+"""A file at an address as a seekable file object, which requests only the bytes that are read (HTTP ranges, RFC 9110
+section 14). Every answer is checked against its request, and every read has a limit."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     import requests
 
 TAIL = 1 << 16  # first read: the end record with any comment, and the central directory of most wheels
-WINDOW = 1 << 16  # the least that is read at a time
-MAX_READ = 1 << 24  # the most that is read at once: a central directory of 16 MiB has 100 000 members
+WINDOW = 1 << 16  # the least that is read in one request
+MAX_READ = 1 << 24  # the most that is read in one call: a central directory of 16 MiB has 100 000 members
 PAUSE = 0.5  # seconds before the second try
 
 
 class MalformedFileError(Exception):
-    """An archive or an answer is not what its format says. Told as InputError by `Wheels.open`."""
+    """An archive or an answer violates its format. `Wheels.open` raises it as InputError."""
 
 
 class NoRangesError(MalformedFileError):
-    """A place answers with whole files only."""
+    """A place that answers with whole files only."""
 
     def __init__(self) -> None:
-        super().__init__("the place does not give parts of files (HTTP ranges), which the collectors need")
+        super().__init__("the server does not support HTTP ranges, which the collectors require")
 
 
 @dataclass(slots=True)
 class Tally:
-    """What reading cost: requests and bytes received. Safe to use from several threads."""
+    """Cost of reading: requests and bytes received. Safe to use from several threads."""
 
     requests: int = 0
     received: int = 0
@@ -46,7 +46,7 @@ class Tally:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file at an address as a seekable file object. Keeps its end and the window around the last read."""
+    """A file at an address as a seekable file object. Caches its end and the window around the last read."""
 
     def __init__(self, transport: Transport, url: str, tally: Tally) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class RemoteFile(io.RawIOBase):
         self.position = self.start = 0
         self.window = b""
         self.size = -1
-        self.tail = self._tail()
+        self.tail = self._read_tail()
 
     def readable(self) -> bool:
         return True
@@ -68,59 +68,60 @@ class RemoteFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence]
         if at < 0:
-            raise MalformedFileError("an offset before its beginning")
+            raise MalformedFileError("an offset before the start of the file")
         self.position = at
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next `size` bytes, fewer at the end. Raises Damaged for more than `MAX_READ` at once."""
+        """Return the next `size` bytes, fewer at the end. Raises MalformedFileError for more than `MAX_READ` at
+        once."""
         wanted = max(self.size - self.position, 0)
         if size is not None and size >= 0:
             wanted = min(size, wanted)
         if wanted > MAX_READ:
-            raise MalformedFileError(f"it wants {wanted} bytes read at once")
-        data = self._at(self.position, wanted)
+            raise MalformedFileError(f"{wanted} bytes must be read at once")
+        data = self._read_at(self.position, wanted)
         self.position += wanted
         return data
 
-    def _at(self, begin: int, length: int) -> bytes:
+    def _read_at(self, begin: int, length: int) -> bytes:
         for start, data in ((self.size - len(self.tail), self.tail), (self.start, self.window)):
             if start <= begin and begin + length <= start + len(data):
                 return data[begin - start : begin - start + length]
         end = min(begin + max(length, WINDOW), self.size)
         tail = self.size - len(self.tail)
-        if begin < tail < end:  # what is known of the end is not asked for again
-            self.window = self._range(begin, tail) + self.tail[: end - tail]
+        if begin < tail < end:  # the cached end is not requested again
+            self.window = self._read_range(begin, tail) + self.tail[: end - tail]
         else:
-            self.window = self._range(begin, end)
+            self.window = self._read_range(begin, end)
         self.start = begin
         return self.window[:length]
 
-    def _tail(self) -> bytes:
-        """The last bytes, and with them the size. Some servers know no ranges that count from the end."""
+    def _read_tail(self) -> bytes:
+        """Return the last bytes, and set the size. Some servers do not support ranges that count from the end."""
         try:
-            return self._ask(f"bytes=-{TAIL}", TAIL)[1]
+            return self._request(f"bytes=-{TAIL}", TAIL)[1]
         except MalformedFileError:
             self.size = -1
-            self._ask("bytes=0-0", 1)
-            return self._range(max(self.size - TAIL, 0), self.size)
+            self._request("bytes=0-0", 1)
+            return self._read_range(max(self.size - TAIL, 0), self.size)
 
-    def _range(self, begin: int, end: int) -> bytes:
-        first, data = self._ask(f"bytes={begin}-{end - 1}", end - begin)
+    def _read_range(self, begin: int, end: int) -> bytes:
+        first, data = self._request(f"bytes={begin}-{end - 1}", end - begin)
         if first != begin or len(data) != end - begin:
-            raise MalformedFileError("the place answered with other bytes than it was asked for")
+            raise MalformedFileError("the server returned other bytes than requested")
         return data
 
-    def _ask(self, wanted: str, most: int) -> tuple[int, bytes]:
-        """(Offset, bytes) of one range. Raises MalformedFileError, NotFoundError, UnreachableError."""
+    def _request(self, byte_range: str, limit: int) -> tuple[int, bytes]:
+        """Return (offset, bytes) of one range. Raises MalformedFileError, NotFoundError, UnreachableError."""
 
-        def ask() -> tuple[int, bytes]:
-            with self.transport.get(self.url, {"Range": wanted}) as answer:
-                return self._answer(answer, most)
+        def request() -> tuple[int, bytes]:
+            with self.transport.get(self.url, {"Range": byte_range}) as answer:
+                return self._read_answer(answer, limit)
 
-        return retry(ask, PAUSE)
+        return retry(request, PAUSE)
 
-    def _answer(self, answer: requests.Response, most: int) -> tuple[int, bytes]:
+    def _read_answer(self, answer: requests.Response, limit: int) -> tuple[int, bytes]:
         found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.headers.get("Content-Range", ""))
         if answer.status_code != 206 or not found:
             raise NoRangesError
@@ -130,12 +131,12 @@ class RemoteFile(io.RawIOBase):
         data = bytearray()
         for part in answer.iter_content(WINDOW):
             data += part
-            if len(data) > most:
-                raise MalformedFileError("the place answered with more bytes than it was asked for")
+            if len(data) > limit:
+                raise MalformedFileError("the server returned more bytes than requested")
         self.tally.add(len(data))
         if len(data) < last - first + 1:
             raise UnreachableError("the connection broke off")
         if len(data) != last - first + 1 or last >= size:
-            raise MalformedFileError("the place answered with other bytes than it was asked for")
+            raise MalformedFileError("the server returned other bytes than requested")
         self.size = size
         return first, bytes(data)

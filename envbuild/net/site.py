@@ -4,7 +4,7 @@
 from the host's own configuration (`envbuild.net.host_config`: apt's and pip's), so that a machine on which ``apt-get
 install`` and ``pip install`` work is ready.
 
-A mirror is an address or a folder that stands for a prefix of origins (``debian:``, ``github:openucx/``,
+A mirror is an address or a folder for a prefix of origins (``debian:``, ``github:openucx/``,
 ``apt:nvidia-cuda``, ``oci:nvcr.io/``); the longest prefix that fits an origin wins. For ``python:`` and ``pip:`` an
 address (``https://…/simple``, ``file:///…/simple``) is a simple index, a plain path a folder of files. An origin that
 no mirror fits has its default place (`DEFAULT_ADDRESSES`, the host's configuration), unless the site specifies
@@ -35,7 +35,11 @@ KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
     "keyrings", "apt", *RESERVED,
 )  # fmt: skip
-ARCHIVES = ("debian", "debian-security", "ubuntu")  # a distribution's own; what follows is a suite, not a folder
+ARCHIVES = (
+    "debian",
+    "debian-security",
+    "ubuntu",
+)  # a distribution's own; the rest of the origin is a suite, not a folder
 SOURCE_KINDS = ("github", "gitlab", "file", "mirror", "vendor", "debian", "ubuntu")  # of origins that an archive names
 ORIGIN_KINDS = (*ARCHIVES, "python", "apt", "pip", "oci", "github", "gitlab", "git", "file", "mirror", "vendor")
 SIGNED_KINDS = (*ARCHIVES, "apt")  # kinds whose package lists are signed
@@ -52,7 +56,7 @@ SCHEMES = ("https", "http", "file")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Everything that differs between places. `mirrors`: prefix of origins → addresses or folders, in order of
+    """Everything that differs between clusters. `mirrors`: prefix of origins → addresses or folders, in order of
     preference.
 
     `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration,
@@ -79,8 +83,8 @@ class Site:
     keyrings: Mapping[str, Path] = field(default_factory=dict)
 
     def places(self, origin: str) -> tuple[str, tuple[str, ...]]:
-        """What is left of `origin` after the longest prefix that has mirrors, and those mirrors; else what is left
-        after its kind, and its default place (none: nobody knows one).
+        """Return the rest of `origin` after the longest prefix that has mirrors, and those mirrors; else the rest after
+        its kind, and its default place (empty: none is known).
         """
         if prefix := longest_prefix(self.mirrors, origin):
             return origin[len(prefix) :].lstrip("/"), self.mirrors[prefix]
@@ -90,9 +94,9 @@ class Site:
         return origin[len(prefix) :], self._host_archives(prefix)
 
     def roots(self, origin: str) -> tuple[str, ...]:
-        """The folders or addresses that *are* `origin`, in the order of asking: of a distribution's archive
-        (``debian:trixie/main``) its mirrors, of anything else (``apt:nvidia-cuda/ubuntu2204``, ``pip:pytorch/cu113``,
-        ``oci:nvcr.io/nvidia/pytorch``) what is left of the origin below each of its places.
+        """Return the folders or addresses that *are* `origin`, in the order of the requests: of a distribution's
+        archive (``debian:trixie/main``) its mirrors, of anything else (``apt:nvidia-cuda/ubuntu2204``,
+        ``pip:pytorch/cu113``, ``oci:nvcr.io/nvidia/pytorch``) what is left of the origin below each of its places.
         """
         rest, places = self.places(origin)
         if not rest or origin.partition(":")[0] in ARCHIVES:
@@ -100,7 +104,7 @@ class Site:
         return tuple(join(place, rest) for place in places)
 
     def keyring(self, origin: str) -> Path | None:
-        """The file of keys that the site gives for a signed archive; None: it gives none."""
+        """Return the file of keys that the site configures for a signed archive; None if it configures none."""
         if prefix := longest_prefix(self.keyrings, origin):
             return self.keyrings[prefix]
         if not origin.startswith(("debian:", "debian-security:")):
@@ -117,8 +121,8 @@ class Site:
         return host_config.debian_archives().get(prefix, ())
 
     def python(self, origin: str = "python:") -> PythonIndexes:
-        """The Python indexes of ``python:`` (its mirrors, else what pip uses on this machine), or those of a vendor
-        (``pip:pytorch/cu113``: its mirrors).
+        """Return the Python indexes of ``python:`` (its mirrors, else what pip uses on this machine), or those of a
+        vendor (``pip:pytorch/cu113``: its mirrors).
         """
         from envbuild.net import host_config
 
@@ -127,13 +131,13 @@ class Site:
             found = host_config.pip_indexes()
             insecure, ca_bundle = (*insecure, *found.insecure), ca_bundle or found.ca_bundle
             return host_config.PythonIndexes(found.indexes, found.links, insecure, ca_bundle)
-        given = self.roots(origin)
-        indexes = tuple(place for place in given if "://" in place)
-        links = tuple(place for place in given if "://" not in place)
+        roots = self.roots(origin)
+        indexes = tuple(place for place in roots if "://" in place)
+        links = tuple(place for place in roots if "://" not in place)
         return host_config.PythonIndexes(indexes, links, insecure, ca_bundle)
 
     def certificates(self) -> str:
-        """The CA bundle (a file or folder) that downloads are checked against; empty: the program's own."""
+        """Return the CA bundle (a file or folder) that downloads are checked against; empty: the program's own."""
         if self.ca_bundle:
             return str(self.ca_bundle)
         for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
@@ -142,14 +146,14 @@ class Site:
         return self.python().ca_bundle
 
     def network(self) -> NetworkSettings:
-        """Return what a transport has to know."""
+        """Return the settings of a transport."""
         names = (*self.insecure_hosts, *self.python().insecure)
         insecure = frozenset(name.split(":")[0] for name in names)
         return NetworkSettings(self.proxy, insecure, self.certificates())
 
 
 def load_site(project: Path | None = None) -> Site:
-    """The site of `project` (a folder), of the user, or of the host. Raises SpecError with every mistake of a
+    """Return the site of `project` (a folder), of the user, or of the host. Raises SpecError with every mistake of a
     ``site.yaml``.
     """
     for folder in (project, config_folder()):
@@ -159,8 +163,8 @@ def load_site(project: Path | None = None) -> Site:
 
 
 def read_site(path: Path) -> Site:
-    """One ``site.yaml``. Folders in it may hold ``~`` and ``$NAME`` and are relative to the file, or to the one that a
-    link points at. Raises SpecError.
+    """Read one ``site.yaml``. Folders in it may hold ``~`` and ``$NAME`` and are relative to the file, or to the one
+    that a link points at. Raises SpecError.
     """
     reader = Reader()
     top = reader.load(path)
@@ -228,13 +232,13 @@ def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
 
 
 def mirrors_setting(line: str) -> str:
-    """Return what a person writes into ``site.yaml`` for a `mirror_line`."""
+    """Return the setting of ``site.yaml`` that contains a `mirror_line`."""
     return f"mirrors: {{{line}}}"
 
 
 def longest_prefix(prefixes: Iterable[str], origin: str) -> str:
-    """The longest of `prefixes` that `origin` begins with, empty when there is none. A prefix ends where a part of a
-    name does: ``github:openucx/ucx`` does not fit ``github:openucx/ucx-extra``.
+    """Return the longest of `prefixes` that `origin` begins with, empty when there is none. A prefix ends where a part
+    of a name does: ``github:openucx/ucx`` does not match ``github:openucx/ucx-extra``.
     """
     fitting = [
         prefix
@@ -248,22 +252,22 @@ def longest_prefix(prefixes: Iterable[str], origin: str) -> str:
 def _read_prefixes(
     reader: Reader, entries: Mapping[str, Node], name: str, kinds: tuple[str, ...]
 ) -> Iterator[tuple[str, Scalar, Node]]:
-    """(prefix of origins, its key, its value) of the table `name`, mistakes left out."""
+    """Yield (prefix of origins, its key, its value) of the table `name`; report mistakes and leave them out."""
     for prefix, (key, node) in reader.entries(entries[name], name).items() if name in entries else ():
-        if fault := _prefix_fault(prefix, kinds):
-            reader.wrong(key.where, *fault)
+        if mistake := _prefix_mistake(prefix, kinds):
+            reader.wrong(key.where, *mistake)
         else:
-            # In YAML the colon of ``debian: [...]`` ends the key, so it is given back.
+            # In YAML the colon of ``debian: [...]`` ends the key, so it is added again.
             yield prefix if ":" in prefix else f"{prefix}:", key, node
 
 
-def _prefix_fault(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
-    """What is wrong with a prefix of origins, and the hint."""
+def _prefix_mistake(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the mistake in a prefix of origins, and the hint; None if it is valid."""
     kind, _, rest = prefix.partition(":")
     if not PREFIX.fullmatch(prefix):
         return f"'{short(prefix)}' is not a prefix of origins", PREFIX_ADVICE
     if kind not in ORIGIN_KINDS:
-        return f"'{short(prefix)}' begins no origin", did_you_mean(kind, kinds, "origins begin with one of")
+        return f"'{short(prefix)}' is not a kind of origin", did_you_mean(kind, kinds, "origins begin with one of")
     if kind not in kinds:
         return f"'{short(prefix)}' needs no keys", f"package lists that are signed begin with: {', '.join(kinds)}"
     if kind == "python" and rest:
@@ -273,7 +277,7 @@ def _prefix_fault(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None
 
 
 def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
-    """Addresses and folders of one prefix, as they are written."""
+    """Return the addresses and folders of one prefix, as they are written."""
     found = []
     for item in (node,) if isinstance(node, Scalar) else reader.items(node, prefix):
         place = reader.text(item, prefix)
@@ -287,7 +291,7 @@ def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
 
 
 def store_folder(configured: str | None) -> Path:
-    """``$ENVBUILD_STORE``, else what the site says, else the user's cache folder."""
+    """Return ``$ENVBUILD_STORE``, else the folder that the site configures, else the user's cache folder."""
     if chosen := os.environ.get("ENVBUILD_STORE") or configured:
         return Path(chosen).expanduser().absolute()
     cache = _home("XDG_CACHE_HOME", ".cache")
@@ -297,7 +301,7 @@ def store_folder(configured: str | None) -> Path:
 
 
 def config_folder() -> Path | None:
-    """The user's configuration folder of envbuild; None for a user without a home, as in many a container."""
+    """Return the user's configuration folder of envbuild; None for a user without a home, as in many a container."""
     config = _home("XDG_CONFIG_HOME", ".config")
     return config / "envbuild" if config else None
 

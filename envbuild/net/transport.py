@@ -1,4 +1,4 @@
-"""Reading from addresses and folders alike, with a site's certificates and proxy. One connection pool a thread."""
+"""Reading of addresses and of folders, with a site's certificates and proxy. One connection pool per thread."""
 
 from __future__ import annotations
 
@@ -22,49 +22,51 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT, READ_TIMEOUT = 20, 120  # seconds without a connection, without a byte
 TRIES = 3
-DEFAULT_DELAY, MAX_DELAY = 0.5, 60.0  # seconds, for a place that has too much to do; at most, whatever it asks for
+DEFAULT_DELAY, MAX_DELAY = 0.5, 60.0  # seconds before a retry without Retry-After; the limit with it
 Answer = TypeVar("Answer")
 
 
 class TransportError(Exception):
-    """A place did not give what it was asked for: why in words, and as a `kind`. `hint` is a command that would help,
-    where there is one."""
+    """A place did not answer a request. The text is the reason, `kind` the same as a value; `hint` is a command that
+    would help, if one exists."""
 
-    def __init__(self, why: str, kind: MissKind, hint: str = "") -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, kind: MissKind, hint: str = "") -> None:
+        super().__init__(reason)
         self.kind = kind
         self.hint = hint
 
     def miss(self, place: str, more: str = "") -> Miss:
-        """Return this as a miss of `place`, with `more` after the words."""
+        """Return this as a miss of `place`, with `more` after the reason."""
         return Miss(place, self.kind, f"{self}{more}", self.hint)
 
 
 class NotFoundError(TransportError):
-    """A place answered that it does not have it."""
+    """A place answered that it does not have the file."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why, MissKind.ABSENT)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, MissKind.ABSENT)
 
 
 class UnreachableError(TransportError):
-    """A place did not answer, or not properly; trying again may help, after `wait` seconds."""
+    """A place did not answer, or not properly; a retry after `wait` seconds may help."""
 
-    def __init__(self, why: str, wait: float = 0.0, *, kind: MissKind = MissKind.UNREACHABLE, hint: str = "") -> None:
-        super().__init__(why, kind, hint)
+    def __init__(
+        self, reason: str, wait: float = 0.0, *, kind: MissKind = MissKind.UNREACHABLE, hint: str = ""
+    ) -> None:
+        super().__init__(reason, kind, hint)
         self.wait = wait
 
 
 class RefusedError(UnreachableError):
-    """A place answered that it will not give it; trying again does not help."""
+    """A place refused a request; a retry does not help."""
 
-    def __init__(self, why: str, *, kind: MissKind = MissKind.REFUSED, hint: str = "") -> None:
-        super().__init__(why, kind=kind, hint=hint)
+    def __init__(self, reason: str, *, kind: MissKind = MissKind.REFUSED, hint: str = "") -> None:
+        super().__init__(reason, kind=kind, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was read: `url` after redirections (of a folder: its file address)."""
+    """A small file that was read: `url` after redirections (of a folder: its file address)."""
 
     url: str
     content: bytes
@@ -73,35 +75,36 @@ class Page:
 
 @dataclass(slots=True)
 class Transport:
-    """Reads for one site. Safe to use from several threads."""
+    """A reader for one site. Safe to use from several threads."""
 
     settings: NetworkSettings
-    own: threading.local = field(default_factory=threading.local)
+    local: threading.local = field(default_factory=threading.local)
 
     def session(self) -> requests.Session:
-        """This thread's session."""
+        """Return this thread's session."""
         import requests
         from requests.adapters import HTTPAdapter
 
-        session: requests.Session | None = getattr(self.own, "session", None)
+        session: requests.Session | None = getattr(self.local, "session", None)
         if session is None:
             from envbuild import __version__
 
             session = requests.Session()
-            # requests would prefer its own reading of CA variables to `verify`; the site's has been settled before.
+            # requests would prefer its own reading of CA variables to `verify`; `Site.certificates` has read them
+            # already.
             session.headers["User-Agent"] = f"envbuild/{__version__}"
             session.headers["Accept-Encoding"] = "identity"  # a .tar.gz must arrive as its own bytes
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(pool_maxsize=4))
-            self.own.session = session
+            self.local.session = session
         return session
 
     def verify(self, url: str) -> bool | str:
-        """What `requests` is to check the certificate of `url` against."""
+        """Return the CA bundle with which `requests` checks the certificate of `url`; False: not at all."""
         return urlsplit(url).hostname not in self.settings.insecure and (self.settings.certificates or True)
 
-    def read(self, place: str, accept: str = "*/*", most: int = 0) -> Page:
-        """All of a small file; `most`: the bytes that it may have (0: any number).
+    def read(self, place: str, accept: str = "*/*", limit: int = 0) -> Page:
+        """Return a small file; `limit`: the bytes that it may have (0: any number).
 
         Raises NotFoundError, UnreachableError,
         RefusedError."""
@@ -114,17 +117,17 @@ class Transport:
             except OSError as error:
                 raise RefusedError(os.strerror(error.errno or 0)) from None
 
-        def ask() -> Page:
+        def request() -> Page:
             with self.get(place, {"Accept": accept, "Accept-Encoding": "gzip"}) as answer:
-                content = read_limited(answer, most) if most else answer.content
+                content = read_limited(answer, limit) if limit else answer.content
                 return Page(answer.url, content, answer.headers.get("Content-Type", ""))
 
-        return retry(ask)
+        return retry(request)
 
     @contextmanager
     def get(self, url: str, headers: dict[str, str] | None = None, method: str = "GET") -> Iterator[requests.Response]:
-        """A streamed answer with a good status. Raises NotFoundError, UnreachableError, RefusedError;
-        reading its body may raise OSError.
+        """Yield a streamed answer with a status below 400, or 416. Raises NotFoundError, UnreachableError,
+        RefusedError; reading its body may raise OSError.
         """
         import requests
 
@@ -137,7 +140,7 @@ class Transport:
                 stream=True,
                 timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
                 verify=self.verify(url),
-                # not the session's: the environment's would take precedence over those
+                # not the session's: those of the environment would take precedence
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 allow_redirects=True,
             )
@@ -159,7 +162,7 @@ class Transport:
             yield answer
 
     def size(self, place: str) -> int:
-        """Length in bytes; 0 when the place does not say."""
+        """Return the length in bytes; 0 when the place does not report it."""
         path = local_path(place)
         try:
             if path is not None:
@@ -170,7 +173,7 @@ class Transport:
             return 0
 
     def open(self, path: Path) -> IO[bytes]:
-        """A file of a mirror that is a folder. Raises NotFoundError, RefusedError."""
+        """Open a file of a mirror that is a folder. Raises NotFoundError, RefusedError."""
         try:
             return path.open("rb")
         except (FileNotFoundError, NotADirectoryError):
@@ -179,15 +182,17 @@ class Transport:
             raise RefusedError(os.strerror(error.errno or 0)) from None
 
 
-def retry(ask: Callable[[], Answer], pause: float = 0) -> Answer:
-    """What `ask` gives, in one of three tries, with `pause` seconds before the second one, twice that before the third.
+def retry(request: Callable[[], Answer], pause: float = 0) -> Answer:
+    """Return the result of `request`, called up to three times: `pause` seconds before the second, twice that before
+    the third.
+
     Raises NotFoundError and RefusedError at once, UnreachableError in the end; OSError, which
     reading a body raises, counts as such."""
     last: UnreachableError | None = None
     for attempt in range(TRIES):
         signals.pause(max(pause * attempt, last.wait if last else 0))
         try:
-            return ask()
+            return request()
         except RefusedError:
             raise
         except UnreachableError as error:
@@ -198,34 +203,37 @@ def retry(ask: Callable[[], Answer], pause: float = 0) -> Answer:
 
 
 def retry_delay(header: str) -> float:
-    """Seconds to wait, as ``Retry-After`` says (RFC 9110, 10.2.3; a date there is not looked at)."""
+    """Return the seconds to wait that ``Retry-After`` specifies (RFC 9110, 10.2.3; a date there is ignored)."""
     return min(float(header), MAX_DELAY) if header.isdigit() and len(header) < 10 else DEFAULT_DELAY
 
 
-def read_limited(answer: requests.Response, most: int) -> bytes:
-    """The content of an answer, unpacked as it comes. Raises RefusedError when there is more of it than `most`."""
+def read_limited(answer: requests.Response, limit: int) -> bytes:
+    """Return the content of an answer, decompressed as it is received.
+
+    Raises RefusedError when it has more than `limit` bytes.
+    """
     content = b""
-    for piece in answer.iter_content(1 << 16):
-        content += piece
-        if len(content) > most:
-            raise RefusedError(f"it answers with more than {most} bytes")
+    for chunk in answer.iter_content(1 << 16):
+        content += chunk
+        if len(content) > limit:
+            raise RefusedError(f"the answer has more than {limit} bytes")
     return content
 
 
 def describe_error(error: BaseException) -> str:
-    """A network error in a few words."""
+    """Return a network error in a few words."""
     text = str(error)
-    for pattern, words in (
-        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (give ca_bundle in site.yaml)"),
+    for pattern, summary in (
+        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (set ca_bundle in site.yaml)"),
         (
             "Name or service not known|Temporary failure in name resolution|NameResolutionError",
             "its name cannot be resolved",
         ),
-        ("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", "no TLS is spoken there"),
+        ("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", "the server does not use TLS"),
         ("Connection refused", "connection refused"),
         ("timed out|Timeout", "no answer in time"),
         ("IncompleteRead|Connection broken|reset by peer|RemoteDisconnected", "the connection broke off"),
     ):
         if re.search(pattern, text):
-            return words
+            return summary
     return re.sub(r"//[^/@\s]*@", "//", text)[:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""The uv program of this machine, and the environment that it is run in."""
+"""The uv program of this machine, and the environment of its processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRESERVED_VARIABLES = (
 
 
 def uv_binary() -> str:
-    """The uv program of this Python environment, else the one on PATH. Raises InputError."""
+    """Return the uv program of this Python environment, else the one on PATH. Raises InputError."""
     try:
         import uv
 
@@ -33,13 +33,14 @@ def uv_binary() -> str:
 
 
 def uv_version() -> str:
-    """The version of `uv_binary`."""
+    """Return the version of `uv_binary`."""
     text = subprocess.run([uv_binary(), "--version"], capture_output=True, text=True, check=True).stdout
     return text.split()[1]
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what would steer uv (its own variables, an active virtual environment)."""
+    """Return this process's environment without the variables that would change what uv does (its own ones, an active
+    virtual environment)."""
     dropped = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
     return {
         key: value

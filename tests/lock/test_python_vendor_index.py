@@ -202,7 +202,7 @@ def test_over_the_network_and_without_digests(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="the package index pip:v does not answer for 'demo': HTTP 403") as caught:
             work(at, tmp_path, PythonIndex("pip:v", ("demo",)))
     assert "secret" not in str(caught.value)
-    assert caught.value.hint == 'other indexes are given as  mirrors: {"pip:v": [ADDRESS, …]}  in site.yaml'
+    assert caught.value.hint == 'configure other indexes in site.yaml:  mirrors: {"pip:v": [ADDRESS, …]}'
 
 
 def test_all_indexes_without_a_place_are_told(tmp_path: Path) -> None:

@@ -154,7 +154,9 @@ def test_source_that_changed_upstream(tmp_path: Path) -> None:
     at = site(tmp_path, file=str(tmp_path))
     wanted = lock_source(at, transfer(at), Archive("x", "file:x.tar.gz", "x.tar.gz", sha256(b"x")), {})
     lock = Lock("demo", "", "debian:13", "amd64", "3.13", 0, {}, {}, {}, {}, {wanted.file: wanted}, {})
-    with pytest.raises(InputError, match=f"other content: sha256 {sha256(b'other')}, not {wanted.sha256}") as caught:
+    with pytest.raises(
+        InputError, match=f"digest mismatch: expected sha256 {wanted.sha256}, got {sha256(b'other')}"
+    ) as caught:
         fetch(lock, Store.open(at.store), at, SilentReporter(), where={"x.tar.gz": "images/demo.yaml:7:3"})
     assert caught.value.where == "images/demo.yaml:7:3"
     assert "because its content is not what was locked" in caught.value.message

@@ -79,7 +79,7 @@ def test_folder(tmp_path: Path, content: bytes) -> None:
 
 
 def test_server_without_ranges_is_named_with_a_way_out(content: bytes) -> None:
-    with serve_parts() as server, pytest.raises(InputError, match="does not give parts of files") as caught:
+    with serve_parts() as server, pytest.raises(InputError, match="does not support HTTP ranges") as caught:
         wheels().metadata(listed(served(server, content, "whole")))
     assert "mirrors: {python:" in caught.value.hint
     assert caught.value.where == NAME

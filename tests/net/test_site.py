@@ -115,12 +115,12 @@ def test_the_engines_are_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("mirrors", "place", "message", "hint"),
     [
-        ('{"debain:": [/x]}', "2:11", "'debain:' begins no origin", "did you mean 'debian'?"),
-        ("{pyton: [/x]}", "2:11", "'pyton' begins no origin", "did you mean 'python'?"),
+        ('{"debain:": [/x]}', "2:11", "'debain:' is not a kind of origin", "did you mean 'debian'?"),
+        ("{pyton: [/x]}", "2:11", "'pyton' is not a kind of origin", "did you mean 'python'?"),
         (
             '{"https://git.example/": [/x]}',
             "2:11",
-            "'https://git.example/' begins no origin",
+            "'https://git.example/' is not a kind of origin",
             "origins begin with one of: apt, debian, debian-security, file, git, github, gitlab, mirror, oci, pip, "
             "python, ubuntu, vendor",
         ),

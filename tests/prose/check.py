@@ -36,6 +36,8 @@ SKIPPED = ("docs/tables.md", "tests/prose/")
 COMMANDS = ("recipes/", "envbuild/build/plan/", "envbuild/build/blocks/", "envbuild/plan/")
 MESSAGE = re.compile(r"(Error|Finding|Refusal|Option|Argument|Typer|command|info|warn|debug)$")
 KEEP = "# prose: keep"
+# Methods of the standard library's protocols (io.IOBase), whose names are not ours.
+PROTOCOL = ("tell",)
 KINDS = ("phrase", "opener", "name", "module")
 
 
@@ -229,6 +231,8 @@ def opener_hits(path: str, owner: ast.AST, node: ast.Constant, rules: Rules) -> 
 def name_hits(path: str, names: Iterator[tuple[str, int]], rules: Rules) -> Iterator[Hit]:
     """Yield the identifiers that have a banned part."""
     for name, line in names:
+        if name in PROTOCOL:
+            continue
         for write in [rules.names[part] for part in parts(name) if part in rules.names][:1]:
             yield Hit(path, line, name, write, "name")
 

@@ -206,7 +206,7 @@ def test_a_place_with_wrong_content_is_left_for_the_next(layout: Layout, registr
 def test_a_login(layout: Layout, private: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pushed(layout, private)
     at = workspace(tmp_path / "store")
-    with pytest.raises(InputError, match="wants a login") as caught:
+    with pytest.raises(InputError, match="requires a login") as caught:
         made(f"docker://{private.host}/some/app:1", at)
     assert caught.value.hint == f"docker login {private.host}"
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
@@ -297,6 +297,6 @@ def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path:
 
 
 def test_what_is_not_there(registry: Server, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="app:none cannot be had") as caught:
+    with pytest.raises(InputError, match="app:none is not available") as caught:
         made("docker://some/app:none", workspace(tmp_path / "store", docker=registry.url))
     assert "HTTP 404" in caught.value.message and "skopeo list-tags docker://" in caught.value.hint

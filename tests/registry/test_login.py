@@ -63,8 +63,8 @@ def test_no_login(protected: Server, lock: Lock, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         lock(IMAGE, protected.url)
     assert caught.value.message == (
-        f"the image {IMAGE} cannot be had; looked at:\n  {protected.url}/some/base: it wants a login, and "
-        f"{tmp_path}/docker/config.json has none for it; log in: docker login {protected.host}"
+        f"the image {IMAGE} is not available; tried:\n  {protected.url}/some/base: it requires a login, and "
+        f"{tmp_path}/docker/config.json has none for it; run: docker login {protected.host}"
     )
     assert caught.value.hint == f"docker login {protected.host}"
 
@@ -74,7 +74,7 @@ def test_a_wrong_login(protected: Server, lock: Lock, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         lock(IMAGE, protected.url)
     assert caught.value.message.endswith(
-        f"it does not accept the login that {tmp_path}/docker/config.json has for it; log in anew: "
+        f"it does not accept the login that {tmp_path}/docker/config.json has for it; run: "
         f"docker login {protected.host}"
     )
     assert caught.value.hint == f"docker login {protected.host}"
@@ -85,7 +85,7 @@ def test_a_wrong_login(protected: Server, lock: Lock, tmp_path: Path) -> None:
 def test_a_damaged_config(protected: Server, lock: Lock, tmp_path: Path, text: str) -> None:
     config(tmp_path)
     (tmp_path / "docker/config.json").write_text(text.replace("HOST", protected.host))
-    with pytest.raises(InputError, match=r"config\.json (cannot be read: it is no JSON|is damaged)"):
+    with pytest.raises(InputError, match=r"config\.json (cannot be read: it is not JSON|is malformed)"):
         lock(IMAGE, protected.url)
 
 
@@ -116,9 +116,9 @@ def test_credential_helpers(
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("echo credentials not found in native keychain; exit 1", "it wants a login, and"),
+        ("echo credentials not found in native keychain; exit 1", "it requires a login, and"),
         ("echo a secret; exit 3", r"docker-credential-test, which .*config\.json names, failed with exit code 3$"),
-        ("echo a secret", "gave an answer that is no login"),
+        ("echo a secret", "printed an answer that is not a login"),
     ],
 )
 def test_credential_helpers_that_fail(
@@ -133,7 +133,7 @@ def test_credential_helpers_that_fail(
 
 def test_a_helper_that_is_not_installed(protected: Server, lock: Lock, tmp_path: Path) -> None:
     config(tmp_path, credHelpers={protected.host: "nowhere"})
-    with pytest.raises(InputError, match="says that docker-credential-nowhere has the login, and there is no such"):
+    with pytest.raises(InputError, match="names docker-credential-nowhere, and PATH has no such program"):
         lock(IMAGE, protected.url)
 
 
@@ -169,7 +169,7 @@ def test_tokens_for_a_login(by_token: Server, service: Tokens, lock: Lock, tmp_p
     with pytest.raises(InputError, match="it does not accept the login"):
         lock(IMAGE, by_token.url)
     config(tmp_path)
-    with pytest.raises(InputError, match="it wants a login"):
+    with pytest.raises(InputError, match="it requires a login"):
         lock(IMAGE, by_token.url)
 
 
@@ -194,7 +194,7 @@ def test_a_service_that_is_down(by_token: Server, service: Tokens, lock: Lock, t
     place = by_token.url
     real, service.sign = service.sign, lambda scope: ""  # type: ignore[method-assign]
     service.allowed.add("")
-    with pytest.raises(InputError, match="the service that gives its tokens answers without one"):
+    with pytest.raises(InputError, match="its token service answers without a token"):
         lock(IMAGE, place)
     service.sign = real  # type: ignore[method-assign]
     assert lock(IMAGE, place).image.python["numpy"] == "1.26"

@@ -142,7 +142,7 @@ class _BaseDownload:
                 transfer.obtain(self.repository.blobs(part.digest), part.digest)
             except DownloadError as error:
                 what = f"a part of the image {self.reference} (sha256 {part.digest})"
-                return self.repository.unobtainable(what, error.misses).findings[0]
+                return self.repository.not_available(what, error.misses).findings[0]
             return None
 
         reporter.start("base", f"fetching {self.reference}: {len(wanted)} layers, {amount(total)}")

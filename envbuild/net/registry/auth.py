@@ -1,8 +1,8 @@
-"""Logging in to registries while they are read: basic authentication, and tokens of the service that one names.
+"""Login to registries during reads: basic authentication, and tokens of the service that a registry names.
 
-A registry answers 401 and says in WWW-Authenticate (RFC 9110, section 11) what it wants: ``Basic``, or ``Bearer`` with
-a realm, a service and a scope (distribution, "Token Authentication Specification" and "OAuth2 Token Authentication"). A
-token is asked for then, without a login when there is none, and kept for the requests that come after.
+A registry answers 401 and specifies in WWW-Authenticate (RFC 9110, section 11) what it requires: ``Basic``, or
+``Bearer`` with a realm, a service and a scope (distribution, "Token Authentication Specification" and "OAuth2 Token
+Authentication"). A token is then requested, without a login when none exists, and cached for the requests that follow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ REPOSITORY = re.compile(r"/v2/(.+)/(?:manifests|blobs)/")
 
 @dataclass(slots=True)
 class Login:
-    """What `requests` calls for every request of a session (its ``auth``). `registry` is the name that images have; a
-    site may have them from other hosts, each with a login of its own."""
+    """The ``auth`` of a session: `requests` calls it for every request. `registry` is the registry's name in image
+    references; a site may have its images on other hosts, each with a login of its own."""
 
     transport: Transport
     registry: str
@@ -49,12 +49,12 @@ class Login:
         header = self.known.get((host, repository))
         if header:
             request.headers["Authorization"] = header
-        request.register_hook("response", partial(self.answered, host))  # type: ignore[no-untyped-call]
+        request.register_hook("response", partial(self.handle_response, host))  # type: ignore[no-untyped-call]
         return request
 
-    def answered(self, host: str, response: requests.Response, **options: Any) -> requests.Response:
-        """Ask again with what the registry wants. Raises RefusedError, UnreachableError."""
-        # Not elsewhere: a registry sends its readers on to hosts that must not see a login.
+    def handle_response(self, host: str, response: requests.Response, **options: Any) -> requests.Response:
+        """Repeat the request with the login that the registry requires. Raises RefusedError, UnreachableError."""
+        # Not for other hosts: a registry redirects to hosts that must not receive a login.
         if response.status_code != 401 or split_url(response.request.url)[0] != host:
             return response
         _, repository = split_url(response.request.url)
@@ -62,44 +62,46 @@ class Login:
         challenge = response.headers.get("WWW-Authenticate", "")
         with self.guard:
             header = self.known.get((host, repository), "")
-            if header in ("", used):  # nobody else renewed it
+            if header in ("", used):  # no other thread renewed it
                 header = self.header(host, challenge, str(response.request.url))
                 self.known[host, repository] = header
-        again = response.request.copy()
-        again.headers["Authorization"] = header
+        repeated = response.request.copy()
+        repeated.headers["Authorization"] = header
         _ = response.content  # so that the connection can be used again
         response.close()
-        second: requests.Response = response.connection.send(again, **options)
+        second: requests.Response = response.connection.send(repeated, **options)
         second.history.append(response)
-        second.request = again
+        second.request = repeated
         if second.status_code == 401:
-            raise self.rejected(host, str(response.request.url))
+            raise self.login_error(host, str(response.request.url))
         return second
 
     def header(self, host: str, challenge: str, url: str) -> str:
-        """The Authorization header that answers a challenge."""
+        """Return the Authorization header that answers a challenge."""
         wanted = parse_challenges(challenge)
         login = self.credential(host, url)
         if "bearer" in wanted and wanted["bearer"].get("realm"):
             return "Bearer " + self.token(host, login, wanted["bearer"], url)
         if "basic" not in wanted:
-            raise RefusedError("HTTP 401, in a way that envbuild does not know", kind=MissKind.UNAUTHORIZED)
+            raise RefusedError(
+                "HTTP 401, with an authentication scheme that envbuild does not support", kind=MissKind.UNAUTHORIZED
+            )
         if login is None or login.token:
-            raise self.rejected(host, url)
+            raise self.login_error(host, url)
         return login.basic
 
     def token(self, host: str, login: Credential | None, wanted: dict[str, str], url: str) -> str:
-        """A token from the service that the registry names."""
+        """Return a token of the service that the registry names."""
         session, realm = self.transport.session(), wanted["realm"]
         if login and urlsplit(url).scheme == "https" and urlsplit(realm).scheme != "https":
-            raise RefusedError("it wants the login sent to an address without https")
+            raise RefusedError("it requires the login at an address without https")
         values = {key: wanted[key] for key in ("service", "scope") if wanted.get(key)}
         options: dict[str, Any] = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "verify": self.transport.verify(realm)}
         try:
-            # `auth` is given always: requests would take a login of ~/.netrc otherwise.
+            # Always with `auth`: requests would use a login of ~/.netrc otherwise.
             if login and login.token:
                 form = {**values, "grant_type": "refresh_token", "client_id": CLIENT, "refresh_token": login.token}
-                options["allow_redirects"] = False  # the token would go along
+                options["allow_redirects"] = False  # the token would be sent along
                 answer = session.post(realm, data=form, auth=partial(authorize, ""), **options)
             else:
                 header = login.basic if login else ""
@@ -108,17 +110,17 @@ class Login:
         except ValueError:
             status, value = 200, {}
         except OSError as error:  # RequestException is one
-            raise UnreachableError(f"the service that gives its tokens: {describe_error(error)}") from None
+            raise UnreachableError(f"its token service: {describe_error(error)}") from None
         token = (value.get("token") or value.get("access_token")) if isinstance(value, dict) else None
         if status in (400, 401, 403):
-            raise self.rejected(host, url)
+            raise self.login_error(host, url)
         if not isinstance(token, str) or not token:
             kind = MissKind.RATE_LIMITED if status == 429 else MissKind.UNREACHABLE
-            raise UnreachableError(f"the service that gives its tokens answers without one (HTTP {status})", kind=kind)
+            raise UnreachableError(f"its token service answers without a token (HTTP {status})", kind=kind)
         return token
 
     def credential(self, host: str, url: str) -> Credential | None:
-        """The login for a host: of the address in the site, else docker's."""
+        """Return the login for a host: of the address in the site, else docker's."""
         address = urlsplit(url)
         if address.username:
             return Credential(unquote(address.username), unquote(address.password or ""), source="the site's address")
@@ -127,12 +129,12 @@ class Login:
         except CredentialError as error:
             raise RefusedError(str(error), kind=MissKind.UNAUTHORIZED) from None
 
-    def rejected(self, host: str, url: str) -> RefusedError:
-        """The error of a registry that gives nothing; says nothing of the login itself."""
+    def login_error(self, host: str, url: str) -> RefusedError:
+        """Return the error of a registry that requires a login, or another one; it contains nothing of the login."""
         login, command = self.credential(host, url), f"docker login {host}"
-        why = f"it wants a login, and {config_file()} has none for it; log in: {command}"
+        why = f"it requires a login, and {config_file()} has none for it; run: {command}"
         if login:
-            why = f"it does not accept the login that {login.source} has for it; log in anew: {command}"
+            why = f"it does not accept the login that {login.source} has for it; run: {command}"
         return RefusedError(why, kind=MissKind.UNAUTHORIZED, hint=command)
 
 
@@ -143,14 +145,14 @@ def authorize(header: str, request: requests.PreparedRequest) -> requests.Prepar
 
 
 def split_url(url: str | None) -> tuple[str, str]:
-    """(host with its port, repository) of an address of the distribution API."""
+    """Return (host with its port, repository) of an address of the distribution API."""
     parts = urlsplit(url or "")
     found = REPOSITORY.search(parts.path)
     return parts.netloc.rpartition("@")[2], found[1] if found else ""
 
 
 def parse_challenges(text: str) -> dict[str, dict[str, str]]:
-    """The values of each kind (basic, bearer) of challenge in a WWW-Authenticate header."""
+    """Return the values of each kind (basic, bearer) of challenge in a WWW-Authenticate header."""
     starts = [*CHALLENGE.finditer(text)]
     ends = [*(start.start() for start in starts), len(text)][1:]
     found = {}

@@ -1,7 +1,7 @@
-"""A client of registries that only reads: manifests and blobs, over the OCI distribution API and from OCI layouts.
+"""A read-only client of registries: manifests and blobs, over the OCI distribution API and from OCI layouts.
 
-Where an image is asked for is the site's matter: mirrors of ``oci:HOST/PATH`` are registries
-(``http://localhost:5000/some/path``) or folders that hold OCI layouts; without any it is the registry that the
+The site decides where an image is requested: mirrors of ``oci:HOST/PATH`` are registries
+(``http://localhost:5000/some/path``) or folders with OCI layouts; without any it is the registry that the
 reference names. Formats: OCI distribution spec 1.1 ("Pull"), OCI image spec 1.1 (image-layout.md).
 """
 
@@ -34,21 +34,21 @@ INDEXES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # a registry gives its oldest form without
+ACCEPT = ", ".join((*INDEXES, OCI.manifest, DOCKER_TYPES.manifest))  # without it a registry returns the oldest form
 MAX_MANIFEST = 16 << 20  # bytes of a manifest; real ones have some ten thousand
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(slots=True)
 class RegistryTransport(Transport):
-    """A transport that logs in where a registry asks for it."""
+    """A transport that logs in where a registry requires it."""
 
     login: Login | None = field(default=None, kw_only=True)
 
     def session(self) -> requests.Session:
         session = Transport.session(self)
         session.auth = self.login
-        # Blobs that are manifests need it too; what a registry gives without is its oldest form, or nothing.
+        # Blobs that are manifests need it too: without it a registry returns the oldest form, or nothing.
         session.headers["Accept"] = f"{ACCEPT}, */*"
         return session
 
@@ -66,21 +66,21 @@ class RegistryAddress:
     def blob(self, digest: str) -> str:
         return f"{self.url}/v2/{self.repository}/blobs/sha256:{digest}"
 
-    def listed(self, wanted: str) -> str:
+    def manifest_url(self, wanted: str) -> str:
         return f"{self.url}/v2/{self.repository}/manifests/{wanted}"
 
     def manifest(self, transport: Transport, wanted: str) -> bytes:
-        return transport.read(self.listed(wanted), ACCEPT, MAX_MANIFEST).content
+        return transport.read(self.manifest_url(wanted), ACCEPT, MAX_MANIFEST).content
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutFolder:
-    """An OCI layout. `names`: what index.json may call the image (``org.opencontainers.image.ref.name``); `alone`: it
-    holds nothing but this repository, so that a single image without a name is the one."""
+    """An OCI layout. `names`: the names that the image may have in index.json (``org.opencontainers.image.ref.name``);
+    `exclusive`: it contains this repository only, so that a single image without a name is the requested one."""
 
     path: Path
     names: tuple[str, ...]
-    alone: bool
+    exclusive: bool
 
     def __str__(self) -> str:
         return str(self.path)
@@ -98,9 +98,9 @@ class LayoutFolder:
             names = [(item.get("annotations") or {}).get(REF_NAME, "") for item in listed]
             digests = [str(item["digest"]).removeprefix("sha256:") for item in listed]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise RefusedError("its index.json is damaged") from None
-        ours = (*self.names, "") if self.alone and len(listed) == 1 else self.names
-        fitting = [number for number, name in enumerate(names) if name in ours]
+            raise RefusedError("its index.json is malformed") from None
+        names_here = (*self.names, "") if self.exclusive and len(listed) == 1 else self.names
+        fitting = [number for number, name in enumerate(names) if name in names_here]
         if not fitting:
             raise NotFoundError(f"its index.json names no {wanted}")
         if len(fitting) > 1:  # one name for several architectures
@@ -110,11 +110,11 @@ class LayoutFolder:
 
 @dataclass
 class Repository:
-    """The images of one repository, from wherever the site has them."""
+    """The images of one repository, at the places that the site has for it."""
 
     reference: Reference
     site: Site
-    plain: Transport  # for the services that registries send their readers to
+    plain: Transport  # for the token services that registries name
     transport: RegistryTransport = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Repository:
 
     @cached_property
     def places(self) -> tuple[RegistryAddress | LayoutFolder, ...]:
-        """Where to ask, in this order. Raises InputError when nowhere."""
+        """The registries and folders to try, in this order. Raises InputError when there is none."""
         rest, mirrors = self.site.places(self.reference.origin)
         found: list[RegistryAddress | LayoutFolder] = []
         for mirror in mirrors:
@@ -148,16 +148,17 @@ class Repository:
         return RegistryAddress(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
 
     def folders(self, mirror: Path, rest: str) -> list[RegistryAddress | LayoutFolder]:
-        """The layouts that a mirror may hold: one for each repository, or one for all, which then names each image."""
+        """Return the layouts that a mirror may contain: one per repository, or one for all, which then names each
+        image."""
         reference = self.reference
         full = (f"{reference.name}:{reference.tag}", f"{reference.repository}:{reference.tag}")
         own = LayoutFolder(mirror / rest, (reference.tag, *full), True)
         return [own] if not rest else [own, LayoutFolder(mirror, full, False)]
 
     def manifest(self, wanted: str) -> bytes:
-        """The manifest or index that is called `wanted` (``sha256:<hex>`` or a tag); the content has that digest.
+        """Return the manifest or index `wanted` (``sha256:<hex>`` or a tag); its digest is checked.
 
-        Raises InputError with every place and what it said.
+        Raises InputError with every place and its answer.
         """
         misses: list[Miss] = []
         for place in self.places:
@@ -169,47 +170,47 @@ class Repository:
             found = f"sha256:{hashlib.sha256(content).hexdigest()}"
             if not wanted.startswith("sha256:") or wanted == found:
                 return content
-            misses.append(Miss(str(place), MissKind.MISMATCH, f"it has other content: {found}"))
+            misses.append(Miss(str(place), MissKind.MISMATCH, f"digest mismatch: expected {wanted}, got {found}"))
         separator = "@" if wanted.startswith("sha256:") else ":"
-        raise self.unobtainable(f"the image {self.reference.name}{separator}{wanted}", misses)
+        raise self.not_available(f"the image {self.reference.name}{separator}{wanted}", misses)
 
     def transfer(self, transfer: Transfer) -> Transfer:
-        """`transfer` as one that may read what needs a login."""
+        """Return `transfer` with the login of this repository."""
         return replace(transfer, transport=self.transport)
 
     def blobs(self, digest: str) -> list[str]:
-        """Addresses and paths of a blob, for `Transfer.obtain`."""
+        """Return the addresses and paths of a blob, for `Transfer.obtain`."""
         return [place.blob(digest) for place in self.places]
 
-    def unobtainable(self, what: str, misses: Sequence[Miss]) -> InputError:
-        """The error for what no place gives."""
-        looked = "".join(f"\n  {miss}" for miss in misses)
+    def not_available(self, what: str, misses: Sequence[Miss]) -> InputError:
+        """Return the error for an image or blob that no place provides."""
+        tried = "".join(f"\n  {miss}" for miss in misses)
         login = next((miss.hint for miss in misses if miss.hint), "")
-        message = f"{what} cannot be had; looked at:{looked}"
+        message = f"{what} is not available; tried:{tried}"
         if login:
             return InputError(message, login)
         if any(miss.kind is MissKind.RATE_LIMITED for miss in misses):
-            more = f"wait and run it again, or log in: docker login {self.reference.registry}"
-            return InputError(message, f"that is too often: {more}")
+            login = f"docker login {self.reference.registry}"
+            return InputError(message, f"the rate limit is reached: wait and run it again, or log in: {login}")
         line = mirror_line(self.reference.origin)
         hint = f"write another place into site.yaml:  {mirrors_setting(line)}"
-        # A registry answered, and has no such image; a folder without it says nothing of the name.
+        # A registry answered, and has no such image; a folder without it proves nothing about the name.
         if any(miss.kind is MissKind.ABSENT and local_path(miss.place) is None for miss in misses):
-            hint = f"look at its name and tag (skopeo list-tags docker://{self.reference.name}), or {hint}"
+            hint = f"check its name and tag (skopeo list-tags docker://{self.reference.name}), or {hint}"
         return InputError(message, hint, mirror_lines=(line,))
 
 
 def obtain_blob(
     site: Site, transport: Transport, transfer: Transfer, reference: str, sha256: str, size: int = 0
 ) -> None:
-    """Bring one blob of the image `reference` (its manifest, configuration or a layer) into the store of `transfer`.
+    """Download one blob of the image `reference` (its manifest, configuration or a layer) into the store of `transfer`.
 
-    Raises DownloadError with the places that were asked, InputError when none is known.
+    Raises DownloadError with the places that were tried, InputError when none is known.
     """
     repository = Repository(parse_reference(reference), site, transport)
     places = repository.blobs(sha256)
     if size == 0:  # a manifest, perhaps, which registries have under another address
         places += [
-            place.listed(f"sha256:{sha256}") for place in repository.places if isinstance(place, RegistryAddress)
+            place.manifest_url(f"sha256:{sha256}") for place in repository.places if isinstance(place, RegistryAddress)
         ]
     repository.transfer(transfer).obtain(places, sha256)

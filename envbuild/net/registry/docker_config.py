@@ -1,11 +1,11 @@
 """The logins that ``docker login`` left on this machine: docker's config.json and its credential helpers.
 
 Formats: Docker CLI reference, "docker login" (auths, credHelpers, credsStore) and the protocol of
-docker-credential-helpers (``get`` reads a server's name and writes JSON). Nothing of a login is ever shown or logged.
+docker-credential-helpers (``get`` reads a server's name and writes JSON). Nothing of a login is ever printed or logged.
 
-docker's SDK reads the same file (``docker.auth``, 7.2), for other purposes: it takes the login of the home folder where
-DOCKER_CONFIG has none, says of a damaged file that there is no login, puts a helper's output into its error, and waits
-for a helper without end.
+docker's SDK reads the same file (``docker.auth``, 7.2), for other purposes: it uses the login of the home folder where
+DOCKER_CONFIG has none, reports a malformed file as a missing login, copies a helper's output into its error, and waits
+for a helper without a time limit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 TOKEN_USER = "<token>"  # a helper's user name for an identity token
-WAIT = 60  # seconds for a helper, which may ask a person
+WAIT = 60  # seconds for a helper, which may prompt the user
 
 
 class CredentialError(Exception):
-    """There is a login, and it cannot be read; the text says why, without it."""
+    """A login exists and cannot be read; the text is the reason, without the login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,19 @@ class Credential:
 
     @property
     def basic(self) -> str:
-        """The value of an Authorization header (RFC 7617)."""
+        """Return the value of an Authorization header (RFC 7617)."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 def config_file() -> Path:
-    """Docker's configuration file of this user."""
+    """Return Docker's configuration file of this user."""
     folder = os.environ.get("DOCKER_CONFIG")
     return Path(folder or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111  # Path's raises without a home
 
 
 def find_credential(host: str, registry: str = "") -> Credential | None:
-    """The login for `host` (with its port). `registry`: the name that images have it under; docker.io's login is
-    listed under another host of that domain than the one that is asked. Raises CredentialError.
+    """Return the login for `host` (with its port). `registry`: its name in image references; docker.io's login is
+    listed under another host of that domain than the one that serves the images. Raises CredentialError.
     """
     path = config_file()
     try:
@@ -60,7 +60,7 @@ def find_credential(host: str, registry: str = "") -> Credential | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        why = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise CredentialError(f"{path} cannot be read: {why}") from None
     if not isinstance(config, dict):
         return None
@@ -88,7 +88,8 @@ def _table(config: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _servers(host: str, registry: str, names: list[str]) -> list[str]:
-    """Those of `names` that mean `host`: as it is, as an address, and other hosts of the registry's own domain."""
+    """Return those of `names` that mean `host`: as it is, as an address, and other hosts of the registry's own
+    domain."""
     own = [name for name in names if _host(name) == host]
     if registry and host != registry and host.endswith(f".{registry}"):
         own += [name for name in names if _host(name) in (registry, f"index.{registry}")]
@@ -100,13 +101,13 @@ def _host(name: str) -> str:
 
 
 def _read_entry(entry: Mapping[str, Any], path: Path) -> Credential | None:
-    """An entry of `auths`: ``auth`` is user:password in base64; ``identitytoken`` goes before it."""
+    """Read an entry of `auths`: ``auth`` is user:password in base64; ``identitytoken`` takes precedence."""
     user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
     if entry.get("auth"):
         try:
             text = base64.b64decode(str(entry["auth"]), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            raise CredentialError(f"a login in {path} is damaged") from None
+            raise CredentialError(f"a login in {path} is malformed") from None
         user, _, password = text.partition(":")
         password = password.rstrip("\0")
     token = str(entry.get("identitytoken") or "")
@@ -114,24 +115,24 @@ def _read_entry(entry: Mapping[str, Any], path: Path) -> Credential | None:
 
 
 def _query_helper(helper: str, server: str, path: Path) -> Credential | None:
-    """What ``docker-credential-HELPER get`` says of `server`; None when it knows nothing of it."""
+    """Return the login that ``docker-credential-HELPER get`` prints for `server`; None when it has none."""
     name = f"docker-credential-{helper}"
     program = None if "/" in helper else shutil.which(name)
     if program is None:
-        raise CredentialError(f"{path} says that {name} has the login, and there is no such program on PATH")
+        raise CredentialError(f"{path} names {name}, and PATH has no such program")
     try:
         done = subprocess.run([program, "get"], input=server, capture_output=True, text=True, check=False, timeout=WAIT)
     except (OSError, subprocess.TimeoutExpired):
         raise CredentialError(f"{name}, which {path} names, does not answer") from None
     if done.returncode:
-        if "credentials not found" in done.stdout + done.stderr:  # the protocol's own words
+        if "credentials not found" in done.stdout + done.stderr:  # the message that the protocol specifies
             return None
         raise CredentialError(f"{name}, which {path} names, failed with exit code {done.returncode}")
     try:
         answer = json.loads(done.stdout)
         user, secret = str(answer["Username"]), str(answer["Secret"])
     except (ValueError, KeyError, TypeError):
-        raise CredentialError(f"{name}, which {path} names, gave an answer that is no login") from None
+        raise CredentialError(f"{name}, which {path} names, printed an answer that is not a login") from None
     if user == TOKEN_USER:
         return Credential(token=secret, source=name)
     return Credential(user, secret, source=name)

@@ -13,7 +13,7 @@ REF_NAME = "org.opencontainers.image.ref.name"
 
 @dataclass(frozen=True, slots=True)
 class MediaTypes:
-    """The words for the parts of an image; `layers` by compression."""
+    """Media types of the parts of an image; `layers` by compression."""
 
     manifest: str
     config: str

@@ -20,7 +20,7 @@ GRAMMAR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A parsed reference. `digest` (hex) wins over `tag`; with neither the tag is ``latest``."""
+    """A parsed reference. `digest` (hex) takes precedence over `tag`; with neither the tag is ``latest``."""
 
     registry: str
     repository: str
@@ -34,18 +34,18 @@ class Reference:
 
     @property
     def origin(self) -> str:
-        """What a site's mirrors are found by: ``oci:nvcr.io/nvidia/pytorch``."""
+        """The origin by which a site lists its mirrors: ``oci:nvcr.io/nvidia/pytorch``."""
         return f"oci:{self.name}"
 
     @property
     def wanted(self) -> str:
-        """What a registry is asked for: the digest, else the tag."""
+        """The name that is requested of a registry: the digest, else the tag."""
         return f"sha256:{self.digest}" if self.digest else self.tag
 
 
 def registry_host(registry: str) -> str:
-    """The host that is asked for the images of a registry. For docker.io it is the one that Docker's SDK names, which
-    has the distribution API too (kaniko asks there)."""
+    """Return the host that serves the images of a registry. For docker.io it is the one that Docker's SDK names, which
+    has the distribution API too (kaniko uses it)."""
     if registry != DOCKER:
         return registry
     from docker.auth import INDEX_URL
@@ -54,7 +54,7 @@ def registry_host(registry: str) -> str:
 
 
 def parse_reference(text: str) -> Reference:
-    """The parts of a reference that names its registry. Raises SpecError."""
+    """Return the parts of a reference that names its registry. Raises SpecError."""
     found = GRAMMAR.fullmatch(text)
     if not found:
         raise SpecError(

@@ -65,7 +65,7 @@ class Blob(Reading):
                 self.again(error)
             except (HTTPError, OSError) as error:
                 self.again(UnreachableError(describe_error(error)))
-        raise self.repository.unobtainable(
+        raise self.repository.not_available(
             f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
         )
 
