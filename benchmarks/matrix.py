@@ -25,7 +25,7 @@ from run import ENVBUILD, head, row
 from envbuild.core.errors import EnvbuildError
 from envbuild.matrix import FACTS
 from envbuild.matrix.answer.check import check
-from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.solve.request import of_words
 
 CASES = Path(__file__).parents[1] / "tests" / "matrix" / "cases"
@@ -50,7 +50,7 @@ def timed(once: Callable[[], object]) -> float:
 
 
 def questions() -> None:
-    matrix = load_matrix([FACTS])
+    matrix = load_fact_table([FACTS])
     spent: dict[str, list[float]] = {}
     for path in sorted(CASES.glob("*.yaml")):
         for case in yaml.safe_load(path.read_text()):

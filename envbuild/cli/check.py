@@ -15,7 +15,7 @@ from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.report import brief, plain, text
 from envbuild.matrix.answer.verdict import VERDICTS, Answer
-from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
 from envbuild.matrix.solve.request import Ask, of_words, overlaid, picked
@@ -80,7 +80,7 @@ class Told:
 def check_words(words: Sequence[str], project: Project, why: str = "") -> Told:
     """The answer to ``torch=2.0.1 gpu=H100``; `why`: a component of which is told why it is not newer. Raises
     SpecError."""
-    matrix = load_matrix(project.facts())
+    matrix = load_fact_table(project.facts())
     names = [*project.images(), *(component.name for component in matrix.components if not component.hidden)]
     strange = [word for word in words if word.isprintable() and valid_name(word) and word not in matrix.number]
     if strange:
@@ -153,7 +153,7 @@ def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, .
 @cache
 def matrix_of(folders: tuple[Path, ...]) -> FactTable:
     """The matrix of these folders, loaded once for all images of a command."""
-    return load_matrix(folders)
+    return load_fact_table(folders)
 
 
 def is_current(lock: Head, spec: ImageSpec, target: Target) -> bool:

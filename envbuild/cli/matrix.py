@@ -30,23 +30,23 @@ def complete_request(incomplete: str) -> list[str]:
 
 def complete_word(incomplete: str) -> list[str]:
     """Shell completion: components, then their values."""
-    from envbuild.matrix.facts.compile import load_matrix
+    from envbuild.matrix.facts.compile import load_fact_table
     from envbuild.spec.project import Project
 
     name, equals, start = incomplete.partition("=")
     if not equals:
         return [f"{item}=" for item in complete_component(name)]
-    matrix = load_matrix(Project.find().facts())
+    matrix = load_fact_table(Project.find().facts())
     number = matrix.number.get(name)
     return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
 
 
 def complete_component(incomplete: str) -> list[str]:
     """Shell completion: components."""
-    from envbuild.matrix.facts.compile import load_matrix
+    from envbuild.matrix.facts.compile import load_fact_table
     from envbuild.spec.project import Project
 
-    components = load_matrix(Project.find().facts()).components
+    components = load_fact_table(Project.find().facts()).components
     return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
 
 
@@ -158,13 +158,13 @@ def lint(
     from datetime import date
 
     from envbuild.core.console import default_reporter
-    from envbuild.matrix.facts.lint import aged
-    from envbuild.matrix.facts.lint import lint as find
+    from envbuild.matrix.facts.lint import find_old_facts
+    from envbuild.matrix.facts.lint import lint_facts as find
     from envbuild.matrix.facts.load import load_facts
     from envbuild.spec.project import Project
 
     facts = load_facts(Project.find().facts())
-    findings, old = find(facts), aged(facts, months, date.today())
+    findings, old = find(facts), find_old_facts(facts, months, date.today())
     info = default_reporter()
     for item in old:
         info.warn(str(item))
@@ -204,7 +204,7 @@ def refresh(
     from envbuild.core.console import default_reporter
     from envbuild.matrix import FACTS
     from envbuild.matrix.collect.refresh import Manifest
-    from envbuild.matrix.collect.refresh import refresh as collect
+    from envbuild.matrix.collect.refresh import refresh_facts as collect
     from envbuild.net.site import load_site
     from envbuild.spec.project import Project
 

@@ -8,7 +8,7 @@ from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.report import cautions
 from envbuild.matrix.answer.verdict import Answer
-from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.spec.matrix_request import settled_in
 from envbuild.spec.pick_versions import checked
@@ -19,7 +19,7 @@ from envbuild.spec.workspace import Workspace
 def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
     """What the matrix says of a lock's versions, told where a person has to see to something. Raises ConflictError,
     UnknownError."""
-    matrix = load_matrix(workspace.project.facts())
+    matrix = load_fact_table(workspace.project.facts())
     answer = checked(resolution.spec, resolution.target, matrix, lock.settled)
     for line in cautions(answer):
         workspace.reporter.warn(line)
@@ -33,7 +33,7 @@ def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
         shipped_python,  # a lock that is only looked at does without what follows
     )
 
-    matrix = load_matrix(workspace.project.facts())
+    matrix = load_fact_table(workspace.project.facts())
     shipped = shipped_python(lock_request(resolution), lock)
     lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
     lock = replace(lock, facts=agree(resolution, lock, workspace).facts)

@@ -9,9 +9,9 @@ from envbuild.core.distributions import is_image
 from envbuild.core.errors import Finding, SpecError
 from envbuild.core.yaml_nodes import shown
 from envbuild.core.yaml_reader import one_of, short
-from envbuild.matrix.facts.atoms import reserve
+from envbuild.matrix.facts.atoms import pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.values import normal
+from envbuild.matrix.facts.values import normalize_value
 from envbuild.matrix.solve.request import Ask, knows, parse_ask
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import Runtime
@@ -71,7 +71,7 @@ def _strange_labels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
         (component, text) for component, text, *_ in told
     }:
         return []
-    values = (value for value in matrix.values[matrix.number["torch"]] if reserve(value) == 1)
+    values = (value for value in matrix.values[matrix.number["torch"]] if pick_penalty(value) == 1)
     labels = sorted({value.partition("+")[2] for value in values})
     found = []
     for component, text, where, by in told:
@@ -118,6 +118,6 @@ def settled_in(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
     for component in matrix.components:
         for package in component.packages or (component.name,):
             if component.kind == "version" and package in found:
-                versions[component.name] = normal(component, found[package])
+                versions[component.name] = normalize_value(component, found[package])
                 break
     return versions

@@ -90,12 +90,12 @@ def resolve_with(spec: ImageSpec, project: Project, picks: Mapping[str, str]) ->
 
     Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
     """
-    from envbuild.matrix.facts.compile import load_matrix
+    from envbuild.matrix.facts.compile import load_fact_table
     from envbuild.spec.pick_versions import chosen, settled
 
     target = targets.load(spec.target, project)
     try:
-        whole, answer = settled(spec, target, load_matrix(project.facts()), picks)
+        whole, answer = settled(spec, target, load_fact_table(project.facts()), picks)
     except (ConflictError, UnknownError):
         check_stands(spec, target)  # what the recipes refuse is the plainer answer
         raise

@@ -22,7 +22,7 @@ from envbuild.matrix.answer.report import plain, text
 from envbuild.matrix.answer.verdict import VERDICTS, Answer, judged
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import HARD, FactTable
-from envbuild.matrix.facts.lint import lint
+from envbuild.matrix.facts.lint import lint_facts
 from envbuild.matrix.facts.load import files, load_facts
 from envbuild.matrix.facts.model import SOURCES, Facts, Waiver
 from envbuild.matrix.solve.encoding import Core, Problem, Request
@@ -304,4 +304,4 @@ def test_what_comes_with_something_is_told_from_its_row() -> None:
 
 @pytest.mark.unit
 def test_the_shipped_facts_lint_clean() -> None:
-    assert [str(finding) for finding in lint(shipped())] == []
+    assert [str(finding) for finding in lint_facts(shipped())] == []

@@ -11,7 +11,7 @@ import pytest
 from envbuild.matrix.collect import index_pins
 from envbuild.matrix.collect.fact_writer import Derived, DerivedFact
 from envbuild.matrix.collect.index_pins import PROJECTS
-from envbuild.matrix.collect.pin_rows import Known
+from envbuild.matrix.collect.pin_rows import ReleaseMetadata
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.matrix.facts.index_releases import Build, Release
 from envbuild.net.python_index import IndexFile
@@ -147,7 +147,7 @@ def test_withdrawn_release_keeps_what_it_asks_for() -> None:
     """torchvision 0.15.0 asks for a torch that the index does not have, and is yanked."""
     name = f"torchvision-0.15.0-cp310-cp310-{AMD}.whl"
     release = Release("0.15.0", sdist=IndexFile(name, "", yanked=True), yanked=True)
-    known = Known.of(release, {name: Metadata(("torch (==2.0.0+cu117)",), ">=3.8", "f" * 64)})
+    known = ReleaseMetadata.of(release, {name: Metadata(("torch (==2.0.0+cu117)",), ">=3.8", "f" * 64)})
     found = index_pins.facts(PROJECTS[0], [known])
     made = facts(found)
     assert found.components["torchvision"]["values"] == ["0.15.0"]
@@ -170,7 +170,7 @@ def test_a_component_with_a_package_for_each_cuda() -> None:
         "n-cu12": {"3.2": release("3.2", "amd64"), "3.1": release("3.1", "amd64", "arm64")},
         "n-cu13": {"3.2": release("3.2", "amd64", "arm64")},
     }
-    cuda, machine = index_pins.suffixed(project, found)
+    cuda, machine = index_pins.suffixed_facts(project, found)
     assert cuda.question == "nvshmem-cuda"
     assert [row.when for row in cuda.rows] == [
         {"nvshmem": "==3.2", "cuda": ["12", "13"]},

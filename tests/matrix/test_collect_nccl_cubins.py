@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.matrix.collect import nccl_cubins
-from envbuild.matrix.collect.fact_writer import DerivedFact, render
+from envbuild.matrix.collect.fact_writer import DerivedFact, render_derived
 from tests.support.binaries import make_elf, make_fatbin
 from tests.support.lock_server import sha256
 from tests.support.wheel_server import context, index_site, make_wheel
@@ -58,7 +58,7 @@ def test_a_wheel_that_is_known_is_not_read_again(tmp_path: Path) -> None:
     found = nccl_cubins.collect(context(site))["nccl-cubins"]
     folder = tmp_path / "derived"
     folder.mkdir()
-    (folder / "nccl-cubins.yaml").write_text(render(found, {"nccl.wheel-cubins": "2026-11-21"}))
+    (folder / "nccl-cubins.yaml").write_text(render_derived(found, {"nccl.wheel-cubins": "2026-11-21"}))
     first.unlink()
     known = replace(context(site), folders=(tmp_path / "none", folder))
     assert nccl_cubins.collect(known) == {"nccl-cubins": found}

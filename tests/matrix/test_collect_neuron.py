@@ -13,7 +13,7 @@ import pytest
 from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix import FACTS
 from envbuild.matrix.collect import neuron
-from envbuild.matrix.collect.fact_writer import render
+from envbuild.matrix.collect.fact_writer import render_derived
 from envbuild.matrix.collect.neuron_manifest import MAX_BYTES, read_manifest
 
 pytestmark = pytest.mark.unit
@@ -79,7 +79,7 @@ SAMPLE = manifest(v2_21_1=V2_21_1, v2_32_0=V2_32_0, v2_28_0=V2_28_0, v2_28_1=V2_
 
 def rows(fact: str, given: dict[str, Any] = SAMPLE) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(when, then) of each row of one fact."""
-    found = [one for one in neuron.facts(given, WHERE).facts if one.id == f"neuron.{fact}"]
+    found = [one for one in neuron.make_facts(given, WHERE).facts if one.id == f"neuron.{fact}"]
     return [(dict(row.when), dict(row.then)) for one in found for row in one.rows]
 
 
@@ -197,7 +197,7 @@ def test_two_spellings_of_a_version_are_one() -> None:
 
 
 def test_every_version_is_a_value_and_every_source_says_where() -> None:
-    derived = neuron.facts(SAMPLE, WHERE)
+    derived = neuron.make_facts(SAMPLE, WHERE)
     assert derived.components["neuron-sdk"] == {"values": ["2.32.0", "2.28.1", "2.28.0", "2.21.1"]}
     assert derived.components["neuron-driver"] == {"values": ["2.30.2.0", "2.26.10.0", "2.26.5.0", "2.19.64.0"]}
     assert "efa-installer" not in derived.components  # others know its releases
@@ -208,13 +208,13 @@ def test_every_version_is_a_value_and_every_source_says_where() -> None:
 
 def test_the_order_of_the_manifest_does_not_matter() -> None:
     backwards = {"neuron_releases": list(reversed(SAMPLE["neuron_releases"]))}
-    assert render(neuron.facts(backwards, WHERE), dates(backwards)) == render(
-        neuron.facts(SAMPLE, WHERE), dates(SAMPLE)
+    assert render_derived(neuron.make_facts(backwards, WHERE), dates(backwards)) == render_derived(
+        neuron.make_facts(SAMPLE, WHERE), dates(SAMPLE)
     )
 
 
 def dates(given: dict[str, Any]) -> dict[str, str]:
-    return {fact.id: SEEN for fact in neuron.facts(given, WHERE).facts}
+    return {fact.id: SEEN for fact in neuron.make_facts(given, WHERE).facts}
 
 
 # --- manifests that are none
@@ -274,7 +274,7 @@ def test_every_mistake_is_told_at_once() -> None:
         7,
     ]
     with pytest.raises(SpecError) as error:
-        neuron.facts(given, WHERE)
+        neuron.make_facts(given, WHERE)
     assert [finding.message for finding in error.value.findings] == [
         "neuron_releases[0].packages[0]: neuronx-cc 'latest' is not a version",
         "neuron_releases[0].packages[1] has no text 'name' or no text 'version'",
@@ -292,12 +292,12 @@ def test_a_release_that_stands_there_twice() -> None:
     given = manifest(v2_28_1=V2_28_1)
     given["neuron_releases"] *= 2
     with pytest.raises(SpecError, match=r"release 2\.28\.1 stands there twice"):
-        neuron.facts(given, WHERE)
+        neuron.make_facts(given, WHERE)
 
 
 def test_an_endless_number_of_mistakes_is_cut_off() -> None:
     with pytest.raises(SpecError) as error:
-        neuron.facts({"neuron_releases": [None] * 4000}, WHERE)
+        neuron.make_facts({"neuron_releases": [None] * 4000}, WHERE)
     assert len(error.value.findings) == 20
 
 
@@ -308,10 +308,10 @@ def test_the_shipped_file_is_what_the_manifest_gives() -> None:
     name = "ENVBUILD_TEST_NEURON_MANIFEST"
     if not (path := os.environ.get(name)):
         pytest.skip(f"{name} does not name a copy of n2-manifest.json of aws-neuron/aws-neuron-sdk")
-    derived = neuron.facts(read_manifest(Path(path)), WHERE)
+    derived = neuron.make_facts(read_manifest(Path(path)), WHERE)
     shipped = SHIPPED.read_text()
     assert len(derived.components["neuron-sdk"]["values"]) >= 51
-    made = render(derived, {fact.id: SEEN for fact in derived.facts})
+    made = render_derived(derived, {fact.id: SEEN for fact in derived.facts})
     assert [line for line in made.splitlines() if line.startswith("  - ")] == [
         line for line in shipped.splitlines() if line.startswith("  - ")
     ]

@@ -9,7 +9,7 @@ import pytest
 from envbuild.core.errors import InputError
 from envbuild.matrix.collect import nvcc
 from envbuild.matrix.collect.fact_writer import Derived
-from envbuild.matrix.collect.nvcc import Limits, limits_of, targets_of
+from envbuild.matrix.collect.nvcc import CompilerLimits, limits_of, targets_of
 from tests.support.wheel_server import context, index_site, make_wheel
 
 pytestmark = pytest.mark.unit
@@ -107,6 +107,6 @@ def test_targets() -> None:
 
 
 def test_limits() -> None:
-    assert limits_of(HEADER, "x") == Limits("14", "20")
+    assert limits_of(HEADER, "x") == CompilerLimits("14", "20")
     with pytest.raises(InputError, match="does not state its limits"):
         limits_of(HEADER.replace("GNU version", "GCC version"), "x")

@@ -12,8 +12,8 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.collect import fact_diff
-from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read
-from envbuild.matrix.collect.refresh import Manifest, Report, refresh
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read_derived
+from envbuild.matrix.collect.refresh import Manifest, RefreshReport, refresh_facts
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Component, Fact, Facts, Source
@@ -41,8 +41,10 @@ def site_of(tmp_path: Path, name: str, *versions: str) -> Site:
     return index_site(tmp_path / name, wheels(tmp_path / f"{name}-wheels", *versions))
 
 
-def run(site: Site, folder: Path, today: date = FIRST, names: Sequence[str] = ("torch",), **more: bool) -> Report:
-    return refresh(names, site, SilentReporter(), folder, today=today, **more)
+def run(
+    site: Site, folder: Path, today: date = FIRST, names: Sequence[str] = ("torch",), **more: bool
+) -> RefreshReport:
+    return refresh_facts(names, site, SilentReporter(), folder, today=today, **more)
 
 
 def test_nothing_new_is_the_same_byte_for_byte(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_new_release_is_told_and_dates_only_what_it_touches(tmp_path: Path) ->
     assert "  + arch amd64, channel index, torch ==2.16.0: nccl ==2.16.0.3" in lines
     assert not any(line.strip().startswith(("-", "~")) for line in lines)
     assert lines[0] in report.text()
-    tree = read(folder / "torch.yaml")
+    tree = read_derived(folder / "torch.yaml")
     assert {fact["source"]["seen"] for fact in tree["facts"]} == {str(LATER)}  # the release is in every fact
 
 
@@ -82,7 +84,7 @@ def test_an_unchanged_fact_keeps_its_day(tmp_path: Path) -> None:
     report = run(site, folder, LATER)
     assert [line for line in report.files[0].lines if line.startswith("torch")] == ["torch.nccl"]
     assert any("nccl ==2.8.0.2 → nccl ==2.8.0.3" in line for line in report.files[0].lines)
-    days = {fact["id"]: fact["source"]["seen"] for fact in read(path)["facts"]}
+    days = {fact["id"]: fact["source"]["seen"] for fact in read_derived(path)["facts"]}
     assert days.pop("torch.nccl") == str(LATER)
     assert set(days.values()) == {str(FIRST)}
 
@@ -173,7 +175,7 @@ def test_by_default_all_that_read_the_index_run(tmp_path: Path) -> None:
 
 def test_neuron_takes_a_manifest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        refresh(
+        refresh_facts(
             ("neuron",),
             index_site(tmp_path, []),
             SilentReporter(),
@@ -191,7 +193,7 @@ def derived(*rows: DerivedRow, because: str = "", values: Sequence[str] = ("1.0"
 
 
 def differences(old: Derived, new: Derived) -> list[str]:
-    return list(fact_diff.lines(fact_diff.tree_of(old), fact_diff.tree_of(new)))
+    return list(fact_diff.diff_lines(fact_diff.derived_tree(old), fact_diff.derived_tree(new)))
 
 
 ROW = DerivedRow({"demo": "==1.0"}, {"gcc": "<=13"}, "sha256 1")
@@ -231,15 +233,15 @@ def test_facts_that_come_and_go() -> None:
     none = Derived({"demo": {"values": ["1.0"]}})
     assert differences(none, derived(ROW)) == ["+ fact demo.a, 1 row", "  + demo ==1.0: gcc <=13"]
     assert differences(derived(ROW), none) == ["- fact demo.a, 1 row", "  - demo ==1.0: gcc <=13"]
-    old, new = fact_diff.tree_of(derived(ROW)), fact_diff.tree_of(none)
-    assert [finding.message for finding in fact_diff.fewer(old, new, "x")] == [
+    old, new = fact_diff.derived_tree(derived(ROW)), fact_diff.derived_tree(none)
+    assert [finding.message for finding in fact_diff.find_missing_rows(old, new, "x")] == [
         "demo.a would have 0 instead of 1 rows; gone: demo ==1.0"
     ]
 
 
 def test_as_many_rows_of_others_are_not_fewer() -> None:
     old, new = derived(ROW), derived(DerivedRow({"demo": "==2.0"}, {}))
-    assert list(fact_diff.fewer(fact_diff.tree_of(old), fact_diff.tree_of(new), "x")) == []
+    assert list(fact_diff.find_missing_rows(fact_diff.derived_tree(old), fact_diff.derived_tree(new), "x")) == []
 
 
 # --- what the index has beyond the facts

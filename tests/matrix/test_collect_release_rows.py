@@ -11,11 +11,16 @@ from envbuild.core.errors import SpecError
 from envbuild.core.yaml_nodes import Table
 from envbuild.core.yaml_reader import Reader
 from envbuild.matrix.collect import release_rows as module
-from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, flow, render
-from envbuild.matrix.collect.release_rows import cells, constraint, needs, rows
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, render_derived, render_flow
+from envbuild.matrix.collect.release_rows import (
+    find_requirements,
+    release_cells,
+    requirement_rows,
+    specifier_constraint,
+)
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.matrix.facts import values, version
-from envbuild.matrix.facts.index_releases import parse, releases
+from envbuild.matrix.facts.index_releases import list_releases, parse_wheel_file
 from envbuild.matrix.facts.model import Component
 from envbuild.matrix.facts.value_match import matches
 from envbuild.matrix.facts.version import newest_first
@@ -44,7 +49,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_tags(name: str, pythons: tuple[str, ...], archs: tuple[str, ...]) -> None:
-    build = parse(listed(name), "1")
+    build = parse_wheel_file(listed(name), "1")
     assert build is not None
     assert (build.pythons, build.archs) == (pythons, archs)
 
@@ -62,7 +67,7 @@ def test_tags(name: str, pythons: tuple[str, ...], archs: tuple[str, ...]) -> No
     ],
 )
 def test_files_for_others(name: str) -> None:
-    assert parse(listed(name), "1") is None
+    assert parse_wheel_file(listed(name), "1") is None
 
 
 def test_which_files_make_a_release(tmp_path: Path) -> None:
@@ -75,7 +80,7 @@ def test_which_files_make_a_release(tmp_path: Path) -> None:
         "torch-2.7.0-cp312-cp312-win_amd64.whl",
     ]
     site = index_site(tmp_path / "simple", [make_wheel(tmp_path, name) for name in names])
-    found = releases(context(site).index, "torch", "1.10.0")
+    found = list_releases(context(site).index, "torch", "1.10.0")
     assert list(found) == ["2.8.0"]
     assert [build.file.name for build in found["2.8.0"].builds()] == [names[1]]
 
@@ -86,8 +91,8 @@ def test_withdrawn_releases() -> None:
         IndexFile("demo-1.1-py3-none-any.whl", "", yanked=True),
         IndexFile("demo-1.1.tar.gz", ""),
     )
-    assert list(releases(index, "demo")) == ["1.1"]
-    found = releases(index, "demo", yanked=True)
+    assert list(list_releases(index, "demo")) == ["1.1"]
+    found = list_releases(index, "demo", yanked=True)
     assert {number: release.yanked for number, release in found.items()} == {"1.1": False, "1.0": True}
 
 
@@ -103,21 +108,23 @@ TORCH_2_8_0_AARCH64 = (  # METADATA of torch-2.8.0-cp313-cp313-manylinux_2_28_aa
 
 def test_markers_are_evaluated() -> None:
     metadata = Metadata(TORCH_2_8_0_AARCH64, ">=3.9.0", "")
-    assert set(needs(metadata, "arm64", "3.13")) == {"filelock", "setuptools"}
-    assert set(needs(metadata, "arm64", "3.11")) == {"filelock"}
-    assert str(needs(metadata, "amd64", "3.13t")["nvidia-nccl-cu12"].specifier) == "==2.27.3"
-    assert "optree" in needs(metadata, "amd64", "3.13", extra="optree")
+    assert set(find_requirements(metadata, "arm64", "3.13")) == {"filelock", "setuptools"}
+    assert set(find_requirements(metadata, "arm64", "3.11")) == {"filelock"}
+    assert str(find_requirements(metadata, "amd64", "3.13t")["nvidia-nccl-cu12"].specifier) == "==2.27.3"
+    assert "optree" in find_requirements(metadata, "amd64", "3.13", extra="optree")
 
 
 def test_python_of_two_digits_is_later_than_one() -> None:
     metadata = Metadata(('triton==2.2.0; python_version < "3.12"', 'x; python_version < "3.9"'), "", "")
-    assert set(needs(metadata, "amd64", "3.11")) == {"triton"}
-    assert set(needs(metadata, "amd64", "3.12")) == set()
+    assert set(find_requirements(metadata, "amd64", "3.11")) == {"triton"}
+    assert set(find_requirements(metadata, "amd64", "3.12")) == set()
 
 
 def test_lines_that_are_none() -> None:
     old = Metadata(("torch (==2.0.1)", "torch ==2.0.1 ;; x", "nvidia nccl", 'x; banana == "1"'), "", "")
-    assert {name: str(one.specifier) for name, one in needs(old, "amd64", "3.11").items()} == {"torch": "==2.0.1"}
+    assert {name: str(one.specifier) for name, one in find_requirements(old, "amd64", "3.11").items()} == {
+        "torch": "==2.0.1"
+    }
 
 
 @pytest.mark.parametrize(
@@ -140,10 +147,10 @@ def test_lines_that_are_none() -> None:
     ],
 )
 def test_requirements_in_the_words_of_the_matrix(text: str, wanted: str | list[str]) -> None:
-    found = constraint(SpecifierSet(text))
+    found = specifier_constraint(SpecifierSet(text))
     assert found == wanted
     component = Component("demo", "version", "")
-    held = values.constraint(component, found)
+    held = values.parse_constraint(component, found)
     for number in (
         "1.9",
         "2.0",
@@ -164,15 +171,15 @@ def test_requirements_in_the_words_of_the_matrix(text: str, wanted: str | list[s
 
 
 def test_labels() -> None:
-    assert constraint(SpecifierSet("==2.8.0"), labels=True) == "2.8.0"
-    assert constraint(SpecifierSet("==2.0.0+cu117"), labels=True) == "==2.0.0+cu117"
+    assert specifier_constraint(SpecifierSet("==2.8.0"), labels=True) == "2.8.0"
+    assert specifier_constraint(SpecifierSet("==2.0.0+cu117"), labels=True) == "==2.0.0+cu117"
 
 
 def test_stable_abi_is_spread_over_pythons(tmp_path: Path) -> None:
     names = ["vllm-0.33.0-cp38-abi3-manylinux_2_31_x86_64.whl", "vllm-0.33.0-cp311-cp311-manylinux_2_31_x86_64.whl"]
     site = index_site(tmp_path / "simple", [make_wheel(tmp_path, name) for name in names])
-    release = releases(context(site).index, "vllm")["0.33.0"]
-    found = cells(release, dict.fromkeys(names, "<3.14,>=3.10"))
+    release = list_releases(context(site).index, "vllm")["0.33.0"]
+    found = release_cells(release, dict.fromkeys(names, "<3.14,>=3.10"))
     assert sorted(python for _, python in found) == ["3.10", "3.11", "3.12", "3.13"]
     assert not any(python.endswith("t") for _, python in found)
 
@@ -182,16 +189,16 @@ def test_rows_have_no_more_conditions_than_needed() -> None:
     cells_ = {(arch, python): pin for arch in ("amd64", "arm64") for python in ("3.9", "3.10")}
     notes = dict.fromkeys(cells_, "a" * 64)
     when = {"torch": "==2.5.0"}
-    assert rows(when, cells_, notes) == [DerivedRow(when, pin, "sha256 aaaaaaaaaaaa")]
+    assert requirement_rows(when, cells_, notes) == [DerivedRow(when, pin, "sha256 aaaaaaaaaaaa")]
     by_arch = {cell: pin if cell[0] == "amd64" else None for cell in cells_}
-    assert rows(when, by_arch, notes) == [DerivedRow({**when, "arch": "amd64"}, pin, "sha256 aaaaaaaaaaaa")]
+    assert requirement_rows(when, by_arch, notes) == [DerivedRow({**when, "arch": "amd64"}, pin, "sha256 aaaaaaaaaaaa")]
     by_python = {cell: pin if cell[1] == "3.9" else other for cell in cells_}
-    assert [(row.when, row.then) for row in rows(when, by_python, notes)] == [
+    assert [(row.when, row.then) for row in requirement_rows(when, by_python, notes)] == [
         ({**when, "arch": arch, "python": [python]}, then)
         for arch in ("amd64", "arm64")
         for python, then in (("3.10", other), ("3.9", pin))
     ]
-    assert rows(when, dict.fromkeys(cells_), notes) == []
+    assert requirement_rows(when, dict.fromkeys(cells_), notes) == []
 
 
 def test_versions_are_in_the_matrix_s_order() -> None:
@@ -212,7 +219,7 @@ def test_versions_are_in_the_matrix_s_order() -> None:
 )
 def test_texts_stay_texts(text: str) -> None:
     reader = Reader()
-    path = f"schema: 1\nfacts: [{flow({'a': text, 'b': [text]})}]\n"
+    path = f"schema: 1\nfacts: [{render_flow({'a': text, 'b': [text]})}]\n"
     top = module_parse(reader, path)
     row = top.entries["facts"][1].items[0]  # type: ignore[union-attr]
     assert isinstance(row, Table)
@@ -226,7 +233,9 @@ def test_a_file_is_sorted_and_says_that_it_is_derived() -> None:
         return DerivedFact(id, "limits", "build", "measured", "ptxas", "asked", (DerivedRow({"cuda": "12.8"}, {}),))
 
     components = {"cuda": {"values": ["12.8"]}, "a": {"kind": "name", "hidden": True, "rank": 14}}
-    text = render(Derived(components, {}, (fact("cuda.b"), fact("cuda.a"))), {"cuda.a": "2026-01-01", "cuda.b": "2026"})
+    text = render_derived(
+        Derived(components, {}, (fact("cuda.b"), fact("cuda.a"))), {"cuda.a": "2026-01-01", "cuda.b": "2026"}
+    )
     assert text.splitlines() == [
         "# Written by `envbuild matrix refresh`; do not edit.",
         "schema: 1",

@@ -15,8 +15,8 @@ from envbuild.core.errors import SpecError
 from envbuild.matrix.facts import cache as cached
 from envbuild.matrix.facts import load
 from envbuild.matrix.facts.clauses import program_of
-from envbuild.matrix.facts.compile import load_matrix
-from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.matrix.facts.extension import extend_table
 from tests.support.facts import fact, write
 
 pytestmark = pytest.mark.unit
@@ -46,27 +46,27 @@ def entries(cache: Path) -> list[Path]:
 
 def test_a_matrix_from_the_cache_is_the_same(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
-    first = load_matrix([facts], cache)
+    first = load_fact_table([facts], cache)
     assert len(entries(cache)) == 1
     again = cached.read(entries(cache)[0])
     assert again is not None
-    assert again == first == load_matrix([facts], cache)
+    assert again == first == load_fact_table([facts], cache)
     assert program_of(again) == program_of(first)
     assert again.narrowed
     assert again.groups
-    assert extend(again, {"a": ["7"], "sm": ["8.6"]}) == extend(first, {"a": ["7"], "sm": ["8.6"]})
+    assert extend_table(again, {"a": ["7"], "sm": ["8.6"]}) == extend_table(first, {"a": ["7"], "sm": ["8.6"]})
     assert first.digest == load.digest([facts])
 
 
 def test_a_cached_matrix_answers_without_yaml_and_without_reading_constraints(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
-    load_matrix([facts], cache)
+    load_fact_table([facts], cache)
     text = f"""
 import sys
 from pathlib import Path
-from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.solve.encoding import Request, picks
-matrix = load_matrix([Path({str(facts)!r})], Path({str(cache)!r}))
+matrix = load_fact_table([Path({str(facts)!r})], Path({str(cache)!r}))
 found = picks(matrix, [Request("", "a", matrix.bit("a", "1.0")), Request("", "gpu", matrix.bit("gpu", "H100"))])
 print(matrix.named(found.assignment))
 print(sorted(name for name in sys.modules if name in ("yaml", "envbuild.matrix.facts.values",
@@ -125,12 +125,12 @@ def test_the_key_covers_every_module_that_makes_the_matrix() -> None:
 )
 def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: Any) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
-    first = load_matrix([facts], cache)
+    first = load_fact_table([facts], cache)
     (entry,) = entries(cache)
     good = entry.read_bytes()
     entry.write_bytes(damage(good))
     assert cached.read(entry) is None
-    assert load_matrix([facts], cache) == first
+    assert load_fact_table([facts], cache) == first
     assert entry.read_bytes() == good
 
 
@@ -142,20 +142,20 @@ def whole(body: bytes) -> bytes:
 def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path) -> None:
     facts = folder(tmp_path)
     (tmp_path / "file").write_text("")
-    assert load_matrix([facts], tmp_path / "file" / "cache").values
+    assert load_fact_table([facts], tmp_path / "file" / "cache").values
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "at-all")
-    assert load_matrix([facts], tmp_path / "dangling").values
+    assert load_fact_table([facts], tmp_path / "dangling").values
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_cache_is_where_the_user_has_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = folder(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    load_matrix([facts])
+    load_fact_table([facts])
     assert [path.suffix for path in entries(tmp_path / "xdg" / "envbuild" / "matrix")] == [".json"]
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    load_matrix([facts])
+    load_fact_table([facts])
     assert len(entries(tmp_path / "home" / ".cache" / "envbuild" / "matrix")) == 1
 
 
@@ -165,7 +165,7 @@ def test_old_entries_go(tmp_path: Path) -> None:
     for number in range(cached.KEPT + 3):
         (cache / f"old{number}.json").write_text("")
         os.utime(cache / f"old{number}.json", (number, number))
-    load_matrix([facts], cache)
+    load_fact_table([facts], cache)
     names = {path.stem for path in entries(cache)}
     assert len(names) == cached.KEPT
     assert cached.key([facts]) in names
@@ -175,13 +175,13 @@ def test_old_entries_go(tmp_path: Path) -> None:
 def test_wrong_facts_are_told_and_not_kept(tmp_path: Path) -> None:
     facts = write(tmp_path / "facts", {"a": ["1.0"]}, [fact("a.x", "limits", {"a": "banana"}, {"a": "1"})])
     with pytest.raises(SpecError):
-        load_matrix([facts], tmp_path / "cache")
+        load_fact_table([facts], tmp_path / "cache")
     assert entries(tmp_path / "cache") == []
 
 
 def test_the_body_of_an_entry_is_json(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
-    load_matrix([facts], cache)
+    load_fact_table([facts], cache)
     head, _, body = entries(cache)[0].read_bytes().partition(b"\n")
     assert head.startswith(b"envbuild matrix")
     assert [given["name"] for given in json.loads(body)["components"]] == ["torch", "a", "gpu", "sm"]

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.clauses import program_of
 from envbuild.matrix.facts.compile import compile_facts, pick_order
-from envbuild.matrix.facts.constraint_masks import asked_mask, have_common_value, mask_of, unknown_versions
-from envbuild.matrix.facts.evaluate import held_rows
-from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.constraint_masks import constraint_mask, have_common_value, requested_mask, unknown_versions
+from envbuild.matrix.facts.evaluate import evaluate_rows
+from envbuild.matrix.facts.extension import extend_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Component
-from envbuild.matrix.facts.values import constraint
+from envbuild.matrix.facts.values import parse_constraint
 from tests.support.facts import VERSIONS, fact, matrix, plan, read
 from tests.support.solving import solve
 
@@ -56,8 +56,8 @@ def test_numbers_follow_ranks(tmp_path: Path) -> None:
 def test_masks_and_values(tmp_path: Path) -> None:
     given = matrix(tmp_path, {"a": VERSIONS}, [fact("a.x", "limits", {}, {"a": ">1"})])
     component = given.components[0]
-    assert mask_of(given, "a", constraint(component, ">=2")) == 0b0110
-    assert mask_of(given, "a", constraint(component, "-")) == 1
+    assert constraint_mask(given, "a", parse_constraint(component, ">=2")) == 0b0110
+    assert constraint_mask(given, "a", parse_constraint(component, "-")) == 1
     assert given.full == (0b1111,)
     assert given.values_of(0, 0b1101) == ["2.0", "1.0"]
     assert (given.value(0, 0b1010), given.value(0, 1)) == ("3.0", None)
@@ -75,7 +75,7 @@ def test_builds_with_a_label_are_meant_only_where_one_is_named_or_there_are_no_o
     given = matrix(tmp_path, {"a": values}, [fact("a.x", "limits", {}, {"a": ">1"})])
 
     def asked(text: str) -> list[str]:
-        return given.values_of(0, asked_mask(given, "a", constraint(given.components[0], text)))
+        return given.values_of(0, requested_mask(given, "a", parse_constraint(given.components[0], text)))
 
     assert asked("2.8.0") == ["2.8.0"]
     assert asked("2.8") == ["2.8.1", "2.8.0"]
@@ -92,23 +92,23 @@ def test_values_that_nobody_knew_can_be_added(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1.0", "2.0"], "b": ["2.0"]}, facts, {"q": ["a", "b"]})
     component = given.components[0]
-    assert unknown_versions(given, "a", constraint(component, "9.9")) == ("9.9",)
-    assert unknown_versions(given, "a", constraint(component, "2.0")) == ()
-    assert unknown_versions(given, "a", constraint(component, ">=9.9")) == ()
-    more = extend(given, {"a": ["9.9", "1.5", "2.0"], "b": ["4.0"]})
+    assert unknown_versions(given, "a", parse_constraint(component, "9.9")) == ("9.9",)
+    assert unknown_versions(given, "a", parse_constraint(component, "2.0")) == ()
+    assert unknown_versions(given, "a", parse_constraint(component, ">=9.9")) == ()
+    more = extend_table(given, {"a": ["9.9", "1.5", "2.0"], "b": ["4.0"]})
     assert more.values == (("2.0", "1.0", "9.9", "1.5"), ("2.0", "4.0"))
     assert given.values == (("2.0", "1.0"), ("2.0",)), "the matrix itself stays as it is"
     assert plan(more, "a=9.9", "b=4.0") is None
     assert plan(more, "a=1.5", "b=2.0") == {"a": "1.5", "b": "2.0"}
     assert plan(more, "a=1.5", "b=4.0") is None
     assert plan(more, "a=1.0", "b=2.0") is None
-    assert extend(given, {"a": ["2.0"]}) is given
+    assert extend_table(given, {"a": ["2.0"]}) is given
     again = compile_facts(read(tmp_path, {"a": ["1.0", "2.0", "9.9", "1.5"], "b": ["2.0", "4.0"]}, facts, {"q": ["a"]}))
     assert {row: claim_texts(more, row) for row in range(3)} == {row: claim_texts(again, row) for row in range(3)}
 
 
 def claim_texts(given: FactTable, row: int) -> list[dict[str, set[str]]]:
-    claim = claim_of(given, row)
+    claim = row_claim(given, row)
     return [
         {given.components[at].name: set(given.values_of(at, mask)) for at, mask in part.items()}
         for part in (claim.when, claim.allowed)
@@ -122,7 +122,7 @@ def test_whether_one_value_can_meet_several_constraints(tmp_path: Path) -> None:
     def together(name: str, *texts: str) -> bool:
         component = given.component(name)
         assert component is not None
-        return have_common_value(given, name, [constraint(component, text) for text in texts])
+        return have_common_value(given, name, [parse_constraint(component, text) for text in texts])
 
     assert together("a", ">=1.5", "<2.5")
     assert not together("a", "1.0", "2.0")
@@ -164,7 +164,7 @@ def test_what_order_says_nothing_about_is_let_pass_but_noticed(tmp_path: Path) -
     given = matrix(tmp_path, {"a": ["1.0"], "torch": ["2.9.0", "2.11.0", ngc]}, facts)
     found = given.assignment({"a": "1.0", "torch": ngc})
     assert solve(found, program_of(given).clauses, ()) == found
-    held = {given.fact(held.row).id: held for held in held_rows(given, found)}
+    held = {given.fact(held.row).id: held for held in evaluate_rows(given, found)}
     assert {name: (entry.fails, entry.unsure) for name, entry in held.items()} == {
         "a.limit": ((), ("torch",)),
         "a.requirement": ((), ("torch",)),
@@ -186,10 +186,10 @@ def test_only_hard_rows_bind(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1.0"], "b": VERSIONS}, facts)
     assert plan(given, "a", "b=3.0") == {"a": "1.0", "b": "3.0"}
-    held = held_rows(given, given.assignment({"a": "1.0", "b": "3.0"}))
+    held = evaluate_rows(given, given.assignment({"a": "1.0", "b": "3.0"}))
     assert [(given.fact(entry.row).id, entry.fails) for entry in held] == [
         ("a.conditional", ("b",)),
         ("a.disputed", ("b",)),
         ("a.warn", ("b",)),
     ]
-    assert [entry.row for entry in held_rows(given, given.assignment({"b": "3.0"}))] == []
+    assert [entry.row for entry in evaluate_rows(given, given.assignment({"b": "3.0"}))] == []

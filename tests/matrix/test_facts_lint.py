@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.matrix.facts.lint import aged, lint
+from envbuild.matrix.facts.lint import find_old_facts, lint_facts
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import Facts
 
@@ -71,7 +71,7 @@ def fact(id: str = "torch.more", *, question: str = "torch-gcc", **given: str) -
 
 def told(folder: Path, *more: str, world: str = WORLD) -> list[str]:
     """The messages; each is to stand at a fact or a row of the file, or nowhere."""
-    findings = lint(loaded(folder, *more, world=world))
+    findings = lint_facts(loaded(folder, *more, world=world))
     lines = (folder / "a.yaml").read_text().splitlines()
     for finding in findings:
         if finding.where:
@@ -263,8 +263,8 @@ def test_a_file_name_in_the_text_counts_too(tmp_path: Path) -> None:
 
 def test_old_facts_are_told_apart(tmp_path: Path) -> None:
     facts = loaded(tmp_path)
-    assert aged(facts, 12, date(2027, 11, 1)) == []
-    old = aged(facts, 12, date(2027, 12, 20))
+    assert find_old_facts(facts, 12, date(2027, 11, 1)) == []
+    old = find_old_facts(facts, 12, date(2027, 12, 20))
     assert [finding.message for finding in old] == [
         "torch.driver was seen 13 months ago, on 2026-11-20",
         "torch.gcc was seen 13 months ago, on 2026-11-20",

@@ -10,7 +10,7 @@ import pytest
 
 from envbuild.matrix.facts import precedence
 from envbuild.matrix.facts.clauses import program_of
-from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import FactTable
 from tests.support.facts import VERSIONS, fact, matrix, plan
 
@@ -41,11 +41,11 @@ def test_the_better_source_binds_where_it_speaks(tmp_path: Path) -> None:
     # The better source waived, the other one counts again.
     assert allowed(given, "a=3.0", "arch=amd64", waived=["a.seen", "a.other"]) == "3"
     assert allowed(given, "a=3.0", "arch=amd64", waived=["a.seen"]) == ""
-    held = held_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}))
+    held = evaluate_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}))
     shown = {given.fact(entry.row).id: (entry.fails, dict(entry.yields)) for entry in held}
     winner = next(entry.row for entry in held if given.fact(entry.row).id == "a.seen")
     assert shown == {"a.documented": ((), {"b": winner}), "a.other": ((), {}), "a.seen": ((), {})}
-    alone = held_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}), waived=["a.seen"])
+    alone = evaluate_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}), waived=["a.seen"])
     assert ("b",) in [entry.fails for entry in alone]
 
 
@@ -86,14 +86,14 @@ def test_many_rows_of_a_better_source(tmp_path: Path) -> None:
 
 def test_boxes_less_boxes() -> None:
     full = (0b111, 0b111, 0b111)
-    left = precedence.without({0: 0b011}, [{0: 0b001, 1: 0b110}, {1: 0b010, 2: 0b100}], full)
+    left = precedence.subtract_boxes({0: 0b011}, [{0: 0b001, 1: 0b110}, {1: 0b010, 2: 0b100}], full)
     for at in range(27):
         point = (1 << at % 3, 1 << at // 3 % 3, 1 << at // 9)
         inside = bool(point[0] & 0b011)
         taken = (point[0] & 0b001 and point[1] & 0b110) or (point[1] & 0b010 and point[2] & 0b100)
         covering = [box for box in left if all(point[component] & mask for component, mask in box.items())]
         assert len(covering) == (inside and not taken), point
-    assert precedence.without({0: 0b011}, [{0: 0b111}], full) == []
+    assert precedence.subtract_boxes({0: 0b011}, [{0: 0b111}], full) == []
 
 
 def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
     assert allowed(given, "a=2.0") == "123"
     assert allowed(given, "a=3.0", waived=["a.one"]) == "12", "the other one still has a say"
     assert allowed(given, "a=3.0", waived=["a.one", "a.two"]) == "123"
-    held = held_rows(given, given.assignment({"a": "3.0", "b": "2.0"}))
+    held = evaluate_rows(given, given.assignment({"a": "3.0", "b": "2.0"}))
     assert [(given.fact(entry.row).id, entry.fails, dict(entry.yields)) for entry in held] == [
         ("a.one", ("b",), {}),
         ("a.two", (), {}),
@@ -123,5 +123,5 @@ def test_a_better_source_settles_a_dispute(tmp_path: Path) -> None:
     )
     assert allowed(given, "a=3.0") == "3"
     assert allowed(given, "a=2.0") == "12"
-    held = held_rows(given, given.assignment({"a": "3.0", "b": "3.0"}))
+    held = evaluate_rows(given, given.assignment({"a": "3.0", "b": "3.0"}))
     assert [(given.fact(entry.row).id, entry.fails) for entry in held] == [("a.one", ()), ("a.seen", ()), ("a.two", ())]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from envbuild.core.errors import SpecError
 from envbuild.matrix.facts import values
 from envbuild.matrix.facts.model import Component, Constraint, Term
-from envbuild.matrix.facts.value_match import fold, matches
-from envbuild.matrix.facts.values import BadValue
+from envbuild.matrix.facts.value_match import fold_name, matches
+from envbuild.matrix.facts.values import InvalidValueError
 
 pytestmark = pytest.mark.unit
 
@@ -22,18 +22,18 @@ GPU = Component(
     "name",
     "GPU",
     values=("H100", "A100", "RTX 4090", "RTX A6000"),
-    aliases={fold("NVIDIA H100 80GB HBM3"): "H100", fold("GeForce RTX 4090"): "RTX 4090"},
+    aliases={fold_name("NVIDIA H100 80GB HBM3"): "H100", fold_name("GeForce RTX 4090"): "RTX 4090"},
 )
 SM = Component("sm", "sm", "compute capability")
 NGC = "2.10.0a0+b4e4ee81d3"
 
 
 def met(component: Component, wanted: object, value: str | None) -> bool | None:
-    return matches(component, values.constraint(component, wanted), value)  # type: ignore[arg-type]
+    return matches(component, values.parse_constraint(component, wanted), value)  # type: ignore[arg-type]
 
 
 def terms(component: Component, text: str, *, asked: bool = False) -> tuple[Term, ...]:
-    (only,) = values.constraint(component, text, asked=asked).alternatives
+    (only,) = values.parse_constraint(component, text, asked=asked).alternatives
     return only
 
 
@@ -50,8 +50,8 @@ def terms(component: Component, text: str, *, asked: bool = False) -> tuple[Term
     ],
 )
 def test_normal(component: Component, text: str, value: str) -> None:
-    assert values.normal(component, text) == value
-    assert values.normal(component, value) == value
+    assert values.normalize_value(component, text) == value
+    assert values.normalize_value(component, value) == value
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_normal(component: Component, text: str, value: str) -> None:
 )
 def test_no_value(component: Component, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        values.normal(component, text)
+        values.normalize_value(component, text)
     assert str(caught.value) == message
 
 
@@ -192,8 +192,10 @@ def test_compute_capabilities(wanted: object, meets: list[str], misses: list[str
 
 
 def test_texts_that_people_read() -> None:
-    assert values.constraint(TORCH, [" >=2.9 ", "2.0.1"]).text == ">=2.9 or 2.0.1"
-    assert values.constraint(SM, {"cubins": ["70", "90a"], "ptx": ["12.0"]}).text == "sm_70, sm_90a, PTX of sm_120"
+    assert values.parse_constraint(TORCH, [" >=2.9 ", "2.0.1"]).text == ">=2.9 or 2.0.1"
+    assert (
+        values.parse_constraint(SM, {"cubins": ["70", "90a"], "ptx": ["12.0"]}).text == "sm_70, sm_90a, PTX of sm_120"
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,8 +215,8 @@ def test_texts_that_people_read() -> None:
     ],
 )
 def test_no_constraint(component: Component, wanted: object, message: str) -> None:
-    with pytest.raises(BadValue) as caught:
-        values.constraint(component, wanted)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError) as caught:
+        values.parse_constraint(component, wanted)  # type: ignore[arg-type]
     assert str(caught.value) == message
     assert caught.value.args == (caught.value.message, caught.value.hint)
 
@@ -229,7 +231,7 @@ def test_no_constraint(component: Component, wanted: object, message: str) -> No
     ],
 )
 def test_request(word: str, component: str, wanted: str) -> None:
-    assert values.request(word) == (component, wanted)
+    assert values.split_request(word) == (component, wanted)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_request(word: str, component: str, wanted: str) -> None:
 )
 def test_no_request(word: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        values.request(word)
+        values.split_request(word)
     assert str(caught.value) == message
 
 
@@ -256,11 +258,11 @@ KNOWN = {component.name: component for component in (TORCH, PYTHON, DRIVER, GPU,
 
 
 def test_asked() -> None:
-    component, wanted = values.asked("driver=525.60.13", KNOWN)
+    component, wanted = values.parse_request("driver=525.60.13", KNOWN)
     assert component is DRIVER
     assert wanted.alternatives == ((Term("==", "525.60.13"),),)
-    assert values.asked("torch===2.8.0", KNOWN)[1].alternatives == ((Term("==", "2.8.0"),),)
-    assert values.asked("gpu=nvidia h100 80gb hbm3", KNOWN)[1].alternatives == ((Term("is", "H100"),),)
+    assert values.parse_request("torch===2.8.0", KNOWN)[1].alternatives == ((Term("==", "2.8.0"),),)
+    assert values.parse_request("gpu=nvidia h100 80gb hbm3", KNOWN)[1].alternatives == ((Term("is", "H100"),),)
 
 
 @pytest.mark.parametrize(
@@ -275,19 +277,19 @@ def test_asked() -> None:
 )
 def test_asked_in_vain(word: str, text: str) -> None:
     with pytest.raises(SpecError) as caught:
-        values.asked(word, KNOWN)
+        values.parse_request(word, KNOWN)
     assert str(caught.value).startswith(text)
     assert caught.value.exit_code == 2
 
 
 def test_between() -> None:
     """Who asks for a version that never was hears of its neighbours, and no label or pre-release is one."""
-    assert values.between(TORCH, "2.7.5") == ("2.7.1", "2.8.0")
-    assert values.between(TORCH, "2.5") == ("2.0.1", "2.7.0")
-    assert values.between(TORCH, "2.0.1+cu121") == ("2.0.1+cu118", "2.7.0")
+    assert values.neighbours(TORCH, "2.7.5") == ("2.7.1", "2.8.0")
+    assert values.neighbours(TORCH, "2.5") == ("2.0.1", "2.7.0")
+    assert values.neighbours(TORCH, "2.0.1+cu121") == ("2.0.1+cu118", "2.7.0")
     for text in ("2.9", "1.13", "2.8", NGC):
-        assert values.between(TORCH, text) is None
-    assert values.between(GPU, "H100") is None
+        assert values.neighbours(TORCH, text) is None
+    assert values.neighbours(GPU, "H100") is None
 
 
 ANY = st.text(max_size=12) | st.text(alphabet="0123456789.,<>=!~*+-ac_ ", max_size=14)
@@ -297,15 +299,15 @@ ANY = st.text(max_size=12) | st.text(alphabet="0123456789.,<>=!~*+-ac_ ", max_si
 def test_any_text_is_a_constraint_or_a_bad_value(component: Component, text: str, value: str) -> None:
     """A constraint answers for every value; absence is met only by what allows it."""
     try:
-        wanted = values.constraint(component, text)
-    except BadValue as error:
+        wanted = values.parse_constraint(component, text)
+    except InvalidValueError as error:
         assert error.message
         return
     assert isinstance(wanted, Constraint)
     assert matches(component, wanted, None) is (text.strip() == "-")
     try:
-        known = values.normal(component, value)
-    except BadValue:
+        known = values.normalize_value(component, value)
+    except InvalidValueError:
         return
     assert matches(component, wanted, known) in (True, False, None)
 
@@ -313,8 +315,8 @@ def test_any_text_is_a_constraint_or_a_bad_value(component: Component, text: str
 @given(word=ANY)
 def test_any_word_is_a_request_or_a_bad_value(word: str) -> None:
     try:
-        name, wanted = values.request(word)
-    except BadValue as error:
+        name, wanted = values.split_request(word)
+    except InvalidValueError as error:
         assert error.hint
         return
     assert name and wanted and name == name.lower()
@@ -329,7 +331,7 @@ def test_negations(component: Component, value: str, operand: str) -> None:
     plain = TORCH
     for op, opposite in (("==", "!="), (">=", "<"), ("<=", ">")):
         assert met(plain, f"{op}{operand}", value) is not met(plain, f"{opposite}{operand}", value)
-    cut = values.normal(component, value)
+    cut = values.normalize_value(component, value)
     if met(plain, f">={operand}", value):
         assert met(component, f">={operand}", cut)
     if met(plain, f"<{operand}", value):

@@ -53,7 +53,7 @@ def test_no_version(text: str) -> None:
     ],
 )
 def test_the_same_version(one: str, other: str) -> None:
-    assert version.same(one, other)
+    assert version.is_same(one, other)
     assert version.key(one) == version.key(other)
 
 
@@ -70,7 +70,7 @@ def test_the_same_version(one: str, other: str) -> None:
     ],
 )
 def test_begins(value: str, operand: str, answer: bool | None) -> None:
-    assert version.begins(value, operand) is answer
+    assert version.begins_with(value, operand) is answer
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_begins(value: str, operand: str, answer: bool | None) -> None:
 def test_ordered(value: str, meets: list[str], misses: list[str]) -> None:
     for wanted, answer in [*((text, True) for text in meets), *((text, False) for text in misses)]:
         op = wanted.rstrip("0123456789abcdefghijklmnopqrstuvwxyz.-")
-        assert version.ordered(value, op, wanted.removeprefix(op)) is answer, wanted
+        assert version.compare(value, op, wanted.removeprefix(op)) is answer, wanted
 
 
 @pytest.mark.parametrize("op", ORDER)
 def test_ngc_builds_have_no_order(op: str) -> None:
     """2.10.0a0+b4e4ee81d3 is cut from a branch somewhere between 2.9 and 2.10: neither side of any bound is known."""
-    assert version.ordered("2.10.0a0+b4e4ee81d3", op, "2.9") is None
-    assert version.ordered("2.10", op, "2.10.0a0+b4e4ee81d3") is None
-    assert version.ordered("2.10.0a0", op, "2.9") is not None
-    assert version.same("2.10.0a0+b4e4ee81d3", "2.10.0a0+b4e4ee81d3")
-    assert not version.same("2.10.0a0+b4e4ee81d3", "2.10.0a0")
+    assert version.compare("2.10.0a0+b4e4ee81d3", op, "2.9") is None
+    assert version.compare("2.10", op, "2.10.0a0+b4e4ee81d3") is None
+    assert version.compare("2.10.0a0", op, "2.9") is not None
+    assert version.is_same("2.10.0a0+b4e4ee81d3", "2.10.0a0+b4e4ee81d3")
+    assert not version.is_same("2.10.0a0+b4e4ee81d3", "2.10.0a0")
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_any_text_is_a_version_or_a_value_error(text: str) -> None:
         return
     for precision in range(4):
         version.key(version.truncate(text, precision))
-    assert version.same(text, text)
-    assert version.begins(text, text) in (True, None)
+    assert version.is_same(text, text)
+    assert version.begins_with(text, text) in (True, None)
 
 
 @given(one=VERSIONS, two=VERSIONS, three=VERSIONS)
@@ -138,7 +138,7 @@ def test_total_order(one: str, two: str, three: str) -> None:
 def test_trailing_zeros_do_not_count(text: str, zeros: int) -> None:
     release = version.parse(text).text
     longer = release + ".0" * zeros + text[len(release) :]
-    assert version.same(text, longer)
+    assert version.is_same(text, longer)
     assert version.key(longer) == version.key(text)
 
 
@@ -147,28 +147,28 @@ def test_prefixes(text: str, more: int, other: str) -> None:
     """What begins with a longer version begins with each of its beginnings; a local label changes nothing."""
     release = version.parse(text).text
     longer = f"{release}.{more}"
-    assert version.begins(longer, release)
-    if version.begins(other, longer):
-        assert version.begins(other, release)
-    if version.begins(other, text):
-        assert version.begins(f"{other.split('+')[0]}", text)
-    if version.comparable(f"{text}+cu118"):
-        assert version.begins(f"{text}+cu118", text)
+    assert version.begins_with(longer, release)
+    if version.begins_with(other, longer):
+        assert version.begins_with(other, release)
+    if version.begins_with(other, text):
+        assert version.begins_with(f"{other.split('+')[0]}", text)
+    if version.is_comparable(f"{text}+cu118"):
+        assert version.begins_with(f"{text}+cu118", text)
 
 
 @given(one=VERSIONS, two=VERSIONS)
 def test_comparisons_agree(one: str, two: str) -> None:
     """< is not >=, > is not <=; both, or neither, are known; what begins with the operand is never above it."""
-    less, at_most, more, at_least = (version.ordered(one, op, two) for op in ORDER)
+    less, at_most, more, at_least = (version.compare(one, op, two) for op in ORDER)
     if None in (less, at_most, more, at_least):
         assert less is at_most is more is at_least is None
-        assert not (version.comparable(one) and version.comparable(two))
+        assert not (version.is_comparable(one) and version.is_comparable(two))
         return
     assert (less, more) == (not at_least, not at_most)
     assert not (less and more)
-    if version.begins(one, two):
+    if version.begins_with(one, two):
         assert at_most
-    if version.same(one, two):
+    if version.is_same(one, two):
         assert at_most and at_least
 
 
@@ -184,5 +184,7 @@ PEP440 = st.builds(
 @given(one=PEP440, two=PEP440)
 def test_python_versions_stand_as_pep_440_has_them(one: str, two: str) -> None:
     """Natural order within labels is ours (cu92 before cu118), so that only versions with the same one are compared."""
-    assert (version.public(one) < version.public(two)) == (Pep440(Pep440(one).public) < Pep440(Pep440(two).public))
-    assert version.same(one, two) == (Pep440(one) == Pep440(two))
+    assert (version.public_key(one) < version.public_key(two)) == (
+        Pep440(Pep440(one).public) < Pep440(Pep440(two).public)
+    )
+    assert version.is_same(one, two) == (Pep440(one) == Pep440(two))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from envbuild.matrix.sat.minimal_core import Clock, smallest
-from envbuild.matrix.sat.solver import Undecided
+from envbuild.matrix.sat.minimal_core import Deadline, find_minimal_core
+from envbuild.matrix.sat.solver import UndecidedError
 from tests.support.torch_facts import small as small  # a fixture
 
 pytestmark = pytest.mark.unit
@@ -22,17 +22,17 @@ def test_smallest_of_several_orders() -> None:
                 return part
         return None if not {0, 1} <= set(members) else [0, 1]
 
-    assert smallest(contradict, [2, 3, 4, 0, 1], Clock(9), 1) == ({2, 3, 4}, True)
-    assert smallest(contradict, [2, 3, 4, 0, 1], Clock(9), 8) == ({0, 1}, True)
-    assert smallest(lambda members: None, [1, 2], Clock(9), 8) is None
+    assert find_minimal_core(contradict, [2, 3, 4, 0, 1], Deadline(9), 1) == ({2, 3, 4}, True)
+    assert find_minimal_core(contradict, [2, 3, 4, 0, 1], Deadline(9), 8) == ({0, 1}, True)
+    assert find_minimal_core(lambda members: None, [1, 2], Deadline(9), 8) is None
 
 
 def test_what_cannot_be_decided_is_not_called_minimal() -> None:
     def contradict(members: Sequence[int]) -> Sequence[int]:
         if len(members) < 3:
-            raise Undecided("no answer")
+            raise UndecidedError("no answer")
         return members
 
-    assert smallest(contradict, [1, 2, 3], Clock(9), 2) == ({1, 2, 3}, False)
-    with pytest.raises(Undecided):
-        smallest(contradict, [1, 2], Clock(9), 2)
+    assert find_minimal_core(contradict, [1, 2, 3], Deadline(9), 2) == ({1, 2, 3}, False)
+    with pytest.raises(UndecidedError):
+        find_minimal_core(contradict, [1, 2], Deadline(9), 2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.matrix.sat.solver import Clause, Index, Search, Undecided, relevant
+from envbuild.matrix.sat.solver import Clause, ClauseIndex, Search, UndecidedError, relevant_clauses
 from tests.support.solving import prove, solve
 
 pytestmark = pytest.mark.unit
@@ -68,7 +68,7 @@ def test_what_one_question_taught_does_not_change_the_next(
 @settings(max_examples=80)
 def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
-    kept = [clauses[number] for number in relevant(domains, clauses)]
+    kept = [clauses[number] for number in relevant_clauses(domains, clauses)]
     assert every(domains, kept, order) == every(domains, clauses, order)
 
 
@@ -76,8 +76,8 @@ def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause],
 @settings(max_examples=80)
 def test_an_index_changes_no_answer(given: tuple[list[int], list[Clause], list[int]], count: int) -> None:
     domains, clauses, order = given
-    index = Index.of(clauses[:count])
-    assert relevant(domains, clauses, index) == relevant(domains, clauses)
+    index = ClauseIndex.of(clauses[:count])
+    assert relevant_clauses(domains, clauses, index) == relevant_clauses(domains, clauses)
     search = Search(domains, clauses, index=index)
     search.arrange(order)
     assert search.first() == solve(domains, clauses, order)
@@ -86,8 +86,8 @@ def test_an_index_changes_no_answer(given: tuple[list[int], list[Clause], list[i
 def test_rows_about_what_nobody_asks_for_do_not_matter() -> None:
     # 0: asked for. Rows: 0=b requires 1; 1=b requires 2; 3=b requires 4.
     clauses: list[Clause] = [((0, 0b011), (1, 0b110)), ((1, 0b011), (2, 0b110)), ((3, 0b011), (4, 0b110))]
-    assert relevant([0b100, 7, 7, 7, 7], clauses) == [0, 1]
-    assert relevant([0b010, 7, 7, 7, 7], clauses) == []
+    assert relevant_clauses([0b100, 7, 7, 7, 7], clauses) == [0, 1]
+    assert relevant_clauses([0b010, 7, 7, 7, 7], clauses) == []
     assert solve([0b100, 7, 7, 7, 7], clauses, []) == [4, 2, 1, 1, 1]
 
 
@@ -122,7 +122,7 @@ def pigeons(holes: int) -> tuple[list[int], list[Clause]]:
 def test_too_many_steps_are_no_answer() -> None:
     domains, clauses = pigeons(5)
     assert solve(domains, clauses, ()) is None
-    with pytest.raises(Undecided):
+    with pytest.raises(UndecidedError):
         solve(domains, clauses, (), limit=500)
 
 
@@ -130,7 +130,7 @@ def test_a_question_without_an_answer_leaves_the_search_whole() -> None:
     domains, clauses = pigeons(5)
     search = Search([*domains, 7], clauses)
     for _ in range(3):
-        with pytest.raises(Undecided):
+        with pytest.raises(UndecidedError):
             search.first(limit=500)
     assert search.first() is None
     assert search.first([(6, 1)]) is None

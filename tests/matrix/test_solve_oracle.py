@@ -79,7 +79,7 @@ def facts_at_random(seed: int) -> Facts:
     def constraint(name: str, absence: bool) -> Constraint:
         component = components[name]
         if choice.random() < 0.1:
-            return values.constraint(component, choice.choice("*-" if absence else "*"))
+            return values.parse_constraint(component, choice.choice("*-" if absence else "*"))
         texts = []
         for _ in range(choice.choice((1, 1, 2))):
             if component.kind == "name":
@@ -90,10 +90,10 @@ def facts_at_random(seed: int) -> Facts:
                 version = choice.choice(VERSIONS)
                 texts.append(choice.choice(("", "==", "!=") if "+" in version else OPERATORS) + version)
         if component.kind == "sm" and choice.random() < 0.4:
-            return values.constraint(
+            return values.parse_constraint(
                 component, {"cubins": choice.sample(["70", "80", "90a", "100f"], 2), "ptx": ["90"]}
             )
-        return values.constraint(component, texts)
+        return values.parse_constraint(component, texts)
 
     facts = {}
     for at in range(choice.randint(2, 14)):

@@ -13,7 +13,7 @@ from envbuild.lock.lock_head import read_head
 from envbuild.lock.lockfile import read_lock, write_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_in
-from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.spec.image_spec import load
 from envbuild.spec.pick_versions import checked
 from envbuild.spec.project import Project
@@ -153,7 +153,7 @@ def test_the_locked_versions_of_a_shipped_image_are_looked_at_again() -> None:
     project = Project(ROOT)
     spec = load("h100-nccl", project)
     target = load_target(spec.target, project)
-    matrix = load_matrix(project.facts())
+    matrix = load_fact_table(project.facts())
     versions = dict(read_head(ROOT / "images" / "h100-nccl.lock").settled)
     assert checked(spec, target, matrix, versions).verdict in ("valid", "conditional")
     with pytest.raises(ConflictError, match=r"torch\.cudnn"):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.matrix.facts.compile import compile_facts
-from envbuild.matrix.facts.constraint_masks import asked_mask
+from envbuild.matrix.facts.constraint_masks import requested_mask
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import Facts
-from envbuild.matrix.facts.values import asked
+from envbuild.matrix.facts.values import parse_request
 from envbuild.matrix.solve.encoding import Request, picks
 
 VERSIONS = ["1.0", "2.0", "3.0"]
@@ -67,8 +67,8 @@ def requests(matrix: FactTable, *words: str) -> list[Request]:
     components = {component.name: component for component in matrix.components}
     found = []
     for word in words:
-        component, constraint = asked(word, components)
-        found.append(Request(word, component.name, asked_mask(matrix, component.name, constraint)))
+        component, constraint = parse_request(word, components)
+        found.append(Request(word, component.name, requested_mask(matrix, component.name, constraint)))
     return found
 
 

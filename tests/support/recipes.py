@@ -15,7 +15,7 @@ from envbuild.build.steps import INPUTS
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.yaml_nodes import parse
 from envbuild.core.yaml_reader import Reader
-from envbuild.matrix.facts.compile import load_matrix
+from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.spec import target as targets
 from envbuild.spec.project import Project
@@ -98,4 +98,4 @@ def stack(*recipes: Recipe, torch: str = "2.6.0", **more: str) -> RecipeEnv:
 
 @pytest.fixture(scope="module")
 def matrix() -> FactTable:
-    return load_matrix(Project(ROOT).facts())
+    return load_fact_table(Project(ROOT).facts())

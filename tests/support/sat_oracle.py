@@ -12,7 +12,7 @@ from pysat.card import CardEnc, EncType
 from pysat.solvers import Cadical153
 
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.compile import natural
+from envbuild.matrix.facts.compile import row_sort_key
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import SOURCES, Constraint, Fact, Facts, Row
 from envbuild.matrix.facts.value_match import matches
@@ -40,7 +40,7 @@ class Oracle:
         self.selectors: dict[tuple[int, ...], int] = {}
         self.warnings: dict[int, int] = {}  # row → its selector
         for fact in sorted(facts.facts.values(), key=lambda fact: fact.id):
-            self.rows += [(fact, row) for row in sorted(fact.rows, key=natural, reverse=True)]
+            self.rows += [(fact, row) for row in sorted(fact.rows, key=row_sort_key, reverse=True)]
         for number, (fact, _) in enumerate(self.rows):
             if fact.strength in ("hard", "warn"):
                 self._row(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.sat.solver import LIMIT, Clause, Search
+from envbuild.matrix.sat.solver import STEP_LIMIT, Clause, Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,16 @@ class Answer:
 
 
 def solve(
-    domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = LIMIT
+    domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = STEP_LIMIT
 ) -> list[int] | None:
     """Return the lexicographically first assignment: variables in `order` (those that it leaves out come after, by
-    number), lowest bit first; one bit a variable. None when there is none. Raises Undecided after `limit` steps."""
+    number), lowest bit first; one bit a variable. None when there is none.
+    Raise UndecidedError after `limit` steps."""
     return prove(domains, clauses, order, limit).values
 
 
-def prove(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = LIMIT) -> Answer:
-    """`solve`, and why not. Raises Undecided after `limit` steps."""
+def prove(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int], limit: int = STEP_LIMIT) -> Answer:
+    """`solve`, and why not. Raises UndecidedError after `limit` steps."""
     search = Search(domains, clauses)
     search.arrange(order)
     values = search.first(limit=limit)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 
-from envbuild.matrix.facts.claims import components_of, components_of_condition
+from envbuild.matrix.facts.claims import condition_components, row_components
 from envbuild.matrix.facts.fact_table import HARD, HARD_AND_WARN, FactTable
-from envbuild.matrix.facts.value_order import ascending
-from envbuild.matrix.sat.minimal_core import Clock, smallest
+from envbuild.matrix.facts.value_order import ascending_bits
+from envbuild.matrix.sat.minimal_core import Deadline, find_minimal_core
 from envbuild.matrix.solve.encoding import SECONDS, Core, Owner, Picks, Problem, Request
 
 ORDERS = 8  # enough to find the smallest set in every instance that was measured
@@ -28,11 +28,11 @@ def core(
     seconds: float = SECONDS,
 ) -> Core | None:
     """The smallest conflict that is found within `seconds`; None when there is a plan. Rows `ignored` are left out.
-    Raises Undecided when not even that can be told."""
-    return _core(Problem.of(matrix, requests, waived, strengths, ignored), Clock(seconds))
+    Raises UndecidedError when not even that can be told."""
+    return _core(Problem.of(matrix, requests, waived, strengths, ignored), Deadline(seconds))
 
 
-def _core(whole: Problem, clock: Clock) -> Core | None:
+def _core(whole: Problem, clock: Deadline) -> Core | None:
     matrix, whole = whole.matrix, whole.relevant()
 
     def fact(owner: Owner) -> Hashable:
@@ -40,13 +40,13 @@ def _core(whole: Problem, clock: Clock) -> Core | None:
         return owner if isinstance(owner, int) else tuple(sorted({matrix.fact(row).id for row in owner}))
 
     members, ask = whole.contradict(fact)
-    found = smallest(ask, members, clock, ORDERS)
+    found = find_minimal_core(ask, members, clock, ORDERS)
     if found is None:
         return None
     chosen = [number for number, owner in enumerate(whole.owners) if fact(owner) in found[0]]
     inner = whole.part(chosen)
     members, ask = inner.contradict(lambda owner: owner)
-    least = smallest(ask, members, clock, ROW_ORDERS)
+    least = find_minimal_core(ask, members, clock, ROW_ORDERS)
     assert least is not None
     return _told(whole, least[0], found[1] and least[1])
 
@@ -78,10 +78,10 @@ def _ordered(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[
     ordered: list[int] = []
     known = set(known)
     while left:
-        row = next((row for row in left if components_of_condition(matrix, row) <= known), left[0])
+        row = next((row for row in left if condition_components(matrix, row) <= known), left[0])
         left.remove(row)
         ordered.append(row)
-        known |= components_of(matrix, row)
+        known |= row_components(matrix, row)
     return ordered
 
 
@@ -90,10 +90,10 @@ def cores(
 ) -> list[Core]:
     """Conflicts that stand beside each other; none when there is a plan. After one is found, the search goes on without
     its rows (but with definitions, such as what a GPU's compute capability is, unless it consists of nothing else), or,
-    where requests contradict each other, without the last of them. Raises Undecided when nothing can be told."""
+    where requests contradict each other, without the last of them. Raises UndecidedError when nothing can be told."""
     found: list[Core] = []
     ignored: set[int] = set()
-    clock = Clock(seconds)
+    clock = Deadline(seconds)
     left = list(requests)
     while len(found) < CONFLICTS and not (found and clock.over()):
         conflict = _core(Problem.of(matrix, left, waived, HARD, ignored), clock)
@@ -129,13 +129,13 @@ def held(
         for number in search.decided()
         if number in before
     ]
-    releases = ascending(matrix, at, plan.assignment[at])
+    releases = ascending_bits(matrix, at, plan.assignment[at])
     found: list[tuple[str, Core]] = []
     for bit in releases[releases.index(plan.assignment[at]) + 1 :] if plan.assignment[at] in releases else ():
         for strengths in (HARD, HARD_AND_WARN):
             whole = Problem.of(matrix, [*requests, *pins], waived, strengths, plan.unheeded)
             domains = tuple(bit if number == at else mask for number, mask in enumerate(whole.domains))
-            conflict = _core(replace(whole, domains=domains), Clock(SECONDS))
+            conflict = _core(replace(whole, domains=domains), Deadline(SECONDS))
             if conflict is not None:
                 found.append((matrix.values_of(at, bit)[0], conflict))
                 break

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envbuild.matrix.facts.atoms import reserve
-from envbuild.matrix.facts.constraint_masks import labelled
+from envbuild.matrix.facts.atoms import pick_penalty
+from envbuild.matrix.facts.constraint_masks import labelled_mask
 from envbuild.matrix.facts.fact_table import HARD, FactTable
-from envbuild.matrix.facts.value_order import ascending, interchangeable
-from envbuild.matrix.sat.solver import Search, Undecided
+from envbuild.matrix.facts.value_order import ascending_bits, interchangeable_values
+from envbuild.matrix.sat.solver import Search, UndecidedError
 from envbuild.matrix.solve.encoding import Problem, Request
 
 STEPS = 100_000  # for one value
@@ -74,7 +74,7 @@ class Trial:
         problem = Problem.of(self._matrix, kept, task.waived, HARD, task.ignored)
         self._search: Search = problem.search(numbers)
         self._asked = {name: self._mask(name) for name in free}
-        self._alike = {at: interchangeable(self._matrix, at) for at in numbers}
+        self._alike = {at: interchangeable_values(self._matrix, at) for at in numbers}
 
     def plan(self, wanted: Mapping[int, int]) -> list[int] | None:
         """The plan in which these components have values within these masks; None when there is none, or no time."""
@@ -82,7 +82,7 @@ class Trial:
             return None
         try:
             return self._search.first(tuple(wanted.items()), limit=STEPS)
-        except Undecided:
+        except UndecidedError:
             return None
 
     def possible(self, wanted: Mapping[int, int], at: int, bits: Sequence[int]) -> Iterator[int]:
@@ -138,7 +138,7 @@ class Trial:
     def builds(self, name: str) -> list[int]:
         """Other builds of the version that is asked for: those with a local label (``2.0.1+cu118``)."""
         at = self._matrix.number[name]
-        builds, asked = labelled(self._matrix, at), self._matrix.values_of(at, self._asked[name])
+        builds, asked = labelled_mask(self._matrix, at), self._matrix.values_of(at, self._asked[name])
         bits = [2 << place for place in range(len(self._matrix.values[at])) if builds & 2 << place]
         same = {value.partition("+")[0] for value in asked}
         return [bit for bit in bits if self._matrix.values_of(at, bit)[0].partition("+")[0] in same]
@@ -148,9 +148,9 @@ class Trial:
         asked for, other releases' builds with one count too."""
         at = self._matrix.number[name]
         builds = 0
-        if self._asked[name] & labelled(self._matrix, at):
-            builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if reserve(value) == 1)
-        releases = ascending(self._matrix, at, self._asked[name] | builds)
+        if self._asked[name] & labelled_mask(self._matrix, at):
+            builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if pick_penalty(value) == 1)
+        releases = ascending_bits(self._matrix, at, self._asked[name] | builds)
         wanted = [place for place, bit in enumerate(releases) if bit & self._asked[name]]
         if not wanted:  # what is asked for has no order, or there is no such version: from the newest down
             return [], releases[::-1]

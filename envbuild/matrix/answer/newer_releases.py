@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envbuild.core.text import human_list
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.index_releases import releases
+from envbuild.matrix.facts.index_releases import list_releases
 from envbuild.net.python_index import PackageIndex
 
 
@@ -17,9 +17,9 @@ def newer_than_facts(index: PackageIndex, matrix: FactTable, components: Sequenc
     told = []
     for name in components:
         values = matrix.values[matrix.number[name]]
-        known = [value for value in values if "+" not in value and not version.prerelease(value)]
+        known = [value for value in values if "+" not in value and not version.is_prerelease(value)]
         newest = max(known, key=version.key, default="0")
-        there = [number for number in releases(index, name) if version.key(number) > version.key(newest)]
+        there = [number for number in list_releases(index, name) if version.key(number) > version.key(newest)]
         if there:
             own = [fact.source.seen for fact in matrix.facts if fact.id.startswith(f"{name}.")]
             told.append(

@@ -10,12 +10,12 @@ from envbuild.core.result import Result
 from envbuild.core.text import table
 from envbuild.core.yaml_reader import did_you_mean
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.claims import claim_of
-from envbuild.matrix.facts.compile import load_matrix
-from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.claims import row_claim
+from envbuild.matrix.facts.compile import load_fact_table
+from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Constraint, Term
-from envbuild.matrix.facts.value_order import ascending
+from envbuild.matrix.facts.value_order import ascending_bits
 from envbuild.matrix.solve.phrasing import spelled
 from envbuild.matrix.solve.query import Case
 from envbuild.matrix.solve.request import Ask, of_words
@@ -46,7 +46,7 @@ MANY = 4  # values with a flavour (3.13t) that a cell names
 def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
     """Return all components of the fact files in `folders` that a person can ask for; with `markdown` the page of the
     main tables (docs/tables.md)."""
-    matrix = load_matrix(folders)
+    matrix = load_fact_table(folders)
     if markdown:
         return Result({}, page(matrix))
     rows = [
@@ -78,7 +78,7 @@ def columns_of(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]]) 
 def show_component(name: str, given: Sequence[str], folders: Sequence[Path], markdown: bool = False) -> Result:
     """Return the table of one component of the fact files in `folders`; `given` are words such as ``arch=arm64`` under
     which it is asked. Raises SpecError."""
-    matrix = load_matrix(folders)
+    matrix = load_fact_table(folders)
     component = matrix.component(name)
     if component is None:
         known = [item.name for item in matrix.components if not item.hidden]
@@ -125,11 +125,11 @@ def allowed(case: Case, named: Collection[str]) -> dict[str, str]:
     matrix = case.matrix
     hard: dict[int, int] = {}
     soft: dict[int, int] = {}
-    for held in held_rows(matrix, case.plan.assignment, case.waived):
+    for held in evaluate_rows(matrix, case.plan.assignment, case.waived):
         fact = matrix.fact(held.row)
         if fact.default:
             continue
-        for number, mask in claim_of(matrix, held.row).allowed.items():
+        for number, mask in row_claim(matrix, held.row).allowed.items():
             if matrix.components[number].name not in held.yields and fact.strength != "disputed":
                 cells = hard if fact.strength == "hard" else soft
                 cells[number] = cells.get(number, matrix.full[number]) & mask
@@ -153,7 +153,7 @@ def ranges(matrix: FactTable, number: int, mask: int) -> str:
     values = [spelled(component, value) for value in matrix.values_of(number, mask)]
     if component.kind == "name":
         return ", ".join(values)
-    bits = ascending(matrix, number)
+    bits = ascending_bits(matrix, number)
     runs: list[list[str]] = []
     last = -2
     for at, bit in enumerate(bits):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.claims import claim_of
-from envbuild.matrix.facts.evaluate import held_rows
+from envbuild.matrix.facts.claims import row_claim
+from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
 from envbuild.matrix.solve.phrasing import Reason, listed, reason, said
@@ -92,13 +92,13 @@ def judged(
 ) -> Answer:
     """What the facts say of an assignment that breaks no hard one."""
     chosen = matrix.named(assignment)
-    held = held_rows(matrix, assignment, waived)
+    held = evaluate_rows(matrix, assignment, waived)
     failing: dict[str, list[Reason]] = {"conditional": [], "disputed": [], "warn": []}
     reasons: list[int] = []
     needs: list[Reason] = []
     superseded: list[int] = []
     for one in held:
-        fact, then = matrix.fact(one.row), claim_of(matrix, one.row).allowed
+        fact, then = matrix.fact(one.row), row_claim(matrix, one.row).allowed
         missing = any(assignment[number] == ABSENT for number in then)
         if one.yields:
             if any(not assignment[number] & allowed for number, allowed in then.items()):
@@ -152,7 +152,7 @@ def newer(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
         assert component is not None
         if component.complete and component.values and value not in component.values:
             newest = max(component.values, key=version.key)
-            if version.public(value) > version.public(newest):
+            if version.public_key(value) > version.public_key(newest):
                 seen = max(matrix.fact(row).source.seen for row in range(len(matrix.rows)) if name in matrix.when(row))
                 notes.append(f"{name} {value} is newer than the facts, which end at {newest} and are of {seen}")
     return notes

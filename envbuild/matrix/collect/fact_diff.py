@@ -11,33 +11,33 @@ from typing import Any
 
 from envbuild.core.errors import Finding
 from envbuild.core.text import human_list
-from envbuild.matrix.collect.fact_writer import Derived, Tree
+from envbuild.matrix.collect.fact_writer import Derived, YamlTree
 
 
-def tree_of(derived: Derived) -> Tree:
+def derived_tree(derived: Derived) -> YamlTree:
     """The same of what a collector gave; `seen` is empty."""
     facts = [{**fact.node(""), "rows": [row.node() for row in fact.rows]} for fact in derived.facts]
     return {"components": _plain(derived.components), "questions": _plain(derived.questions), "facts": _plain(facts)}
 
 
-def same_facts(old: Tree, new: Tree) -> dict[str, str]:
+def unchanged_facts(old: YamlTree, new: YamlTree) -> dict[str, str]:
     """Fact id → the day on which it was seen, of facts that say what they said before."""
-    before = {fact["id"]: fact for fact in facts_of(old)}
+    before = {fact["id"]: fact for fact in list_facts(old)}
     found = {}
-    for fact in facts_of(new):
+    for fact in list_facts(new):
         other = before.get(fact["id"])
         if other is not None and _without_day(other) == _without_day(fact):
             found[fact["id"]] = str(other.get("source", {}).get("seen", ""))
     return found
 
 
-def lines(old: Tree, new: Tree) -> Iterator[str]:
+def diff_lines(old: YamlTree, new: YamlTree) -> Iterator[str]:
     """The differences: ``+`` added, ``-`` gone, ``~`` changed."""
     for part in ("components", "questions"):
         before, after = _table(old.get(part)), _table(new.get(part))
         for name in sorted(before.keys() | after.keys()):
             yield from _entry(name, before.get(name), after.get(name))
-    were, are = ({fact["id"]: fact for fact in facts_of(tree)} for tree in (old, new))
+    were, are = ({fact["id"]: fact for fact in list_facts(tree)} for tree in (old, new))
     for id in sorted(were.keys() | are.keys()):
         own = list(_fact(were.get(id, {}), are.get(id, {})))
         if id not in were or id not in are:
@@ -48,11 +48,11 @@ def lines(old: Tree, new: Tree) -> Iterator[str]:
         yield from (f"  {line}" for line in own)
 
 
-def fewer(old: Tree, new: Tree, where: str) -> Iterator[Finding]:
+def find_missing_rows(old: YamlTree, new: YamlTree, where: str) -> Iterator[Finding]:
     """What there is less of: rows of a fact, values of a component. A changed page or a half-read index looks so."""
-    after = {fact["id"]: fact for fact in facts_of(new)}
-    for fact in facts_of(old):
-        now, was = rows_of(after.get(fact["id"], {})), rows_of(fact)
+    after = {fact["id"]: fact for fact in list_facts(new)}
+    for fact in list_facts(old):
+        now, was = list_rows(after.get(fact["id"], {})), list_rows(fact)
         if len(now) < len(was):
             gone = [_key(row) for row in was if _key(row) not in {_key(row) for row in now}]
             yield Finding(f"{fact['id']} would have {len(now)} instead of {len(was)} rows{_gone(gone)}", where)
@@ -66,7 +66,7 @@ def fewer(old: Tree, new: Tree, where: str) -> Iterator[Finding]:
             yield Finding(f"{name} would have {len(rest)} instead of {len(values)} versions{_gone(gone)}", where)
 
 
-def _fact(old: Tree, new: Tree) -> Iterator[str]:
+def _fact(old: YamlTree, new: YamlTree) -> Iterator[str]:
     before, after = _by_when(old), _by_when(new)
     for key in [*after, *(key for key in before if key not in after)]:
         were, are = before.get(key, []), after.get(key, [])
@@ -80,7 +80,7 @@ def _fact(old: Tree, new: Tree) -> Iterator[str]:
         yield from _header(old, new)
 
 
-def _header(old: Tree, new: Tree) -> Iterator[str]:
+def _header(old: YamlTree, new: YamlTree) -> Iterator[str]:
     was, now = ({key: value for key, value in fact.items() if key != "rows"} for fact in (old, new))
     for key in sorted(was.keys() | now.keys()):
         one, other = (_without_day(node).get(key, "") for node in (was, now))
@@ -103,24 +103,24 @@ def _entry(name: str, old: Any, new: Any) -> Iterator[str]:
         yield f"~ {name}: {_text(rest[0])} → {_text(rest[1])}"
 
 
-def _by_when(fact: Tree) -> dict[str, list[Tree]]:
-    found: dict[str, list[Tree]] = {}
-    for row in rows_of(fact):
+def _by_when(fact: YamlTree) -> dict[str, list[YamlTree]]:
+    found: dict[str, list[YamlTree]] = {}
+    for row in list_rows(fact):
         found.setdefault(_key(row), []).append(row)
     return found
 
 
-def _key(row: Tree) -> str:
+def _key(row: YamlTree) -> str:
     """What a row is for: ``torch ==2.8.0, arch amd64``."""
     return ", ".join(f"{name} {_text(value)}" for name, value in sorted(row.get("when", {}).items())) or "always"
 
 
-def _said(row: Tree) -> str:
+def _said(row: YamlTree) -> str:
     then = ", ".join(f"{name} {_text(value)}" for name, value in sorted(row.get("then", {}).items()))
     return then or row.get("note", "") or "nothing"
 
 
-def _only_note(old: Tree, new: Tree) -> str:
+def _only_note(old: YamlTree, new: YamlTree) -> str:
     same = {key: value for key, value in old.items() if key != "note"} == {
         key: value for key, value in new.items() if key != "note"
     }
@@ -131,13 +131,13 @@ def _gone(gone: Sequence[str]) -> str:
     return f"; gone: {human_list(gone, 5, separator='; ')}" if gone else ""
 
 
-def facts_of(tree: Tree) -> list[Tree]:
+def list_facts(tree: YamlTree) -> list[YamlTree]:
     """The facts of a file; nothing else that may stand among them."""
     facts = tree.get("facts")
     return [fact for fact in facts if isinstance(fact, dict) and "id" in fact] if isinstance(facts, list) else []
 
 
-def rows_of(fact: Tree) -> list[Tree]:
+def list_rows(fact: YamlTree) -> list[YamlTree]:
     """The rows of a fact."""
     rows = fact.get("rows")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
@@ -147,7 +147,7 @@ def _table(node: Any) -> dict[str, Any]:
     return node if isinstance(node, dict) else {}
 
 
-def _without_day(fact: Tree) -> Tree:
+def _without_day(fact: YamlTree) -> YamlTree:
     source = {key: value for key, value in _table(fact.get("source")).items() if key != "seen"}
     return {**fact, "source": source}
 

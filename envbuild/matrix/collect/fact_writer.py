@@ -29,8 +29,8 @@ PATIENCE = 5  # findings: more of them have one cause
 
 T = TypeVar("T")
 S = TypeVar("S")
-Tree = dict[str, Any]
-Node = str | bool | int | Sequence["Node"] | Mapping[str, "Node"]
+YamlTree = dict[str, Any]
+FlowNode = str | bool | int | Sequence["FlowNode"] | Mapping[str, "FlowNode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class DerivedRow:
     """As `envbuild.matrix.facts.model.Row`, with constraints as the file has them. `note` says what was read (a
     digest)."""
 
-    when: Mapping[str, Node]
-    then: Mapping[str, Node]
+    when: Mapping[str, FlowNode]
+    then: Mapping[str, FlowNode]
     note: str = ""
 
-    def node(self) -> dict[str, Node]:
-        found: dict[str, Node] = {"when": self.when, "then": self.then}
+    def node(self) -> dict[str, FlowNode]:
+        found: dict[str, FlowNode] = {"when": self.when, "then": self.then}
         return found | ({"note": self.note} if self.note else {})
 
 
@@ -65,9 +65,9 @@ class DerivedFact:
     hint: str = ""
     default: bool = False
 
-    def node(self, seen: str) -> dict[str, Node]:
+    def node(self, seen: str) -> dict[str, FlowNode]:
         """Everything but the rows."""
-        found: dict[str, Node] = {"id": self.id}
+        found: dict[str, FlowNode] = {"id": self.id}
         for key in ("question", "kind", "scope", "strength", "because", "condition", "hint"):
             if value := getattr(self, key):
                 found[key] = value
@@ -79,8 +79,8 @@ class DerivedFact:
 class Derived:
     """One file. `components` extends or defines components, `questions` defines questions."""
 
-    components: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
-    questions: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
+    components: Mapping[str, Mapping[str, FlowNode]] = field(default_factory=dict)
+    questions: Mapping[str, Mapping[str, FlowNode]] = field(default_factory=dict)
     facts: tuple[DerivedFact, ...] = ()
 
 
@@ -93,9 +93,9 @@ class Context:
     reporter: Reporter
     folders: tuple[Path, ...] = ()  # where derived files are
 
-    def before(self, stem: str) -> Tree:
+    def before(self, stem: str) -> YamlTree:
         """A derived file as it is in the first folder that has it. Raises SpecError."""
-        return next((tree for folder in self.folders if (tree := read(folder / f"{stem}.yaml"))), {})
+        return next((tree for folder in self.folders if (tree := read_derived(folder / f"{stem}.yaml"))), {})
 
     def each(self, task: str, text: str, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """`work` of every item, some at a time, told as one task; results in the order of `items`. Raises InputError
@@ -123,7 +123,7 @@ class Context:
         return [found[place] for place in range(len(items))]
 
 
-def read(path: Path) -> Tree:
+def read_derived(path: Path) -> YamlTree:
     """A derived file as a plain tree, in which every scalar is text; empty when there is none. Raises SpecError for a
     file that is not readable YAML."""
     if not path.exists():
@@ -141,23 +141,23 @@ def _plain(node: yaml_nodes.Node) -> Any:
     return node.value if isinstance(node, yaml_nodes.Scalar) else [_plain(item) for item in node.items]
 
 
-def render(derived: Derived, seen: Mapping[str, str]) -> str:
+def render_derived(derived: Derived, seen: Mapping[str, str]) -> str:
     """The file's text. `seen`: fact id → date."""
     lines = [HEADER.rstrip("\n"), "schema: 1"]
     for title, table in (("components", derived.components), ("questions", derived.questions)):
         if table:
             lines.append(f"{title}:")
-            lines += [f"  {name}: {flow(entry)}" for name, entry in sorted(table.items())]
+            lines += [f"  {name}: {render_flow(entry)}" for name, entry in sorted(table.items())]
     if derived.facts:
         lines.append("facts:")
     for fact in sorted(derived.facts, key=lambda fact: fact.id):
-        first, *others = (f"{key}: {flow(value)}" for key, value in fact.node(seen[fact.id]).items())
+        first, *others = (f"{key}: {render_flow(value)}" for key, value in fact.node(seen[fact.id]).items())
         lines += [f"- {first}", *(f"  {line}" for line in others), "  rows:"]
-        lines += [f"  - {flow(row.node())}" for row in fact.rows]
+        lines += [f"  - {render_flow(row.node())}" for row in fact.rows]
     return "\n".join(lines) + "\n"
 
 
-def flow(node: Node) -> str:
+def render_flow(node: FlowNode) -> str:
     """A value in YAML's flow style; every text that another reader could take for something else in quotes."""
     if isinstance(node, bool):
         return "true" if node else "false"
@@ -167,5 +167,5 @@ def flow(node: Node) -> str:
         plain = PLAIN.fullmatch(node) and node.lower() not in WORDS
         return node if plain else json.dumps(node, ensure_ascii=False)
     if isinstance(node, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(value)}" for key, value in node.items()) + "}"
-    return "[" + ", ".join(map(flow, node)) + "]"
+        return "{" + ", ".join(f"{key}: {render_flow(value)}" for key, value in node.items()) + "}"
+    return "[" + ", ".join(map(render_flow, node)) + "]"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.pin_facts import COLLECTOR, facts
-from envbuild.matrix.collect.pin_rows import Known, Project
-from envbuild.matrix.facts.index_releases import Release, releases
+from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, FlowNode
+from envbuild.matrix.collect.pin_facts import COLLECTOR, make_facts
+from envbuild.matrix.collect.pin_rows import Project, ReleaseMetadata
+from envbuild.matrix.facts.index_releases import Release, list_releases
 from envbuild.matrix.facts.version import newest_first
 from envbuild.net.python_index import IndexFile
 
@@ -35,7 +35,7 @@ PROJECTS = (
 def collect(context: Context) -> dict[str, Derived]:
     """Raises InputError."""
     found = {
-        package: releases(context.index, package, project.oldest, yanked=True)
+        package: list_releases(context.index, package, project.oldest, yanked=True)
         for project in PROJECTS
         for package in (*project.packages, *filter(None, [project.torch_part]))
     }
@@ -44,7 +44,7 @@ def collect(context: Context) -> dict[str, Derived]:
     for project in read:
         for package in (*project.packages, *filter(None, [project.torch_part])):
             for release in found[package].values():
-                wanted |= {file.name: file for file in files(release)}
+                wanted |= {file.name: file for file in metadata_files(release)}
     metadata = dict(
         context.each(
             "pins",
@@ -59,19 +59,19 @@ def collect(context: Context) -> dict[str, Derived]:
         if not project.read:
             usable = [number for number, release in own.items() if not release.yanked and release.wheels]
             values = {project.component: {"values": newest_first(usable)}}
-            written[project.component] = Derived(values, {}, suffixed(project, found) if project.suffixed else ())
+            written[project.component] = Derived(values, {}, suffixed_facts(project, found) if project.suffixed else ())
             continue
         parts = found.get(project.torch_part, {})
         known = []
         for release in own.values():
-            part = next((metadata[file.name] for file in files(parts.get(release.version))), None)
-            own_metadata = {file.name: metadata[file.name] for file in files(release)}
-            known.append(Known.of(release, own_metadata, part))
-        written[project.component] = facts(project, known)
+            part = next((metadata[file.name] for file in metadata_files(parts.get(release.version))), None)
+            own_metadata = {file.name: metadata[file.name] for file in metadata_files(release)}
+            known.append(ReleaseMetadata.of(release, own_metadata, part))
+        written[project.component] = make_facts(project, known)
     return written
 
 
-def suffixed(project: Project, found: Mapping[str, Mapping[str, Release]]) -> tuple[DerivedFact, ...]:
+def suffixed_facts(project: Project, found: Mapping[str, Mapping[str, Release]]) -> tuple[DerivedFact, ...]:
     """For which CUDA and which machines there are wheels of a component with a package for each CUDA."""
     name = project.component
     majors: dict[str, list[str]] = {}
@@ -81,8 +81,8 @@ def suffixed(project: Project, found: Mapping[str, Mapping[str, Release]]) -> tu
         for number, release in found[package].items():
             if release.wheels and not release.yanked:
                 majors.setdefault(number, []).append(major)
-                archs: list[Node] = [*sorted({arch for arch, _ in release.wheels})]
-                when: dict[str, Node] = {name: f"=={number}", "cuda": ["-", major]}
+                archs: list[FlowNode] = [*sorted({arch for arch, _ in release.wheels})]
+                when: dict[str, FlowNode] = {name: f"=={number}", "cuda": ["-", major]}
                 machines.setdefault(number, []).append(DerivedRow(when, {"arch": archs}))
     newest = newest_first(majors)
     cuda = [DerivedRow({name: f"=={number}", "cuda": [*majors[number]]}, {}) for number in newest]
@@ -118,7 +118,7 @@ def _once(found: Sequence[DerivedRow]) -> list[DerivedRow]:
     return [DerivedRow({key: value for key, value in found[0].when.items() if key != "cuda"}, found[0].then)]
 
 
-def files(release: Release | None) -> list[IndexFile]:
+def metadata_files(release: Release | None) -> list[IndexFile]:
     """The files of a release whose metadata counts: its wheels, else its sdist."""
     if release is None:
         return []

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from envbuild.inspector import elf, fatbin
 from envbuild.matrix.collect import fact_diff
-from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.release_rows import digest
-from envbuild.matrix.facts.index_releases import releases
+from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, FlowNode
+from envbuild.matrix.collect.release_rows import digest_note
+from envbuild.matrix.facts.index_releases import list_releases
 from envbuild.net.python_index import IndexFile
 from envbuild.net.range_file import MalformedFileError
 
@@ -33,7 +33,7 @@ LARGEST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Wheel:
+class NcclWheel:
     """One wheel: its NCCL, its CUDA major, its machine."""
 
     version: str
@@ -42,16 +42,16 @@ class Wheel:
     file: IndexFile
 
     @property
-    def when(self) -> dict[str, Node]:
+    def when(self) -> dict[str, FlowNode]:
         return {"nccl": f"=={self.version}", "torch-cuda": self.cuda, "channel": "index", "arch": self.arch}
 
 
 def collect(context: Context) -> dict[str, Derived]:
     """Raises InputError."""
     wheels = [
-        Wheel(number, cuda, arch, build.file)
+        NcclWheel(number, cuda, arch, build.file)
         for package, (cuda, machines) in PACKAGES.items()
-        for number, release in releases(context.index, package).items()
+        for number, release in list_releases(context.index, package).items()
         for (arch, _), build in release.wheels.items()
         if arch in machines
     ]
@@ -59,22 +59,22 @@ def collect(context: Context) -> dict[str, Derived]:
     new = [wheel for wheel in wheels if _wheel_note(wheel) not in known]
     read = context.each("cubins", "reading device code of NCCL wheels", lambda wheel: _read(context, wheel), new)
     found = known | {_wheel_note(wheel): row for wheel, row in zip(new, read, strict=True)}
-    return {NAME: facts([found[_wheel_note(wheel)] for wheel in wheels])}
+    return {NAME: make_facts([found[_wheel_note(wheel)] for wheel in wheels])}
 
 
 def _known(context: Context) -> dict[str, DerivedRow]:
     """The rows that the file has: which wheel → row."""
-    rows = [row for fact in fact_diff.facts_of(context.before(NAME)) for row in fact_diff.rows_of(fact)]
+    rows = [row for fact in fact_diff.list_facts(context.before(NAME)) for row in fact_diff.list_rows(fact)]
     made = [DerivedRow(row.get("when", {}), row.get("then", {}), row.get("note", "")) for row in rows]
     return {row.note.partition(",")[0]: row for row in made if row.note.startswith("wheel sha256 ")}
 
 
-def _wheel_note(wheel: Wheel) -> str:
+def _wheel_note(wheel: NcclWheel) -> str:
     """Names a wheel by its digest; one whose digest the index does not tell by what no row has, so that it is read."""
     return f"wheel sha256 {wheel.file.sha256[:12] or wheel.file.name}"
 
 
-def _read(context: Context, wheel: Wheel) -> DerivedRow:
+def _read(context: Context, wheel: NcclWheel) -> DerivedRow:
     sha256 = hashlib.sha256()
     with tempfile.TemporaryFile() as stream, context.wheels.open(wheel.file) as archive:
         members = [name for name in archive.names() if re.fullmatch(LIBRARY, name)]
@@ -92,10 +92,10 @@ def _read(context: Context, wheel: Wheel) -> DerivedRow:
         if not found:
             raise MalformedFileError(f"{members[0]} holds no device code")
     sm = _compiled(sorted(found, key=_order))
-    return DerivedRow(wheel.when, {"sm": sm}, f"{_wheel_note(wheel)}, library {digest([sha256.hexdigest()])}")
+    return DerivedRow(wheel.when, {"sm": sm}, f"{_wheel_note(wheel)}, library {digest_note([sha256.hexdigest()])}")
 
 
-def facts(rows: Sequence[DerivedRow]) -> Derived:
+def make_facts(rows: Sequence[DerivedRow]) -> Derived:
     """The file."""
     fact = DerivedFact(
         id="nccl.wheel-cubins",
@@ -111,8 +111,8 @@ def facts(rows: Sequence[DerivedRow]) -> Derived:
     return Derived(facts=(fact,) if fact.rows else ())
 
 
-def _compiled(architectures: Sequence[str]) -> Mapping[str, Node]:
-    found: dict[str, Node] = {}
+def _compiled(architectures: Sequence[str]) -> Mapping[str, FlowNode]:
+    found: dict[str, FlowNode] = {}
     for key, prefix in (("cubins", "sm_"), ("ptx", "compute_")):
         names = [name.removeprefix(prefix) for name in architectures if name.startswith(prefix)]
         if names:

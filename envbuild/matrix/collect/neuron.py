@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.neuron_manifest import PACKAGES, Release, releases
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, FlowNode
+from envbuild.matrix.collect.neuron_manifest import PACKAGES, NeuronRelease, list_releases
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.version import newest_first
 
@@ -28,10 +28,10 @@ WANDERING = "nxdt"  # is used with releases that do not have it
 PYTHON_PARTS = ("neuronx-cc", "torch-neuronx", "nxdt")
 
 
-def facts(manifest: Mapping[str, Any], where: str) -> Derived:
+def make_facts(manifest: Mapping[str, Any], where: str) -> Derived:
     """The content of derived/neuron.yaml. `where` is the place (repository@commit path) that its sources name. Raises
     SpecError when `manifest` is no Neuron manifest."""
-    found = releases(manifest, where)
+    found = list_releases(manifest, where)
     made = [
         _instances(found),
         _without_torch(found),
@@ -66,7 +66,7 @@ def facts(manifest: Mapping[str, Any], where: str) -> Derived:
     return Derived(components, {}, told)
 
 
-def _every_version(found: Sequence[Release]) -> dict[str, list[str]]:
+def _every_version(found: Sequence[NeuronRelease]) -> dict[str, list[str]]:
     every = {"neuron-sdk": [release.sdk for release in found]}
     for component in (*PARTS, "neuron-driver"):
         every[component] = [package.version for release in found for package in release.of(component)]
@@ -78,7 +78,7 @@ def _every_version(found: Sequence[Release]) -> dict[str, list[str]]:
 Made = tuple[str, str, str, str, str, str, list[DerivedRow]]
 
 
-def _instances(found: Sequence[Release]) -> Made:
+def _instances(found: Sequence[NeuronRelease]) -> Made:
     """The accelerators that a release has packages for."""
     told = [release for release in found if release.accelerators]
     rows = [_row({"neuron-sdk": [release.sdk], "gpu": release.accelerators}) for release in told]
@@ -86,7 +86,7 @@ def _instances(found: Sequence[Release]) -> Made:
     return "instances", "neuron-sdk-gpu", "limits", "runtime", "", how, rows
 
 
-def _without_torch(found: Sequence[Release]) -> Made:
+def _without_torch(found: Sequence[NeuronRelease]) -> Made:
     component = "torch-neuronx"
     without = [release.sdk for release in found if not release.of(component)]
     rows = [_row({"neuron-sdk": without}, {component: ["*"]})] if without else []
@@ -94,7 +94,7 @@ def _without_torch(found: Sequence[Release]) -> Made:
     return "no-torch-neuronx", "neuron-sdk-torch-neuronx", "forbids", "install", because, "no row of it", rows
 
 
-def _runtime_brought(found: Sequence[Release]) -> Made:
+def _runtime_brought(found: Sequence[NeuronRelease]) -> Made:
     """Whatever uses a release runs on its runtime library, but for Inf1, whose framework packages have it inside."""
     component, rows = "neuron-runtime", []
     for release in found:
@@ -105,7 +105,7 @@ def _runtime_brought(found: Sequence[Release]) -> Made:
     return "runtime-brought", "", "provides", "install", "", how, rows
 
 
-def _parts_of_release(found: Sequence[Release], component: str) -> Made:
+def _parts_of_release(found: Sequence[NeuronRelease], component: str) -> Made:
     """release → the versions of one component."""
     name = PARTS[component]
     rows = []
@@ -115,7 +115,7 @@ def _parts_of_release(found: Sequence[Release], component: str) -> Made:
     return name, f"neuron-sdk-{name}", "limits", "install", "", f"rows of {_packages(component)}", rows
 
 
-def _release_of_part(found: Sequence[Release], component: str) -> Made:
+def _release_of_part(found: Sequence[NeuronRelease], component: str) -> Made:
     """version of a component → the releases that have it, as far as the manifest goes: who asks for one asks for a
     release."""
     name = PARTS[component]
@@ -129,7 +129,7 @@ def _release_of_part(found: Sequence[Release], component: str) -> Made:
     return f"release-of-{name}", f"neuron-{name}-release", "requires", "install", "", how, rows
 
 
-def _torch_of_part(found: Sequence[Release]) -> Made:
+def _torch_of_part(found: Sequence[NeuronRelease]) -> Made:
     """torch-neuronx → the minor release of PyTorch that it is for."""
     versions = {package.version for release in found for package in release.of("torch-neuronx")}
     minors = newest_first(version.truncate(text, 2) for text in versions)
@@ -138,7 +138,7 @@ def _torch_of_part(found: Sequence[Release]) -> Made:
     return "torch", "neuron-torch", "requires", "install", "", how, rows
 
 
-def _torch_of_release(found: Sequence[Release]) -> Made:
+def _torch_of_release(found: Sequence[NeuronRelease]) -> Made:
     """The minor releases of PyTorch that a release has torch-neuronx for. Others are unknown: there are packages for
     PyTorch beside torch-neuronx."""
     rows = []
@@ -150,7 +150,7 @@ def _torch_of_release(found: Sequence[Release]) -> Made:
     return "sdk-torch", "neuron-sdk-torch", "limits", "install", "", how, rows
 
 
-def _pythons_of_release(found: Sequence[Release]) -> Made:
+def _pythons_of_release(found: Sequence[NeuronRelease]) -> Made:
     rows = []
     for release in found:
         pairs = {
@@ -161,7 +161,7 @@ def _pythons_of_release(found: Sequence[Release]) -> Made:
     return "sdk-python", "neuron-sdk-python", "limits", "install", "", how, rows
 
 
-def _pythons_of_part(found: Sequence[Release], component: str) -> Made:
+def _pythons_of_part(found: Sequence[NeuronRelease], component: str) -> Made:
     """version of a Python package → the Pythons; by release where releases differ."""
     name = PARTS[component]
     every: dict[str, dict[tuple[str, ...], list[str]]] = {}
@@ -178,7 +178,7 @@ def _pythons_of_part(found: Sequence[Release], component: str) -> Made:
     return f"{name}-python", f"neuron-{name}-python", "limits", "install", "", how, rows
 
 
-def _driver_pairs(found: Sequence[Release]) -> Made:
+def _driver_pairs(found: Sequence[NeuronRelease]) -> Made:
     """The runtime and the driver of one release are known to work together; by accelerator where only Inf1 had both."""
     pairs: dict[str, dict[str, set[str]]] = {}
     for release in found:
@@ -199,7 +199,7 @@ def _driver_pairs(found: Sequence[Release]) -> Made:
     return "driver", "neuron-driver-runtime", "limits", "container-start", "", how, rows
 
 
-def _accelerators(found: Sequence[Release], component: str, name: str, scope: str) -> Made:
+def _accelerators(found: Sequence[NeuronRelease], component: str, name: str, scope: str) -> Made:
     """version of a component → the accelerators that it is for."""
     where: dict[str, set[str]] = {}
     for release in found:
@@ -210,7 +210,7 @@ def _accelerators(found: Sequence[Release], component: str, name: str, scope: st
     return f"{name}-instances", f"neuron-{name}-gpu", "limits", scope, "", how, rows
 
 
-def _efa(found: Sequence[Release]) -> Made:
+def _efa(found: Sequence[NeuronRelease]) -> Made:
     """The EFA installer that a release names; another one is not known to fail."""
     rows = []
     for release in found:
@@ -242,7 +242,7 @@ def _row(when: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]] | 
     return DerivedRow({name: _one(values) for name, values in exact.items()}, said)
 
 
-def _one(values: Sequence[str]) -> Node:
+def _one(values: Sequence[str]) -> FlowNode:
     return values[0] if len(values) == 1 else list(values)
 
 

@@ -45,7 +45,7 @@ PACKAGES = {
 }
 
 
-class Package(NamedTuple):
+class NeuronPackage(NamedTuple):
     """One package of one release: the component that it is, its version, where it runs."""
 
     component: str
@@ -54,14 +54,14 @@ class Package(NamedTuple):
     pythons: tuple[str, ...]
 
 
-class Release(NamedTuple):
+class NeuronRelease(NamedTuple):
     """One SDK release; `accelerators` are those of any of its packages."""
 
     sdk: str
-    packages: tuple[Package, ...]
+    packages: tuple[NeuronPackage, ...]
     accelerators: tuple[str, ...]
 
-    def of(self, component: str) -> list[Package]:
+    def of(self, component: str) -> list[NeuronPackage]:
         return [package for package in self.packages if package.component == component]
 
 
@@ -84,12 +84,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "it is not JSON"
         raise SpecError(f"not a Neuron manifest: {reason}", MANIFEST, name) from None
-    releases(manifest, name)
+    list_releases(manifest, name)
     checked: dict[str, Any] = manifest
     return checked
 
 
-def releases(manifest: Any, name: str) -> list[Release]:
+def list_releases(manifest: Any, name: str) -> list[NeuronRelease]:
     """The releases, newest first. Raises SpecError with every mistake; `name` is what it calls the manifest."""
     wrong: list[Finding] = []
     read = list(_releases(manifest, name, wrong))
@@ -102,7 +102,7 @@ def releases(manifest: Any, name: str) -> list[Release]:
     return sorted(_spelled_alike(read), key=lambda release: version.key(release.sdk), reverse=True)
 
 
-def _spelled_alike(read: Sequence[Release]) -> Iterator[Release]:
+def _spelled_alike(read: Sequence[NeuronRelease]) -> Iterator[NeuronRelease]:
     """The releases with one text for each version: ``2.18.15`` is also written ``2.18.15.0``."""
     texts: dict[tuple[str, version.Key], str] = {}
     for package in sorted(
@@ -114,7 +114,7 @@ def _spelled_alike(read: Sequence[Release]) -> Iterator[Release]:
         yield release._replace(packages=tuple(alike))
 
 
-def _releases(manifest: Any, name: str, wrong: list[Finding]) -> Iterator[Release]:
+def _releases(manifest: Any, name: str, wrong: list[Finding]) -> Iterator[NeuronRelease]:
     listed = manifest.get("neuron_releases") if isinstance(manifest, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_ITEMS:
         wrong.append(Finding("not a Neuron manifest: it has no list 'neuron_releases'", name, MANIFEST))
@@ -132,10 +132,10 @@ def _releases(manifest: Any, name: str, wrong: list[Finding]) -> Iterator[Releas
             read = [row for row in rows if row is not None]
             everywhere = {accelerator for row in read for accelerator in row.accelerators}
             kept = tuple(row for row in read if row.component and row.version)
-            yield Release(sdk, kept, tuple(sorted(everywhere)))
+            yield NeuronRelease(sdk, kept, tuple(sorted(everywhere)))
 
 
-def _package(row: Any, at: str, name: str, wrong: list[Finding]) -> Package | None:
+def _package(row: Any, at: str, name: str, wrong: list[Finding]) -> NeuronPackage | None:
     """One row. Its component is empty for a package that no fact is about, its version where the manifest has none."""
     given = row if isinstance(row, dict) else {}
     package, text = given.get("name"), given.get("version")
@@ -158,7 +158,7 @@ def _package(row: Any, at: str, name: str, wrong: list[Finding]) -> Package | No
     families = (re.fullmatch(FAMILY, instance) for instance in instances)
     accelerators = {ACCELERATORS[family[1]] + family[2] for family in families if family}
     known = tuple(reversed(newest_first(pythons))) if component else ()
-    return Package(component, "" if text == "na" else text, tuple(sorted(accelerators)), known)
+    return NeuronPackage(component, "" if text == "na" else text, tuple(sorted(accelerators)), known)
 
 
 def _is_version(text: str) -> bool:

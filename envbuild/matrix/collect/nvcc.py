@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import InputError
-from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.release_rows import digest
-from envbuild.matrix.facts.index_releases import releases
+from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, FlowNode
+from envbuild.matrix.collect.release_rows import digest_note
+from envbuild.matrix.facts.index_releases import list_releases
 from envbuild.matrix.facts.version import newest_first
 from envbuild.net.python_index import IndexFile
 from envbuild.net.range_file import MalformedFileError
@@ -35,7 +35,7 @@ DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CompilerLimits:
     """Of one host_config.h: the highest gcc major that it accepts, and the lowest clang major that it refuses."""
 
     gcc: str
@@ -43,10 +43,10 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadValue:
     """What was learnt of one toolkit (`value`), in which file, and the sha256 of the member."""
 
-    value: tuple[str, ...] | Limits
+    value: tuple[str, ...] | CompilerLimits
     file: str
     sha256: str
 
@@ -54,17 +54,17 @@ class Read:
 def collect(context: Context) -> dict[str, Derived]:
     """Raises InputError; also where ptxas does not run (it is a program for x86_64)."""
 
-    def targets(job: tuple[str, IndexFile]) -> tuple[str, Read]:
+    def targets(job: tuple[str, IndexFile]) -> tuple[str, ReadValue]:
         data = _member(context, job[1], PTXAS)
-        return job[0], Read(targets_of(help_of(data, job[1].name)), job[1].name, _sha256(data))
+        return job[0], ReadValue(targets_of(help_of(data, job[1].name)), job[1].name, _sha256(data))
 
-    def limits(job: tuple[str, IndexFile]) -> tuple[str, Read]:
+    def limits(job: tuple[str, IndexFile]) -> tuple[str, ReadValue]:
         data = _member(context, job[1], HEADER)
-        return job[0], Read(limits_of(data.decode("utf-8", "replace"), job[1].name), job[1].name, _sha256(data))
+        return job[0], ReadValue(limits_of(data.decode("utf-8", "replace"), job[1].name), job[1].name, _sha256(data))
 
     compilers, headers = newest_patches(context, COMPILERS), newest_patches(context, HEADERS)
     return {
-        "nvcc": facts(
+        "nvcc": make_facts(
             dict(context.each("ptxas", "asking ptxas of CUDA toolkits", targets, list(compilers.items()))),
             dict(context.each("headers", "reading host compilers of CUDA toolkits", limits, list(headers.items()))),
         )
@@ -75,7 +75,7 @@ def newest_patches(context: Context, packages: tuple[str, ...]) -> dict[str, Ind
     """CUDA minor → the x86_64 wheel of its newest patch."""
     found: dict[str, IndexFile] = {}
     for package in packages:
-        for number, release in releases(context.index, package).items():
+        for number, release in list_releases(context.index, package).items():
             wheel = next((build.file for (arch, _), build in release.wheels.items() if arch == ARCH), None)
             if wheel is not None:
                 found.setdefault(".".join(number.split(".")[:2]), wheel)
@@ -107,26 +107,26 @@ def targets_of(text: str) -> tuple[str, ...]:
     return tuple(f"{number}{suffix}" for number, suffix in sorted(found, key=lambda one: (int(one[0]), one[1])))
 
 
-def limits_of(header: str, name: str) -> Limits:
+def limits_of(header: str, name: str) -> CompilerLimits:
     """The limits that the header's own messages state. Raises InputError when they are not there."""
     gcc = re.findall(r"#error -- unsupported GNU version! gcc versions later than (\d+) are not supported", header)
     clang = re.findall(r"#error -- unsupported clang version! clang version must be less than (\d+) ", header)
     if len(gcc) != 1 or len(clang) != 1:
         raise InputError(f"the host_config.h of {name} does not state its limits as those before did")
-    return Limits(gcc[0], clang[0])
+    return CompilerLimits(gcc[0], clang[0])
 
 
-def facts(targets: Mapping[str, Read], limits: Mapping[str, Read]) -> Derived:
+def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]) -> Derived:
     """The file, from CUDA minor → what was read."""
 
-    def row(minor: str, read: Read, then: Mapping[str, Node]) -> DerivedRow:
-        return DerivedRow({"cuda": minor}, then, f"{read.file}, {digest([read.sha256])}")
+    def row(minor: str, read: ReadValue, then: Mapping[str, FlowNode]) -> DerivedRow:
+        return DerivedRow({"cuda": minor}, then, f"{read.file}, {digest_note([read.sha256])}")
 
     sm: list[DerivedRow] = []
     for minor, read in targets.items():
         if isinstance(read.value, tuple) and read.value:
             sm.append(row(minor, read, {"sm": {"cubins": list(read.value)}}))
-    hosts = [(minor, read, read.value) for minor, read in limits.items() if isinstance(read.value, Limits)]
+    hosts = [(minor, read, read.value) for minor, read in limits.items() if isinstance(read.value, CompilerLimits)]
     header = "crt/host_config.h of nvidia-cuda-nvcc-cu11, nvidia-cuda-nvcc-cu12, nvidia-cuda-crt (x86_64 wheels)"
     how = f"{COLLECTOR}; the #error lines of the header; the sha256 is of the header"
     found = (

@@ -9,8 +9,8 @@ from functools import partial
 from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow
 from envbuild.matrix.collect.pin_rows import (
     PACKAGES,
-    Known,
     Project,
+    ReleaseMetadata,
     core_rows,
     machine_rows,
     pin_rows,
@@ -30,7 +30,7 @@ class Rule:
     says so. In `because`, ``{shown}`` stands for the project with its version. The other fields are those of a fact."""
 
     id: str
-    rows: Callable[[Project, Known], list[DerivedRow]]
+    rows: Callable[[Project, ReleaseMetadata], list[DerivedRow]]
     what: str
     because: str
     how: str
@@ -39,7 +39,7 @@ class Rule:
     question: str = ""
     condition: str = ""
 
-    def fact(self, project: Project, releases: Iterable[Known]) -> DerivedFact:
+    def fact(self, project: Project, releases: Iterable[ReleaseMetadata]) -> DerivedFact:
         """Return the fact with its rows for all releases."""
         name = project.component
         question = f"{name}-{self.question}"
@@ -117,7 +117,7 @@ RULES = (
 )
 
 
-def facts(project: Project, known: Iterable[Known]) -> Derived:
+def make_facts(project: Project, known: Iterable[ReleaseMetadata]) -> Derived:
     """Return the file of one project, from what was read."""
     releases = list(known)
     found = (rule.fact(project, releases) for rule in RULES)

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from envbuild.core.distributions import MACHINES
-from envbuild.matrix.collect.fact_writer import DerivedRow, Node
+from envbuild.matrix.collect.fact_writer import DerivedRow, FlowNode
 from envbuild.matrix.collect.release_rows import (
     NEWEST_PYTHON,
     OLDEST_PYTHON,
-    cells,
-    constraint,
-    digest,
-    needs,
-    rows,
+    digest_note,
+    find_requirements,
+    release_cells,
+    requirement_rows,
+    specifier_constraint,
     specifiers,
 )
 from envbuild.matrix.collect.remote_wheel import Metadata
@@ -51,7 +51,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReleaseMetadata:
     """What was read of one release: metadata by file name; `torch_part`: that of the part that needs torch."""
 
     release: Release
@@ -60,9 +60,11 @@ class Known:
     cells: Mapping[Cell, Build] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, release: Release, metadata: Mapping[str, Metadata], torch_part: Metadata | None = None) -> Known:
+    def of(
+        cls, release: Release, metadata: Mapping[str, Metadata], torch_part: Metadata | None = None
+    ) -> ReleaseMetadata:
         pythons = {name: one.requires_python for name, one in metadata.items()}
-        return cls(release, metadata, torch_part, cells(release, pythons))
+        return cls(release, metadata, torch_part, release_cells(release, pythons))
 
     @property
     def requires_python(self) -> str:
@@ -76,12 +78,12 @@ class Known:
         return name, self.metadata[name]
 
 
-def withdrawn_rows(project: Project, one: Known) -> list[DerivedRow]:
+def withdrawn_rows(project: Project, one: ReleaseMetadata) -> list[DerivedRow]:
     """Return the row of a release that upstream withdrew."""
     return [DerivedRow({}, {project.component: f"=={one.release.version}"})] if one.release.yanked else []
 
 
-def pin_rows(project: Project, one: Known, component: str) -> list[DerivedRow]:
+def pin_rows(project: Project, one: ReleaseMetadata, component: str) -> list[DerivedRow]:
     """Return what the release asks of another component, by machine and Python where that differs."""
     if component == project.component:
         return []
@@ -90,18 +92,20 @@ def pin_rows(project: Project, one: Known, component: str) -> list[DerivedRow]:
     if not any(named.match(line) for line in lines):  # markers, which cost far more to read, need not be looked at
         return []
 
-    def asked(cell: Cell) -> tuple[Mapping[str, Node] | None, str]:
+    def asked(cell: Cell) -> tuple[Mapping[str, FlowNode] | None, str]:
         _, metadata = one.asks(cell)
         if component == "torch" and one.torch_part:
             metadata = one.torch_part
-        for name, requirement in needs(metadata, *cell).items():
+        for name, requirement in find_requirements(metadata, *cell).items():
             if re.fullmatch(_pattern(component), name):
-                return {component: constraint(requirement.specifier, labels=component == "torch")}, metadata.sha256
+                return {
+                    component: specifier_constraint(requirement.specifier, labels=component == "torch")
+                }, metadata.sha256
         return None, metadata.sha256
 
     everywhere = {cell: asked(cell) for cell in _places(one)}
-    when: dict[str, Node] = {project.component: f"=={one.release.version}"}
-    return rows(
+    when: dict[str, FlowNode] = {project.component: f"=={one.release.version}"}
+    return requirement_rows(
         when,
         {cell: then for cell, (then, _) in everywhere.items()},
         {cell: sha256 for cell, (_, sha256) in everywhere.items()},
@@ -112,7 +116,7 @@ def _pattern(component: str) -> str:
     return next(pattern for pattern, name in PACKAGES.items() if name == component)
 
 
-def _places(one: Known) -> list[Cell]:
+def _places(one: ReleaseMetadata) -> list[Cell]:
     """Where a release can be installed: where it has wheels, and everywhere when it has an sdist. One Python stands for
     all where there are only sdists, as those are the same for all."""
     found = list(one.cells)
@@ -127,34 +131,34 @@ def _places(one: Known) -> list[Cell]:
     return found
 
 
-def python_rows(project: Project, one: Known) -> list[DerivedRow]:
+def python_rows(project: Project, one: ReleaseMetadata) -> list[DerivedRow]:
     """Return the rows of the Pythons that a release can be installed for."""
-    when: dict[str, Node] = {project.component: f"=={one.release.version}"}
-    note = digest(metadata.sha256 for metadata in one.metadata.values())
+    when: dict[str, FlowNode] = {project.component: f"=={one.release.version}"}
+    note = digest_note(metadata.sha256 for metadata in one.metadata.values())
     tags = {python for _, python in one.release.wheels}
     if one.release.sdist or tags == {"any"}:
-        wanted = constraint(specifiers(one.requires_python))
+        wanted = specifier_constraint(specifiers(one.requires_python))
         return [DerivedRow(when, {"python": wanted if wanted != "*" else "3"}, note)]
     return _by_arch(when, one.cells, note)
 
 
-def wheel_rows(project: Project, one: Known) -> list[DerivedRow]:
+def wheel_rows(project: Project, one: ReleaseMetadata) -> list[DerivedRow]:
     """Return the rows of the Pythons that have wheels, of a release that has an sdist too."""
     tags = {python for _, python in one.release.wheels}
     if not one.release.sdist or not tags or tags == {"any"}:
         return []
-    note = digest(metadata.sha256 for metadata in one.metadata.values())
+    note = digest_note(metadata.sha256 for metadata in one.metadata.values())
     return _by_arch({project.component: f"=={one.release.version}"}, one.cells, note)
 
 
-def _by_arch(when: Mapping[str, Node], found: Mapping[Cell, Build], note: str) -> list[DerivedRow]:
+def _by_arch(when: Mapping[str, FlowNode], found: Mapping[Cell, Build], note: str) -> list[DerivedRow]:
     lists = {arch: oldest_first(python for other, python in found if other == arch) for arch, _ in sorted(found)}
     if len({tuple(pythons) for pythons in lists.values()}) == 1:
         return [DerivedRow(when, {"python": next(iter(lists.values()))}, note)]
     return [DerivedRow({**when, "arch": arch}, {"python": pythons}, note) for arch, pythons in lists.items()]
 
 
-def machine_rows(project: Project, one: Known) -> list[DerivedRow]:
+def machine_rows(project: Project, one: ReleaseMetadata) -> list[DerivedRow]:
     """Return the row of the only machine that has wheels, where it is one."""
     archs = sorted({arch for arch, _ in one.release.wheels})
     if not archs or len(archs) == len(MACHINES):
@@ -162,7 +166,7 @@ def machine_rows(project: Project, one: Known) -> list[DerivedRow]:
     return [DerivedRow({project.component: f"=={one.release.version}"}, {"arch": archs[0]})]
 
 
-def core_rows(project: Project, one: Known) -> list[DerivedRow]:
+def core_rows(project: Project, one: ReleaseMetadata) -> list[DerivedRow]:
     """Return the row of the CUDA versions that have a core wheel of Transformer Engine."""
     if project.component != "transformer-engine":
         return []
@@ -170,6 +174,6 @@ def core_rows(project: Project, one: Known) -> list[DerivedRow]:
     majors = {match[1] for line in metadata.requires if (match := re.match(r"transformer[-_]engine[-_]cu(\d+)", line))}
     if not majors:
         return []
-    wanted: list[Node] = [*sorted(majors)]
-    when: dict[str, Node] = {"transformer-engine": f"=={one.release.version}"}
-    return [DerivedRow(when, {"torch-cuda": wanted if len(wanted) > 1 else wanted[0]}, digest([metadata.sha256]))]
+    wanted: list[FlowNode] = [*sorted(majors)]
+    when: dict[str, FlowNode] = {"transformer-engine": f"=={one.release.version}"}
+    return [DerivedRow(when, {"torch-cuda": wanted if len(wanted) > 1 else wanted[0]}, digest_note([metadata.sha256]))]

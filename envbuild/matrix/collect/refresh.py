@@ -20,10 +20,10 @@ from envbuild.core.text import amount
 from envbuild.core.yaml_reader import did_you_mean
 from envbuild.matrix import FACTS
 from envbuild.matrix.collect import fact_diff
-from envbuild.matrix.collect.fact_writer import Context, Derived, read, render
+from envbuild.matrix.collect.fact_writer import Context, Derived, read_derived, render_derived
 from envbuild.matrix.collect.index_pins import collect as collect_pins
 from envbuild.matrix.collect.nccl_cubins import collect as collect_cubins
-from envbuild.matrix.collect.neuron import facts as neuron_facts
+from envbuild.matrix.collect.neuron import make_facts as neuron_facts
 from envbuild.matrix.collect.neuron_manifest import read_manifest
 from envbuild.matrix.collect.nvcc import collect as collect_nvcc
 from envbuild.matrix.collect.remote_wheel import Wheels
@@ -52,7 +52,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class RefreshedFile:
     """One derived file: `lines` tell what changes; `fewer` what there is less of; `written` whether it was."""
 
     path: Path
@@ -63,10 +63,10 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RefreshReport:
     """What a refresh found and what it cost."""
 
-    files: tuple[File, ...]
+    files: tuple[RefreshedFile, ...]
     requests: int
     received: int
     seconds: float
@@ -88,7 +88,7 @@ class Report:
         return "\n".join(told)
 
 
-def refresh(
+def refresh_facts(
     names: Iterable[str],
     site: Site,
     reporter: Reporter,
@@ -98,7 +98,7 @@ def refresh(
     allow_fewer: bool = False,
     manifest: Manifest | None = None,
     today: date | None = None,
-) -> Report:
+) -> RefreshReport:
     """Run the collectors `names` (none: those that read the package index) and bring `folder` up to date.
 
     Without `write` nothing is changed. Raises SpecError for an unknown name or a derived file that is no YAML,
@@ -127,9 +127,11 @@ def refresh(
         for file, text in files:
             if file.changed:
                 _write(file.path, text)
-    told = tuple(File(file.path, file.lines, file.fewer, file.changed, write and file.changed) for file, _ in files)
+    told = tuple(
+        RefreshedFile(file.path, file.lines, file.fewer, file.changed, write and file.changed) for file, _ in files
+    )
     tally = context.wheels.tally
-    return Report(told, tally.requests, tally.received, time.monotonic() - began)
+    return RefreshReport(told, tally.requests, tally.received, time.monotonic() - began)
 
 
 def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ...]:
@@ -152,16 +154,16 @@ def _collect(name: str, context: Context, manifest: Manifest | None) -> dict[str
     return COLLECTORS[name](context)
 
 
-def _compare(path: Path, derived: Derived, day: str) -> tuple[File, str]:
+def _compare(path: Path, derived: Derived, day: str) -> tuple[RefreshedFile, str]:
     """The file as it would be, and its text."""
-    old, new = read(path), fact_diff.tree_of(derived)
-    kept = fact_diff.same_facts(old, new)
-    text = render(derived, {fact.id: kept.get(fact.id) or day for fact in derived.facts})
-    lines = tuple(fact_diff.lines(old, new))
+    old, new = read_derived(path), fact_diff.derived_tree(derived)
+    kept = fact_diff.unchanged_facts(old, new)
+    text = render_derived(derived, {fact.id: kept.get(fact.id) or day for fact in derived.facts})
+    lines = tuple(fact_diff.diff_lines(old, new))
     changed = not path.exists() or path.read_bytes() != text.encode()
     if changed and not lines:
         lines = ("written anew: the order or the spelling of its lines was another",)
-    return File(path, lines, tuple(fact_diff.fewer(old, new, path.name)), changed, False), text
+    return RefreshedFile(path, lines, tuple(fact_diff.find_missing_rows(old, new, path.name)), changed, False), text
 
 
 def _write(path: Path, text: str) -> None:

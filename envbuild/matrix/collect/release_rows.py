@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild.core.distributions import MACHINES
-from envbuild.matrix.collect.fact_writer import DerivedRow, Node
+from envbuild.matrix.collect.fact_writer import DerivedRow, FlowNode
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.index_releases import ANY, Build, Cell, Release
@@ -23,7 +23,7 @@ NEWEST_PYTHON = 15  # 3.15: up to where wheels for the stable ABI are looked at
 OLDEST_PYTHON = 6
 
 
-def needs(metadata: Metadata, arch: str, python: str, extra: str = "") -> dict[str, Requirement]:
+def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "") -> dict[str, Requirement]:
     """Name → requirement of what applies on Linux, this machine and CPython. Lines that are none are left out."""
     number = python.rstrip("t")
     environment = {
@@ -51,7 +51,7 @@ def needs(metadata: Metadata, arch: str, python: str, extra: str = "") -> dict[s
     return found
 
 
-def cells(release: Release, requires_python: Mapping[str, str]) -> dict[Cell, Build]:
+def release_cells(release: Release, requires_python: Mapping[str, str]) -> dict[Cell, Build]:
     """The wheels by (arch, python) with one Python each, within Requires-Python (file name → that)."""
     found: dict[Cell, Build] = {}
     for (arch, python), build in release.wheels.items():
@@ -74,7 +74,7 @@ def specifiers(text: str) -> SpecifierSet:
         return SpecifierSet()
 
 
-def constraint(wanted: SpecifierSet, *, labels: bool = False) -> str | list[str]:
+def specifier_constraint(wanted: SpecifierSet, *, labels: bool = False) -> str | list[str]:
     """A requirement's versions in the words of the matrix; nothing: any version.
 
     ``~=3.8.0`` is ``>=3.8.0,<3.9``; ``!=6.30.*`` splits a range into two. `labels`: a version without a local label
@@ -119,15 +119,15 @@ def _order(specifier: Specifier) -> tuple[int, str]:
     return (">=", ">", "==", "===", "~=", "!=", "<", "<=").index(specifier.operator), specifier.version
 
 
-def rows(
-    when: Mapping[str, Node], cells: Mapping[Cell, Mapping[str, Node] | None], note: Mapping[Cell, str]
+def requirement_rows(
+    when: Mapping[str, FlowNode], cells: Mapping[Cell, Mapping[str, FlowNode] | None], note: Mapping[Cell, str]
 ) -> list[DerivedRow]:
     """Rows for one release from what holds in each (arch, python), with as few conditions as say the same.
 
     A value None gives no row. The note of a row is the digest of all notes of the cells that it stands for."""
     archs = sorted({arch for arch, _ in cells})
     if len({_text(value) for value in cells.values()}) == 1:
-        groups: list[tuple[dict[str, Node], list[Cell]]] = [({}, sorted(cells))]
+        groups: list[tuple[dict[str, FlowNode], list[Cell]]] = [({}, sorted(cells))]
     else:
         groups = []
         for arch in archs:
@@ -136,7 +136,7 @@ def rows(
             for cell in own:
                 by_value.setdefault(_text(cells[cell]), []).append(cell)
             for members in by_value.values():
-                pythons: dict[str, Node] = {}
+                pythons: dict[str, FlowNode] = {}
                 if len(by_value) > 1:
                     pythons = {"python": oldest_first(python for _, python in members)}
                 groups.append(({"arch": arch} | pythons, members))
@@ -144,11 +144,11 @@ def rows(
     for conditions, members in groups:
         then = cells[members[0]]
         if then is not None:
-            found.append(DerivedRow({**when, **conditions}, then, digest(note[cell] for cell in members)))
+            found.append(DerivedRow({**when, **conditions}, then, digest_note(note[cell] for cell in members)))
     return found
 
 
-def digest(digests: Iterable[str]) -> str:
+def digest_note(digests: Iterable[str]) -> str:
     """One short digest for several."""
     different: Sequence[str] = sorted(set(digests))
     if len(different) > 1:

@@ -67,7 +67,7 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Wheel:
+class RemoteWheel:
     """An open wheel. Methods raise Damaged."""
 
     name: str
@@ -118,10 +118,10 @@ class Wheels:
     tally: Tally = field(default_factory=Tally)
 
     @contextmanager
-    def open(self, file: IndexFile) -> Iterator[Wheel]:
+    def open(self, file: IndexFile) -> Iterator[RemoteWheel]:
         """One wheel. Raises InputError, also for what the body of the ``with`` finds damaged."""
         with self._errors(file), self._file(file.url) as stream, zipfile.ZipFile(stream) as archive:
-            yield Wheel(file.name, archive)
+            yield RemoteWheel(file.name, archive)
 
     def metadata(self, file: IndexFile) -> Metadata:
         """METADATA of a wheel, or PKG-INFO of an sdist. Raises InputError."""

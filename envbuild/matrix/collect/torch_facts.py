@@ -8,12 +8,12 @@ from functools import partial
 
 from envbuild.core.errors import InputError
 from envbuild.matrix.collect import torch_rows
-from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, Node
-from envbuild.matrix.collect.torch_rows import LIBRARY, Known
+from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, FlowNode
+from envbuild.matrix.collect.torch_rows import LIBRARY, TorchRelease
 
 COLLECTOR = "collector torch 1"
 PATTERN = "torch-VERSION-cpXY-cpXY-manylinux*_{x86_64,aarch64}.whl"
-READ = "METADATA of every wheel, markers evaluated for each machine and Python; the sha256 is of METADATA"
+READ_MEMBERS = "METADATA of every wheel, markers evaluated for each machine and Python; the sha256 is of METADATA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +24,16 @@ class Rule:
     id: str
     kind: str
     scope: str
-    rows: Callable[[Known], list[DerivedRow]]
+    rows: Callable[[TorchRelease], list[DerivedRow]]
     what: str
     because: str
     question: str = ""
     strength: str = "hard"
     type: str = "metadata"
-    how: str = READ
+    how: str = READ_MEMBERS
     default: bool = False
 
-    def fact(self, releases: Iterable[Known]) -> DerivedFact:
+    def fact(self, releases: Iterable[TorchRelease]) -> DerivedFact:
         """Return the fact with its rows for all releases."""
         return DerivedFact(
             id=f"torch.{self.id}",
@@ -160,7 +160,7 @@ RULES = (
         "METADATA",
         "torch=={torch}'s wheel asks for no triton on Python {python}",
         strength="warn",
-        how=f"{READ}; it asks for triton on other Pythons",
+        how=f"{READ_MEMBERS}; it asks for triton on other Pythons",
     ),
     Rule(
         "toolkit-pin",
@@ -173,16 +173,16 @@ RULES = (
 )
 
 
-def facts(known: Iterable[Known]) -> Derived:
+def make_facts(known: Iterable[TorchRelease]) -> Derived:
     """Return the content of the file, from what was read. Raises InputError for a wheel that contradicts itself."""
     releases = list(known)
     for one in releases:
         _check(one)
     found = (rule.fact(releases) for rule in RULES)
-    return Derived(components(releases), {}, tuple(fact for fact in found if fact.rows))
+    return Derived(make_components(releases), {}, tuple(fact for fact in found if fact.rows))
 
 
-def components(releases: Sequence[Known]) -> dict[str, Mapping[str, Node]]:
+def make_components(releases: Sequence[TorchRelease]) -> dict[str, Mapping[str, FlowNode]]:
     """Return the values that the file gives to torch, and the component that only it speaks of."""
     return {
         "torch": {"values": [one.version for one in releases]},
@@ -196,7 +196,7 @@ def components(releases: Sequence[Known]) -> dict[str, Mapping[str, Node]]:
     }
 
 
-def _check(one: Known) -> None:
+def _check(one: TorchRelease) -> None:
     """Raises InputError for a CUDA build without architectures, or the other way round: wheels have changed."""
     for (arch, _), build in one.release.wheels.items():
         if bool(one.seen[build.file.name].cuda) != bool(one.code[arch].architectures):

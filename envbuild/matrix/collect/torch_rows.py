@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from envbuild.matrix.collect.fact_writer import DerivedRow, Node
-from envbuild.matrix.collect.release_rows import constraint, digest, needs, rows
+from envbuild.matrix.collect.fact_writer import DerivedRow, FlowNode
+from envbuild.matrix.collect.release_rows import digest_note, find_requirements, requirement_rows, specifier_constraint
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.matrix.facts.index_releases import Cell, Release
 from envbuild.matrix.facts.version import oldest_first
@@ -24,7 +24,7 @@ BACKENDS = ("MPI", "UCC")  # torch.distributed back ends that need a build of on
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WheelFacts:
     """What one wheel says. `cuda` is empty for a CPU build."""
 
     metadata: Metadata
@@ -33,7 +33,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class DeviceCode:
     """What one libtorch_python.so holds. `backends`: those of BACKENDS whose class names occur."""
 
     architectures: tuple[str, ...]
@@ -42,45 +42,45 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TorchRelease:
     """Everything read of one release."""
 
     release: Release
-    seen: Mapping[str, Seen]  # file name → what it says
-    code: Mapping[str, Code]  # arch → of one wheel
+    seen: Mapping[str, WheelFacts]  # file name → what it says
+    code: Mapping[str, DeviceCode]  # arch → of one wheel
 
     @property
     def version(self) -> str:
         return self.release.version
 
     @property
-    def when(self) -> dict[str, Node]:
+    def when(self) -> dict[str, FlowNode]:
         return {"torch": f"=={self.version}", "channel": "index"}
 
-    def cells(self, value: Callable[[Cell, Seen], Mapping[str, Node] | None]) -> list[DerivedRow]:
+    def cells(self, value: Callable[[Cell, WheelFacts], Mapping[str, FlowNode] | None]) -> list[DerivedRow]:
         cells, notes = {}, {}
         for cell, build in self.release.wheels.items():
             seen = self.seen[build.file.name]
             cells[cell], notes[cell] = value(cell, seen), seen.metadata.sha256
-        return rows(self.when, cells, notes)
+        return requirement_rows(self.when, cells, notes)
 
 
-def index_rows(known: Known) -> list[DerivedRow]:
+def index_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return the row which says that a version without a label is a wheel of the index."""
     return [DerivedRow({"torch": f"=={known.version}"}, {"channel": "index"})]
 
 
-def unlabelled_rows(known: Known) -> list[DerivedRow]:
+def unlabelled_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return the row which says that other channels have no build of this version without a label."""
     return [DerivedRow({"channel": ["pytorch", "ngc"]}, {"torch": f"=={known.version}"})]
 
 
-def machine_rows(known: Known) -> list[DerivedRow]:
+def machine_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return the row of the machines that have wheels."""
     return [DerivedRow(known.when, {"arch": sorted(known.code)})]
 
 
-def python_rows(known: Known) -> list[DerivedRow]:
+def python_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return rows of the Pythons that have wheels, by machine where these differ."""
     by_arch: dict[str, list[str]] = {}
     for arch, python in known.release.wheels:
@@ -91,49 +91,51 @@ def python_rows(known: Known) -> list[DerivedRow]:
     return [DerivedRow({**known.when, "arch": arch}, {"python": pythons}) for arch, pythons in lists.items()]
 
 
-def cuda_rows(known: Known, *, cpu: bool) -> list[DerivedRow]:
+def cuda_rows(known: TorchRelease, *, cpu: bool) -> list[DerivedRow]:
     """Return rows of the CUDA version that wheels are built for; of `cpu` wheels that there is none."""
-    cells: dict[Cell, Mapping[str, Node] | None] = {}
+    cells: dict[Cell, Mapping[str, FlowNode] | None] = {}
     for cell, build in known.release.wheels.items():
         cuda = known.seen[build.file.name].cuda
         cells[cell] = None if cpu is bool(cuda) else {"torch-cuda": cuda or "-"}
     notes = {cell: known.seen[build.file.name].version_sha256 for cell, build in known.release.wheels.items()}
-    return rows(known.when, cells, notes)
+    return requirement_rows(known.when, cells, notes)
 
 
-def architecture_rows(known: Known) -> list[DerivedRow]:
+def architecture_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return rows of the GPUs that the library has code for."""
     found = []
     for arch, code in sorted(known.code.items()):
-        cubins: list[Node] = [name.removeprefix("sm_") for name in code.architectures if name.startswith("sm_")]
-        ptx: list[Node] = [name.removeprefix("compute_") for name in code.architectures if name.startswith("compute_")]
-        sm: Node = {"cubins": cubins} | ({"ptx": ptx} if ptx else {}) if code.architectures else "-"
-        found.append(DerivedRow({**known.when, "arch": arch}, {"sm": sm}, digest([code.sha256])))
+        cubins: list[FlowNode] = [name.removeprefix("sm_") for name in code.architectures if name.startswith("sm_")]
+        ptx: list[FlowNode] = [
+            name.removeprefix("compute_") for name in code.architectures if name.startswith("compute_")
+        ]
+        sm: FlowNode = {"cubins": cubins} | ({"ptx": ptx} if ptx else {}) if code.architectures else "-"
+        found.append(DerivedRow({**known.when, "arch": arch}, {"sm": sm}, digest_note([code.sha256])))
     return found
 
 
-def missing_backend_rows(known: Known) -> list[DerivedRow]:
+def missing_backend_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return a row for each machine whose library lacks the back end UCC."""
     found = []
     for arch, code in sorted(known.code.items()):
         missing = " and ".join(f"no {name.lower()}" for name in BACKENDS if name not in code.backends)
         if "UCC" not in code.backends:
-            note = f"{missing}; {digest([code.sha256])}"
+            note = f"{missing}; {digest_note([code.sha256])}"
             found.append(DerivedRow({**known.when, "arch": arch}, {"torch-ucc": "native"}, note))
     return found
 
 
-def pin_rows(known: Known, component: str) -> list[DerivedRow]:
+def pin_rows(known: TorchRelease, component: str) -> list[DerivedRow]:
     """Return rows of what the metadata asks for of a component."""
 
-    def pin(cell: Cell, seen: Seen) -> Mapping[str, Node] | None:
+    def pin(cell: Cell, seen: WheelFacts) -> Mapping[str, FlowNode] | None:
         text = _asked(seen, cell, component)
         return {component: text} if text else None
 
     return known.cells(pin)
 
 
-def missing_pin_rows(known: Known, component: str) -> list[DerivedRow]:
+def missing_pin_rows(known: TorchRelease, component: str) -> list[DerivedRow]:
     """Return rows of the Pythons without `component`, on machines where other Pythons have it."""
     having = {
         arch
@@ -145,10 +147,10 @@ def missing_pin_rows(known: Known, component: str) -> list[DerivedRow]:
     )
 
 
-def toolkit_rows(known: Known) -> list[DerivedRow]:
+def toolkit_rows(known: TorchRelease) -> list[DerivedRow]:
     """Return rows of the CUDA toolkit that the wheels bring."""
 
-    def pin(cell: Cell, seen: Seen) -> Mapping[str, Node] | None:
+    def pin(cell: Cell, seen: WheelFacts) -> Mapping[str, FlowNode] | None:
         text = _asked(seen, cell, "cuda")
         match = re.fullmatch(r"==(\d+\.\d+)[\d.]*", text)
         return {"cuda": match[1]} if match else None
@@ -156,10 +158,10 @@ def toolkit_rows(known: Known) -> list[DerivedRow]:
     return [DerivedRow({**row.when, "cuda-from": "wheels"}, row.then, row.note) for row in known.cells(pin)]
 
 
-def _asked(seen: Seen, cell: Cell, component: str) -> str:
+def _asked(seen: WheelFacts, cell: Cell, component: str) -> str:
     """Return the constraint that METADATA puts on `component` there; empty when it does not ask for it."""
-    for name, requirement in needs(seen.metadata, *cell).items():
+    for name, requirement in find_requirements(seen.metadata, *cell).items():
         if PINNED[component].fullmatch(name):
-            found = constraint(requirement.specifier)
+            found = specifier_constraint(requirement.specifier)
             return found if isinstance(found, str) else " or ".join(found)
     return ""

@@ -12,9 +12,9 @@ import hashlib
 import re
 
 from envbuild.matrix.collect.fact_writer import Context, Derived
-from envbuild.matrix.collect.torch_facts import facts
-from envbuild.matrix.collect.torch_rows import BACKENDS, LIBRARY, Code, Known, Seen
-from envbuild.matrix.facts.index_releases import Build, Cell, Release, releases
+from envbuild.matrix.collect.torch_facts import make_facts
+from envbuild.matrix.collect.torch_rows import BACKENDS, LIBRARY, DeviceCode, TorchRelease, WheelFacts
+from envbuild.matrix.facts.index_releases import Build, Cell, Release, list_releases
 from envbuild.matrix.facts.version import oldest_first
 from envbuild.net.range_file import MalformedFileError
 
@@ -24,7 +24,7 @@ ARCHITECTURES = re.compile(rb"((?:sm|compute)_[0-9]{2,3}[af]?(?: (?:sm|compute)_
 
 def collect(context: Context) -> dict[str, Derived]:
     """Reads every torch wheel's metadata and the libraries. Raises InputError."""
-    found = [release for release in releases(context.index, "torch", OLDEST).values() if release.wheels]
+    found = [release for release in list_releases(context.index, "torch", OLDEST).values() if release.wheels]
     builds = [build for release in found for build in release.builds()]
     seen = dict(context.each("torch", "reading metadata of torch wheels", lambda build: _seen(context, build), builds))
     samples = [(release, arch) for release in found for arch in sorted({arch for arch, _ in release.wheels})]
@@ -32,29 +32,29 @@ def collect(context: Context) -> dict[str, Derived]:
         context.each("torch code", "reading architectures of torch wheels", lambda job: _code(context, *job), samples)
     )
     known = [
-        Known(
+        TorchRelease(
             release,
             {build.file.name: seen[build.file.name] for build in release.builds()},
             {arch: code[release.version, arch] for other, arch in samples if other is release},
         )
         for release in found
     ]
-    return {"torch": facts(known)}
+    return {"torch": make_facts(known)}
 
 
-def _seen(context: Context, build: Build) -> tuple[str, Seen]:
+def _seen(context: Context, build: Build) -> tuple[str, WheelFacts]:
     with context.wheels.open(build.file) as wheel:
         metadata, text = wheel.metadata(), wheel.read("torch/version.py", 1 << 16)
-        return build.file.name, Seen(metadata, cuda_version(text.decode("utf-8", "replace")), _sha256(text))
+        return build.file.name, WheelFacts(metadata, cuda_version(text.decode("utf-8", "replace")), _sha256(text))
 
 
-def _code(context: Context, release: Release, arch: str) -> tuple[Cell, Code]:
+def _code(context: Context, release: Release, arch: str) -> tuple[Cell, DeviceCode]:
     # Of the oldest Python: wheels for newer ones are added to a release later.
     build = release.wheels[arch, oldest_first(python for other, python in release.wheels if other == arch)[0]]
     with context.wheels.open(build.file) as wheel:
         data = wheel.read(LIBRARY, 1 << 28)
         backends = tuple(name for name in BACKENDS if f"ProcessGroup{name}".encode() in data)
-        return (release.version, arch), Code(architectures(data), backends, _sha256(data))
+        return (release.version, arch), DeviceCode(architectures(data), backends, _sha256(data))
 
 
 def cuda_version(text: str) -> str:

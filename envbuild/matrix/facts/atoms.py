@@ -12,7 +12,7 @@ from envbuild.matrix.facts.model import Component, Constraint, Term
 
 ABSENT = 1  # the mask of "absent"
 PRESENT_KINDS = ("provides", "requires")  # kinds of facts that call for a component
-NAMING = ("==", "in", ">=", "<=", ">", "<")  # operators whose operand is itself a version
+NAMING_OPERATORS = ("==", "in", ">=", "<=", ">", "<")  # operators whose operand is itself a version
 
 
 class Atom(NamedTuple):
@@ -26,7 +26,7 @@ class Atom(NamedTuple):
     maybe: int
 
 
-def masks(component: Component, constraint: Constraint, known: Iterable[str | None]) -> tuple[int, int]:
+def evaluate_constraint(component: Component, constraint: Constraint, known: Iterable[str | None]) -> tuple[int, int]:
     """(values of `known` that meet the constraint, those of which order says nothing), the first as bit 0."""
     from envbuild.matrix.facts.value_match import (
         matches,  # only where facts or requests are new: most queries compare masks
@@ -46,7 +46,7 @@ def constraint_of(atom: Atom) -> Constraint:
     return Constraint(tuple(tuple(Term(op, operand) for op, _, operand in terms) for terms in alternatives), atom.text)
 
 
-def terms_of(constraint: Constraint) -> str:
+def format_terms(constraint: Constraint) -> str:
     """The `terms` of an atom made of `constraint`."""
     lines = [[f"{term.op} {term.operand}" for term in terms] for terms in constraint.alternatives]
     return "\n".join("\t".join(line) for line in lines)
@@ -60,14 +60,14 @@ def operands(component: Component, constraint: Constraint, operators: Collection
                 yield term.operand
 
 
-def reserve(value: str) -> int:
+def pick_penalty(value: str) -> int:
     """How far a version stands back when versions are picked: 1 for builds with a local label (``+cu126``), 2 for
     pre-releases and flavours (``3.13t``), 3 for what cannot be compared (NGC's builds). They are taken only when
     something asks for them."""
     from envbuild.matrix.facts import version
 
-    if not version.comparable(value):
+    if not version.is_comparable(value):
         return 3
-    if version.prerelease(value) or version.parse(value).flavour:
+    if version.is_prerelease(value) or version.parse(value).flavour:
         return 2
     return int("+" in value)

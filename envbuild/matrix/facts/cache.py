@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from envbuild.core.gc_pause import gc_paused
 from envbuild.matrix.facts.atoms import Atom
-from envbuild.matrix.facts.fact_table import FactTable, Line
+from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
 from envbuild.matrix.facts.model import Component, Fact, Question, Source
 from envbuild.matrix.facts.precedence import Box
 
@@ -163,7 +163,7 @@ def _matrix(plain: dict[str, Any]) -> FactTable:
         questions={question.id: question for question in questions},
         facts=tuple(_restored(Fact, {**given, "source": Source(**given["source"])}) for given in plain["facts"]),
         atoms=tuple(atoms),
-        rows=tuple(map(Line._make, zip(*parts, strict=True))),
+        rows=tuple(map(CompiledRow._make, zip(*parts, strict=True))),
         narrowed={(row, component): _unboxed(boxes) for row, component, boxes in plain["narrowed"]},
         groups=tuple((tuple(rows), _unboxed(boxes)) for rows, boxes in plain["groups"]),
         digest=plain["digest"],

@@ -7,7 +7,7 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.precedence import Claim
 
 
-def claim_of(matrix: FactTable, row: int) -> Claim:
+def row_claim(matrix: FactTable, row: int) -> Claim:
     """Return what a row says."""
     claims = matrix.caches.claims
     if row not in claims:
@@ -15,11 +15,11 @@ def claim_of(matrix: FactTable, row: int) -> Claim:
         fact = matrix.facts[line.fact]
         when = {matrix.atoms[number].component: matrix.atoms[number].sure for number in line.when}
         atoms = (matrix.atoms[number] for number in line.then)
-        claims[row] = Claim(row, fact, when, {atom.component: allowed_by(matrix, fact.kind, atom) for atom in atoms})
+        claims[row] = Claim(row, fact, when, {atom.component: allowed_mask(matrix, fact.kind, atom) for atom in atoms})
     return claims[row]
 
 
-def allowed_by(matrix: FactTable, kind: str, atom: Atom) -> int:
+def allowed_mask(matrix: FactTable, kind: str, atom: Atom) -> int:
     """Return what a fact of that kind lets a component be. What order says nothing about is let pass; and where no
     known value is as a fact requires, the component may still be absent: the facts know too little to refuse."""
     if kind == "forbids":
@@ -30,12 +30,12 @@ def allowed_by(matrix: FactTable, kind: str, atom: Atom) -> int:
     return allowed | ABSENT
 
 
-def components_of_condition(matrix: FactTable, row: int) -> set[int]:
+def condition_components(matrix: FactTable, row: int) -> set[int]:
     """Return the numbers of the components under which a row holds."""
     return {matrix.atoms[number].component for number in matrix.rows[row].when}
 
 
-def components_of(matrix: FactTable, row: int) -> set[int]:
+def row_components(matrix: FactTable, row: int) -> set[int]:
     """Return the numbers of all components that a row names."""
-    claim = claim_of(matrix, row)
+    claim = row_claim(matrix, row)
     return {*claim.when, *claim.allowed}

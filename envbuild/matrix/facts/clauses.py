@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from envbuild.matrix.facts import precedence
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.claims import allowed_by, claim_of
+from envbuild.matrix.facts.claims import allowed_mask, row_claim
 from envbuild.matrix.facts.fact_table import HARD, Caches, FactTable
 from envbuild.matrix.facts.precedence import Box, Claim
 from envbuild.matrix.sat.program import Program
-from envbuild.matrix.sat.solver import Clause, Index
+from envbuild.matrix.sat.solver import Clause, ClauseIndex
 
 Narrowed = Mapping[tuple[int, int], Sequence[Box]]
 Groups = tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
@@ -23,7 +23,7 @@ def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple
     programs = matrix.caches.programs
     key = frozenset(waived), strengths
     if key not in programs:
-        replaced = waived_with_rivals(matrix, waived)
+        replaced = replaceable_waivers(matrix, waived)
         programs[key] = (
             _compiled(matrix, replaced, strengths)
             if key[0] == replaced
@@ -32,15 +32,15 @@ def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple
     return programs[key]
 
 
-def waived_with_rivals(matrix: FactTable, waived: Collection[str]) -> frozenset[str]:
+def replaceable_waivers(matrix: FactTable, waived: Collection[str]) -> frozenset[str]:
     """Return those of the facts `waived` in whose place others bind; the others only leave gaps in the program of
     all."""
     return frozenset(fact.id for fact in matrix.facts if fact.question and fact.id in waived)
 
 
-def with_rivals_compared(matrix: FactTable) -> FactTable:
+def update_precedence(matrix: FactTable) -> FactTable:
     """Return the table with its rivals compared, as it has to be after a change of its values."""
-    narrowed, groups = rivalry(matrix)
+    narrowed, groups = compute_precedence(matrix)
     return replace(matrix, narrowed=narrowed, groups=groups, caches=Caches(claims=matrix.caches.claims))
 
 
@@ -66,7 +66,7 @@ def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[s
         for at in line.then:
             then = said.get((kind, at))
             if then is None:
-                then = said[kind, at] = atoms[at].component, allowed_by(matrix, kind, atoms[at])
+                then = said[kind, at] = atoms[at].component, allowed_mask(matrix, kind, atoms[at])
             if not hard[line.fact]:  # what is merely advised is not brought in
                 then = then[0], then[1] | ABSENT
             if (number, then[0]) not in narrowed:
@@ -77,10 +77,10 @@ def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[s
                     _append(found, (number,), full, box, dict([then]))
     for rows, boxes in matrix.groups if "hard" in strengths else ():
         left = tuple(row for row in rows if matrix.fact(row).id not in waived)
-        for literals in precedence.any_of([claim_of(matrix, row) for row in rows]) if left else ():
+        for literals in precedence.dispute_clauses([row_claim(matrix, row) for row in rows]) if left else ():
             for box in boxes:
                 _append(found, left, full, box, literals)
-    return replace(found, index=Index.of(found.clauses))
+    return replace(found, index=ClauseIndex.of(found.clauses))
 
 
 def _without(whole: Program, rows: Collection[int]) -> Program:
@@ -91,7 +91,7 @@ def _without(whole: Program, rows: Collection[int]) -> Program:
     return Program(kept, whole.owners, whole.index)
 
 
-def rivalry(
+def compute_precedence(
     matrix: FactTable, waived: Collection[str] = (), questions: Collection[str] | None = None
 ) -> tuple[Narrowed, Groups]:
     """(where rows bind that yield to a better source, which rows dispute one thing) among the facts that answer
@@ -102,16 +102,16 @@ def rivalry(
         fact = matrix.facts[line.fact]
         if questions is not None and fact.question not in questions:
             continue
-        claim = claim_of(matrix, row)
+        claim = row_claim(matrix, row)
         if fact.question and fact.id not in waived:
             by_question.setdefault(fact.question, []).append(claim)
         for component in claim.when.keys() & claim.allowed.keys():  # one clause must not name it twice
             narrowed[row, component] = [claim.when]
     groups: list[tuple[tuple[int, ...], Sequence[Box]]] = []
     for claims in by_question.values():
-        narrowed.update(precedence.narrowed(claims, matrix.full))
-        for group in precedence.disputes(claims):
-            where = precedence.disputed_in(group, claims, matrix.full)
+        narrowed.update(precedence.narrow_claims(claims, matrix.full))
+        for group in precedence.group_disputes(claims):
+            where = precedence.dispute_boxes(group, claims, matrix.full)
             groups.append((tuple(claim.row for claim in group), where))
     return narrowed, tuple(groups)
 
@@ -122,7 +122,7 @@ def _narrowed_without(matrix: FactTable, waived: frozenset[str]) -> Narrowed:
     if not questions:
         return matrix.narrowed
     others = {key: boxes for key, boxes in matrix.narrowed.items() if matrix.fact(key[0]).question not in questions}
-    return {**others, **rivalry(matrix, waived, questions)[0]}
+    return {**others, **compute_precedence(matrix, waived, questions)[0]}
 
 
 def _append(

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.matrix.facts import cache as cached
-from envbuild.matrix.facts.atoms import Atom, masks, operands, reserve, terms_of
-from envbuild.matrix.facts.clauses import with_rivals_compared
-from envbuild.matrix.facts.fact_table import FactTable, Line
+from envbuild.matrix.facts.atoms import Atom, evaluate_constraint, format_terms, operands, pick_penalty
+from envbuild.matrix.facts.clauses import update_precedence
+from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
 from envbuild.matrix.facts.model import Component, Constraint, Facts, Row
 
 BOUNDS = ("==", ">=", "<=")
@@ -19,7 +19,7 @@ BOUNDS = ("==", ">=", "<=")
 _last: dict[Path, FactTable] = {}  # of this process: the cache's entry → the matrix
 
 
-def load_matrix(folders: Sequence[Path], cache: Path | None = None) -> FactTable:
+def load_fact_table(folders: Sequence[Path], cache: Path | None = None) -> FactTable:
     """The matrix of the fact files in `folders`, from `cache` (None: the user's cache folder) where it is there. Raises
     SpecError for wrong fact files; a cache that cannot be used is none."""
     key = cached.key(folders)
@@ -47,21 +47,21 @@ def compile_facts(facts: Facts) -> FactTable:
     values = tuple(pick_order(component, known[component.name]) for component in components)
     atoms: list[Atom] = []
     places: dict[tuple[int, Constraint], int] = {}
-    rows: list[Line] = []
+    rows: list[CompiledRow] = []
 
     def atom(name: str, constraint: Constraint) -> int:
         at = places.setdefault((number[name], constraint), len(atoms))
         if at == len(atoms):
             component = number[name]
-            sure, maybe = masks(components[component], constraint, (None, *values[component]))
-            atoms.append(Atom(component, constraint.text, terms_of(constraint), sure, maybe))
+            sure, maybe = evaluate_constraint(components[component], constraint, (None, *values[component]))
+            atoms.append(Atom(component, constraint.text, format_terms(constraint), sure, maybe))
         return at
 
     ordered = sorted(facts.facts.values(), key=lambda fact: fact.id)
     for at, fact in enumerate(ordered):
-        for row in sorted(fact.rows, key=natural, reverse=True):
+        for row in sorted(fact.rows, key=row_sort_key, reverse=True):
             when, then = ([atom(*item) for item in part.items()] for part in (row.when, row.then))
-            rows.append(Line(at, when, then, row.where, row.note))
+            rows.append(CompiledRow(at, when, then, row.where, row.note))
     bare = tuple(replace(fact, rows=()) for fact in ordered)
     questions = {name: replace(question, when={}) for name, question in facts.questions.items()}
     arising = {
@@ -72,10 +72,10 @@ def compile_facts(facts: Facts) -> FactTable:
     made = FactTable(
         components, values, questions, bare, tuple(atoms), tuple(rows), {}, (), facts.digest, arising=arising
     )
-    return with_rivals_compared(made)
+    return update_precedence(made)
 
 
-def natural(row: Row) -> list[list[tuple[int, str]]]:
+def row_sort_key(row: Row) -> list[list[tuple[int, str]]]:
     """Sorts rows by what they say, numbers by their size: the same rows in another order are the same matrix."""
     texts = [f"{name} {constraint.text}" for part in (row.when, row.then) for name, constraint in sorted(part.items())]
     return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)] for text in texts]
@@ -95,7 +95,7 @@ def _known(facts: Facts) -> dict[str, list[str]]:
                     if fact.kind == "provides" and name in row.then:
                         provided.append((component, constraint))
     for component, constraint in provided:
-        if not any(masks(component, constraint, known[component.name])):
+        if not any(evaluate_constraint(component, constraint, known[component.name])):
             known[component.name] += operands(component, constraint, ("in",))
     return known
 
@@ -111,4 +111,4 @@ def pick_order(component: Component, values: Iterable[str]) -> tuple[str, ...]:
 
     found = {version.key(value): value for value in reversed(list(values))}  # of two spellings the first
     ordered = [found[key] for key in sorted(found, reverse=True)]
-    return tuple(sorted(ordered, key=reserve))
+    return tuple(sorted(ordered, key=pick_penalty))

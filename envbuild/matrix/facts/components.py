@@ -13,8 +13,8 @@ from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.matrix.facts import values, version
 from envbuild.matrix.facts.model import COMPONENT_KINDS, Component, Constraint, Question
-from envbuild.matrix.facts.value_match import fold
-from envbuild.matrix.facts.values import BadValue
+from envbuild.matrix.facts.value_match import fold_name
+from envbuild.matrix.facts.values import InvalidValueError
 
 PLACEHOLDER = r"\{([^{}]*)\}"
 # The fields of the dataclass are the keys; these are not, or need more than their type.
@@ -25,7 +25,7 @@ Named = Iterable[tuple[Scalar, Table]]  # the node of the name, what stands unde
 Constraints = Callable[[Node, str], dict[str, Constraint]]
 
 
-def needs(reader: Reader, where: str, what: str, nodes: Mapping[str, Node], keys: Iterable[str]) -> None:
+def require_keys(reader: Reader, where: str, what: str, nodes: Mapping[str, Node], keys: Iterable[str]) -> None:
     """Note which of `keys` are missing."""
     if missing := [key for key in keys if key not in nodes]:
         reader.wrong(where, f"{what} has no {', no '.join(missing)}")
@@ -71,7 +71,7 @@ def read_components(reader: Reader, given: Named) -> dict[str, Component]:
 def _component(reader: Reader, place: Scalar, node: Table) -> Component:
     name = place.value
     nodes = reader.table(node, ("kind", *TYPES, "values"), name, f"component '{name}'")
-    needs(reader, place.where, f"component '{name}'", nodes, ("kind", "about"))
+    require_keys(reader, place.where, f"component '{name}'", nodes, ("kind", "about"))
     kind = reader.choice(nodes["kind"], "kind", COMPONENT_KINDS) if "kind" in nodes else None
     given: dict[str, Any] = {key: reader.value(nodes[key], hint, key) for key, hint in TYPES.items() if key in nodes}
     given = {"about": "", **{key: value for key, value in given.items() if value is not None}}
@@ -86,16 +86,16 @@ def _with_values(reader: Reader, component: Component, node: Node) -> Component:
     if not component.kind:
         return component
     listed, aliases = dict.fromkeys(component.values), dict(component.aliases)
-    owners = {fold(value): value for value in listed} | aliases
+    owners = {fold_name(value): value for value in listed} | aliases
     for text, where, spellings in _listed(reader, node):
         try:
-            value = text if component.kind == "name" else values.normal(component, text)
-        except BadValue as error:
+            value = text if component.kind == "name" else values.normalize_value(component, text)
+        except InvalidValueError as error:
             reader.wrong(where, error.message, error.hint)
             continue
         listed[value] = None
         for spelling, place in ((value, where), *spellings) if component.kind == "name" else spellings:
-            folded = fold(spelling)
+            folded = fold_name(spelling)
             if component.kind != "name":
                 reader.wrong(place, "only names have other spellings", "write the values as a list")
             elif owners.setdefault(folded, value) != value:
@@ -141,7 +141,7 @@ def read_questions(
             continue
         places[name] = place.where
         nodes = reader.table(node, ("of", "about", "when"), name, f"question '{name}'")
-        needs(reader, place.where, f"question '{name}'", nodes, ("of", "about"))
+        require_keys(reader, place.where, f"question '{name}'", nodes, ("of", "about"))
         about = reader.text(nodes["about"], "about", folded=True) if "about" in nodes else None
         of = []
         for item in reader.items(nodes["of"], "of") if "of" in nodes else ():

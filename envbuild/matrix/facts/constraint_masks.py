@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envbuild.matrix.facts.atoms import NAMING, masks, operands
+from envbuild.matrix.facts.atoms import NAMING_OPERATORS, evaluate_constraint, operands
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Constraint
 
 
-def mask_of(matrix: FactTable, name: str, constraint: Constraint) -> int:
+def constraint_mask(matrix: FactTable, name: str, constraint: Constraint) -> int:
     """Return the known values (or absence) of which `constraint` is true."""
     known = matrix.caches.masks
     if (name, constraint) not in known:
         number = matrix.number[name]
-        known[name, constraint] = masks(matrix.components[number], constraint, (None, *matrix.values[number]))[0]
+        known[name, constraint] = evaluate_constraint(
+            matrix.components[number], constraint, (None, *matrix.values[number])
+        )[0]
     return known[name, constraint]
 
 
-def asked_mask(matrix: FactTable, name: str, constraint: Constraint, *, labels: bool = False) -> int:
+def requested_mask(matrix: FactTable, name: str, constraint: Constraint, *, labels: bool = False) -> int:
     """Return what a request for `constraint` asks for: its mask; but of a bare version that is itself a release, that
     one alone, and where no label is named only builds without one, if there are any (``torch>=2.8`` is not
     ``2.8.0+cu126``). `labels`: of a range, builds with one are meant too."""
@@ -26,14 +28,14 @@ def asked_mask(matrix: FactTable, name: str, constraint: Constraint, *, labels: 
         term = constraint.alternatives[0][0]
         if term.op == "in" and (bit := matrix.bits[matrix.number[name]].get(term.operand)):
             return bit
-    mask = mask_of(matrix, name, constraint)
+    mask = constraint_mask(matrix, name, constraint)
     if labels or "+" in constraint.text or constraint.text in ("*", "-"):
         return mask
-    plain = mask & ~labelled(matrix, matrix.number[name])
+    plain = mask & ~labelled_mask(matrix, matrix.number[name])
     return plain or mask
 
 
-def labelled(matrix: FactTable, number: int) -> int:
+def labelled_mask(matrix: FactTable, number: int) -> int:
     """Return the mask of a component's builds with a local label."""
     if matrix.components[number].kind != "version":
         return 0
@@ -46,7 +48,7 @@ def labelled(matrix: FactTable, number: int) -> int:
 def unknown_versions(matrix: FactTable, name: str, constraint: Constraint) -> tuple[str, ...]:
     """Return the versions that `constraint` names, when no known value meets it: what a table is extended for."""
     component = matrix.components[matrix.number[name]]
-    if component.kind == "name" or mask_of(matrix, name, constraint):
+    if component.kind == "name" or constraint_mask(matrix, name, constraint):
         return ()
     return tuple(dict.fromkeys(operands(component, constraint, ("==", "in"))))
 
@@ -56,8 +58,8 @@ def have_common_value(matrix: FactTable, name: str, constraints: Sequence[Constr
     component = matrix.components[matrix.number[name]]
     known: list[str | None] = [None, *matrix.values[matrix.number[name]]]
     if component.kind != "name":
-        known += [value for given in constraints for value in operands(component, given, NAMING)]
+        known += [value for given in constraints for value in operands(component, given, NAMING_OPERATORS)]
     common = (1 << len(known)) - 1
     for constraint in constraints:
-        common &= masks(component, constraint, known)[0]
+        common &= evaluate_constraint(component, constraint, known)[0]
     return bool(common)

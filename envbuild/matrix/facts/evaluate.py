@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from envbuild.matrix.facts import precedence
-from envbuild.matrix.facts.claims import claim_of
-from envbuild.matrix.facts.fact_table import FactTable, Held
+from envbuild.matrix.facts.claims import row_claim
+from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 
 PLANS = 16  # of which it is remembered which rows hold
 ALWAYS = -1  # in the place of a component: of rows without a condition
 
 
-def held_rows(matrix: FactTable, assignment: Sequence[int], waived: Collection[str] = ()) -> list[Held]:
+def evaluate_rows(matrix: FactTable, assignment: Sequence[int], waived: Collection[str] = ()) -> list[EvaluatedRow]:
     """Return the rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
     held = matrix.caches.held  # a plan is looked at from several sides
     key = tuple(assignment), frozenset(waived)
@@ -23,7 +23,7 @@ def held_rows(matrix: FactTable, assignment: Sequence[int], waived: Collection[s
     return held[key]
 
 
-def _evaluated(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[Held]:
+def _evaluated(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[EvaluatedRow]:
     atoms = matrix.atoms
     held = [
         number
@@ -63,9 +63,9 @@ def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
     return guarded
 
 
-def _judged(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> Held:
+def _judged(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> EvaluatedRow:
     """`rows`: those that hold and answer the same question."""
-    claim = claim_of(matrix, row)
+    claim = row_claim(matrix, row)
     unsure = [
         matrix.components[atom.component].name
         for atom in (matrix.atoms[number] for number in matrix.rows[row].then)
@@ -78,11 +78,11 @@ def _judged(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterab
         better = [
             other
             for other in (rows if claim.fact.question else ())
-            if precedence.beats(matrix.fact(other), claim.fact)
-            and claim_of(matrix, other).allowed.get(number, allowed) != allowed
+            if precedence.takes_precedence(matrix.fact(other), claim.fact)
+            and row_claim(matrix, other).allowed.get(number, allowed) != allowed
         ]
         if better:
             yields[name] = better[0]
         elif not assignment[number] & allowed:
             fails.append(name)
-    return Held(row, tuple(fails), tuple(unsure), yields)
+    return EvaluatedRow(row, tuple(fails), tuple(unsure), yields)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from envbuild.matrix.facts.atoms import constraint_of, masks
-from envbuild.matrix.facts.clauses import with_rivals_compared
+from envbuild.matrix.facts.atoms import constraint_of, evaluate_constraint
+from envbuild.matrix.facts.clauses import update_precedence
 from envbuild.matrix.facts.fact_table import Caches, FactTable
 
 
-def extend(matrix: FactTable, added: Mapping[str, Collection[str]]) -> FactTable:
+def extend_table(matrix: FactTable, added: Mapping[str, Collection[str]]) -> FactTable:
     """Return the table with values that nobody knew (canonical ones); they are picked last."""
     new = {
         matrix.number[name]: [value for value in dict.fromkeys(given) if value not in matrix.bits[matrix.number[name]]]
@@ -23,8 +23,8 @@ def extend(matrix: FactTable, added: Mapping[str, Collection[str]]) -> FactTable
     atoms = []
     for atom in matrix.atoms:
         if given := new.get(atom.component):
-            sure, maybe = masks(matrix.components[atom.component], constraint_of(atom), given)
+            sure, maybe = evaluate_constraint(matrix.components[atom.component], constraint_of(atom), given)
             shift = len(matrix.values[atom.component]) + 1
             atom = atom._replace(sure=atom.sure | sure << shift, maybe=atom.maybe | maybe << shift)
         atoms.append(atom)
-    return with_rivals_compared(replace(matrix, values=known, atoms=tuple(atoms), caches=Caches()))
+    return update_precedence(replace(matrix, values=known, atoms=tuple(atoms), caches=Caches()))

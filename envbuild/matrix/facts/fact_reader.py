@@ -11,7 +11,7 @@ from envbuild.core import yaml_nodes
 from envbuild.core.yaml_nodes import Node, Table
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.matrix.facts import values
-from envbuild.matrix.facts.components import PLACEHOLDER, is_empty, needs
+from envbuild.matrix.facts.components import PLACEHOLDER, is_empty, require_keys
 from envbuild.matrix.facts.model import (
     KINDS,
     SCOPES,
@@ -24,7 +24,7 @@ from envbuild.matrix.facts.model import (
     Row,
     Source,
 )
-from envbuild.matrix.facts.values import BadValue
+from envbuild.matrix.facts.values import InvalidValueError
 
 NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 ID = rf"{NAME}\.[a-z0-9]+(-[a-z0-9]+)*"
@@ -36,7 +36,7 @@ SOURCE_KEYS = ("type", "where", "seen", "how")
 
 
 @dataclass
-class Known:
+class References:
     """What facts may name. `read`: constraints read so far, by component and text."""
 
     reader: Reader
@@ -46,7 +46,7 @@ class Known:
     read: dict[tuple[str, str], Constraint] = field(default_factory=dict)
 
 
-def read_facts(known: Known, nodes: Iterable[Node]) -> dict[str, Fact]:
+def read_facts(known: References, nodes: Iterable[Node]) -> dict[str, Fact]:
     """The facts of one folder."""
     found: dict[str, Fact] = {}
     for node in nodes:
@@ -59,13 +59,13 @@ def read_facts(known: Known, nodes: Iterable[Node]) -> dict[str, Fact]:
     return found
 
 
-def _fact(known: Known, node: Node) -> Fact | None:
+def _fact(known: References, node: Node) -> Fact | None:
     reader = known.reader
     if not isinstance(node, Table):
         reader.wrong(node.where, f"a fact must be keys with values, not {yaml_nodes.describe(node)}")
         return None
     nodes = reader.table(node, FACT_KEYS, "facts", "a fact")
-    needs(reader, node.where, "a fact", nodes, ("id", "kind", "scope", "strength", "source"))
+    require_keys(reader, node.where, "a fact", nodes, ("id", "kind", "scope", "strength", "source"))
     given: dict[str, str | None] = {key: reader.text(nodes[key], key) for key in ("id", "question") if key in nodes}
     given |= {key: reader.choice(nodes[key], key, allowed) for key, allowed in CHOICES.items() if key in nodes}
     given |= {key: _sentence(known, nodes[key], key) for key in SENTENCES if key in nodes}
@@ -89,7 +89,7 @@ def _fact(known: Known, node: Node) -> Fact | None:
     return Fact(id=texts["id"], source=place, rows=rows, where=node.where, default=default, **rest)
 
 
-def _source(known: Known, node: Node) -> Source:
+def _source(known: References, node: Node) -> Source:
     reader = known.reader
     if isinstance(node, Table):
         for key, (place, value) in node.entries.items():
@@ -99,7 +99,7 @@ def _source(known: Known, node: Node) -> Source:
         node = Table({key: entry for key, entry in node.entries.items() if not is_empty(entry[1])}, node.where)
     nodes = reader.table(node, SOURCE_KEYS, "source", "a source")
     if isinstance(node, Table):
-        needs(reader, node.where, "a source", nodes, ("type", "where", "seen"))
+        require_keys(reader, node.where, "a source", nodes, ("type", "where", "seen"))
     kind = reader.choice(nodes["type"], "type", SOURCES) if "type" in nodes else None
     texts = {key: reader.text(nodes[key], key, folded=True) for key in ("where", "seen", "how") if key in nodes}
     if (where := texts.get("where")) is not None and not where:
@@ -120,7 +120,7 @@ def _date_fault(text: str, latest: date) -> str:
     return f"is in the future: {text}" if day > latest else ""
 
 
-def _sentence(known: Known, node: Node, key: str) -> str | None:
+def _sentence(known: References, node: Node, key: str) -> str | None:
     """Text in which ``{component}`` stands for what was picked."""
     text = known.reader.text(node, key, folded=True)
     names = [name.removeprefix("row.") for name in re.findall(PLACEHOLDER, text or "")]
@@ -133,7 +133,7 @@ def _sentence(known: Known, node: Node, key: str) -> str | None:
     return text
 
 
-def _rows(known: Known, node: Table, nodes: Mapping[str, Node], *, answers: bool) -> tuple[Row, ...]:
+def _rows(known: References, node: Table, nodes: Mapping[str, Node], *, answers: bool) -> tuple[Row, ...]:
     """The rows of a fact; one that has only one may hold it itself. `answers`: it has a question."""
     reader = known.reader
     own = {key: nodes[key] for key in ROW_KEYS if key in nodes}
@@ -156,7 +156,7 @@ def _rows(known: Known, node: Table, nodes: Mapping[str, Node], *, answers: bool
     return tuple(rows)
 
 
-def _row(known: Known, node: Table, nodes: Mapping[str, Node], *, answers: bool) -> Row:
+def _row(known: References, node: Table, nodes: Mapping[str, Node], *, answers: bool) -> Row:
     reader = known.reader
     when = read_constraints(known, nodes["when"], "when") if "when" in nodes else {}
     then = read_constraints(known, nodes["then"], "then") if "then" in nodes else {}
@@ -172,7 +172,7 @@ def _row(known: Known, node: Table, nodes: Mapping[str, Node], *, answers: bool)
     return Row(when, then, node.where, note or "")
 
 
-def read_constraints(known: Known, node: Node, key: str) -> dict[str, Constraint]:
+def read_constraints(known: References, node: Node, key: str) -> dict[str, Constraint]:
     found: dict[str, Constraint] = {}
     for name, (place, value) in known.reader.entries(node, key).items():
         component = known.components.get(name)
@@ -184,24 +184,24 @@ def read_constraints(known: Known, node: Node, key: str) -> dict[str, Constraint
     return dict(sorted(found.items()))
 
 
-def _constraint(known: Known, component: Component, node: Node) -> Constraint | None:
+def _constraint(known: References, component: Component, node: Node) -> Constraint | None:
     reader, name = known.reader, component.name
     try:
         if isinstance(node, Table):
             before = len(reader.findings)
             keys = {key: reader.texts(value, key) for key, (_, value) in node.entries.items()}
-            return values.constraint(component, keys) if len(reader.findings) == before else None
+            return values.parse_constraint(component, keys) if len(reader.findings) == before else None
         if isinstance(node, yaml_nodes.Sequence):
             parts = [_constraint(known, component, item) for item in node.items if not isinstance(item, Table)]
             if len(parts) < len(node.items):
-                raise BadValue(f"'{name}' is a list of more than texts", f'write {name}: ["…", "…"]')
-            return None if None in parts else values.either(part for part in parts if part is not None)
+                raise InvalidValueError(f"'{name}' is a list of more than texts", f'write {name}: ["…", "…"]')
+            return None if None in parts else values.join_constraints(part for part in parts if part is not None)
         text = reader.text(node, name)
         if text is None:
             return None
         if (name, text) not in known.read:
-            known.read[name, text] = values.constraint(component, text)
+            known.read[name, text] = values.parse_constraint(component, text)
         return known.read[name, text]
-    except BadValue as error:
+    except InvalidValueError as error:
         reader.wrong(node.where, error.message, error.hint)
         return None

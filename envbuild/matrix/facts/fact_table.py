@@ -22,7 +22,7 @@ WARN = ("warn",)
 HARD_AND_WARN = ("hard", "warn")
 
 
-class Line(NamedTuple):
+class CompiledRow(NamedTuple):
     """A row of fact number `fact`; `when` and `then` are numbers of atoms."""
 
     fact: int
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class EvaluatedRow:
     """A row that holds in an assignment. `fails`: the components of its `then` that are not as it says; `unsure`: those
     of which order says nothing. `yields`: component → the row of a better source that binds it instead (what that
     component fails does not stand under `fails`)."""
@@ -55,7 +55,7 @@ class Caches:
     claims: dict[int, Claim] = field(default_factory=dict)
     programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = field(default_factory=dict)
     soft_programs: dict[frozenset[str], SoftProgram] = field(default_factory=dict)
-    held: dict[tuple[tuple[int, ...], frozenset[str]], list[Held]] = field(default_factory=dict)
+    held: dict[tuple[tuple[int, ...], frozenset[str]], list[EvaluatedRow]] = field(default_factory=dict)
     guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
     met: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
@@ -73,7 +73,7 @@ class FactTable:
     questions: Mapping[str, Question]
     facts: tuple[Fact, ...]
     atoms: tuple[Atom, ...]
-    rows: tuple[Line, ...]
+    rows: tuple[CompiledRow, ...]
     narrowed: Mapping[tuple[int, int], Sequence[Box]]
     groups: tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
     digest: str = ""

@@ -44,20 +44,20 @@ class Release:
         return list({build.file.name: build for build in self.wheels.values()}.values())
 
 
-def releases(index: PackageIndex, project: str, oldest: str = "0", *, yanked: bool = False) -> dict[str, Release]:
+def list_releases(index: PackageIndex, project: str, oldest: str = "0", *, yanked: bool = False) -> dict[str, Release]:
     """Final releases from `oldest` on, newest first; those that were withdrawn only with `yanked`. Raises InputError.
 
     Local versions (``2.8.0+cu128``) are left out: they stand in other places' wheel folders, not on the index."""
     found: dict[str, Release] = {}
     for file in index.files(project):
-        number = final(split_name(file.name)[1])
+        number = final_version(split_name(file.name)[1])
         if not number or (file.yanked and not yanked) or version.key(number) < version.key(oldest):
             continue
         release = found.setdefault(number, Release(number))
         release.yanked &= file.yanked
         if not file.name.endswith(".whl"):
             release.sdist = release.sdist or file
-        elif build := parse(file, number):
+        elif build := parse_wheel_file(file, number):
             for arch in build.archs:
                 for python in build.pythons:
                     other = release.wheels.get((arch, python))
@@ -66,7 +66,7 @@ def releases(index: PackageIndex, project: str, oldest: str = "0", *, yanked: bo
     return {number: found[number] for number in newest_first(found) if found[number].wheels or found[number].sdist}
 
 
-def final(text: str) -> str:
+def final_version(text: str) -> str:
     """The version, when it is a final release without local label and of this project's own numbers; else nothing."""
     try:
         parsed = Version(text)
@@ -75,7 +75,7 @@ def final(text: str) -> str:
     return "" if parsed.is_prerelease or parsed.local or parsed.epoch else text
 
 
-def parse(file: IndexFile, number: str) -> Build | None:
+def parse_wheel_file(file: IndexFile, number: str) -> Build | None:
     """A Linux wheel of CPython 3; None for others."""
     try:
         _, _, build, tags = parse_wheel_filename(file.name)

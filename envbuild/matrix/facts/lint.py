@@ -11,9 +11,14 @@ from envbuild.core.errors import Finding
 from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts import values, version
 from envbuild.matrix.facts.compile import compile_facts
-from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.extension import extend_table
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.lint_rows import find_contradictions, find_disputes, find_rivals, find_rows_ruled_out
+from envbuild.matrix.facts.lint_rows import (
+    find_contradictions,
+    find_disputes,
+    find_rows_ruled_out,
+    find_unresolved_conflicts,
+)
 from envbuild.matrix.facts.lint_sources import check_places, check_sentences, check_source
 from envbuild.matrix.facts.model import Constraint, Fact, Facts, Row
 from envbuild.matrix.facts.value_match import matches
@@ -21,12 +26,12 @@ from envbuild.matrix.facts.value_match import matches
 MONTH = 30.44  # days
 
 
-def lint(facts: Facts) -> list[Finding]:
+def lint_facts(facts: Facts) -> list[Finding]:
     """Every mistake in `facts`, by place."""
     matrix = compile_facts(facts)
     sampled = _sampled(facts, matrix)
     found = [
-        *find_rivals(sampled),
+        *find_unresolved_conflicts(sampled),
         *find_contradictions(sampled),
         *find_disputes(sampled),
         *_constraints(facts, matrix, sampled),
@@ -40,7 +45,7 @@ def lint(facts: Facts) -> list[Finding]:
     return sorted(dict.fromkeys(found), key=lambda finding: [_number(part) for part in finding.where.split(":")])
 
 
-def aged(facts: Facts, months: int, today: date) -> list[Finding]:
+def find_old_facts(facts: Facts, months: int, today: date) -> list[Finding]:
     """The facts that were last seen more than `months` before `today`: something to know, no mistake."""
     found = []
     for fact in facts.facts.values():
@@ -62,7 +67,7 @@ def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
             if kind == "version" and term.op in (">", "<="):
                 *first, last = version.parse(term.operand).numbers
                 sampled.add(".".join(str(number) for number in (*first, last + 1)))
-    return extend(matrix, {name: sorted(sampled) for name, sampled in named.items()})
+    return extend_table(matrix, {name: sorted(sampled) for name, sampled in named.items()})
 
 
 def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
@@ -92,9 +97,9 @@ def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterato
             yield Finding(f"{text} is met by no value that is known", row.where, f"the newest known is {newest}")
         elif component.complete and component.kind == "version":
             for operand in _plain(wanted):
-                near = values.between(component, operand)
+                near = values.neighbours(component, operand)
                 if near and not any(
-                    matches(component, values.constraint(component, operand), value) for value in component.values
+                    matches(component, values.parse_constraint(component, operand), value) for value in component.values
                 ):
                     yield Finding(
                         f"{fact.id}: there never was a {name} {operand}",

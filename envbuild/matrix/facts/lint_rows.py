@@ -9,7 +9,7 @@ from itertools import combinations
 from envbuild.core.errors import Finding
 from envbuild.matrix.facts import precedence
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.claims import claim_of
+from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Fact
 from envbuild.matrix.facts.precedence import Claim
@@ -18,7 +18,7 @@ Binding = Mapping[frozenset[int], Sequence[Claim]]
 
 
 def _claims(matrix: FactTable) -> list[Claim]:
-    return [claim_of(matrix, row) for row in range(len(matrix.rows))]
+    return [row_claim(matrix, row) for row in range(len(matrix.rows))]
 
 
 def _binding(matrix: FactTable) -> Binding:
@@ -58,7 +58,7 @@ def _against(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | Non
     return None
 
 
-def find_rivals(matrix: FactTable) -> Iterator[Finding]:
+def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:
     """Rows of different facts that answer one question differently, without anything that decides between them."""
     by_question: dict[str, list[Claim]] = {}
     for claim in _claims(matrix):
@@ -68,7 +68,11 @@ def find_rivals(matrix: FactTable) -> Iterator[Finding]:
     for claims in by_question.values():
         for one, other in combinations(claims, 2):
             pair = (one.fact.id, other.fact.id)
-            if pair in told or not _undecided(one.fact, other.fact) or not precedence.overlap(one.when, other.when):
+            if (
+                pair in told
+                or not _undecided(one.fact, other.fact)
+                or not precedence.boxes_overlap(one.when, other.when)
+            ):
                 continue
             for number in one.allowed.keys() & other.allowed.keys():
                 if (one.allowed[number] ^ other.allowed[number]) & ~ABSENT and not _against(
@@ -91,8 +95,8 @@ def _undecided(one: Fact, other: Fact) -> bool:
         one.id == other.id
         or one.default
         or other.default
-        or precedence.beats(one, other)
-        or precedence.beats(other, one)
+        or precedence.takes_precedence(one, other)
+        or precedence.takes_precedence(other, one)
     ):
         return False
     return "hard" in (one.strength, other.strength) and {one.strength, other.strength} <= {"hard", "disputed"}
@@ -114,7 +118,7 @@ def find_contradictions(matrix: FactTable) -> Iterator[Finding]:
                 and one.allowed[number] & ~ABSENT
                 and other.allowed[number] & ~ABSENT
             ]
-            if both and precedence.overlap(one.when, other.when) and not _against(matrix, binding, one, other):
+            if both and precedence.boxes_overlap(one.when, other.when) and not _against(matrix, binding, one, other):
                 yield Finding(
                     f"{one.fact.id}: two rows hold together and leave {both[0]} nothing"
                     f" ({_texts(matrix, one)}; {_texts(matrix, other)})",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from envbuild.core.errors import Finding
 from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts.model import Component, Fact, Facts, Row
-from envbuild.matrix.facts.value_match import fold, matches
+from envbuild.matrix.facts.value_match import fold_name, matches
 
 MACHINE = "arch"  # the component whose values name machine architectures
 OTHER_PLATFORM = r"(?<![a-z])(win32|win_amd64|windows|macosx?|darwin)(?![a-z])"
@@ -60,8 +60,8 @@ def _machines(component: Component | None, text: str) -> set[str]:
     """The architectures that `text` names, in any spelling that the component has."""
     if component is None:
         return set()
-    spellings: Mapping[str, str] = {fold(value): value for value in component.values} | dict(component.aliases)
-    folded = fold(text)
+    spellings: Mapping[str, str] = {fold_name(value): value for value in component.values} | dict(component.aliases)
+    folded = fold_name(text)
     return {value for spelling, value in spellings.items() if spelling in folded}
 
 

@@ -37,7 +37,7 @@ from envbuild.core.toposort import ordered
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, short
 from envbuild.matrix.facts.components import read_components, read_questions
-from envbuild.matrix.facts.fact_reader import NAME, Known, read_constraints, read_facts
+from envbuild.matrix.facts.fact_reader import NAME, References, read_constraints, read_facts
 from envbuild.matrix.facts.model import Component, Fact, Facts
 
 TOP = ("schema", "components", "questions", "facts")
@@ -53,7 +53,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
         reader.finish()
     components = read_components(reader, read.components)
     # A day is written where the writer is: the date line is 14 hours ahead of UTC.
-    known = Known(reader, components, {}, datetime.now(timezone(timedelta(hours=14))).date())
+    known = References(reader, components, {}, datetime.now(timezone(timedelta(hours=14))).date())
     questions = known.questions = read_questions(reader, read.questions, components, partial(read_constraints, known))
     facts: dict[str, Fact] = {}
     for layer in read.facts:

@@ -22,7 +22,7 @@ class Claim:
     allowed: Mapping[int, int]
 
 
-def beats(winner: Fact, loser: Fact) -> bool:
+def takes_precedence(winner: Fact, loser: Fact) -> bool:
     """Whether rows of `winner` take the place of rows of `loser` where both hold and differ.
 
     Only facts of one strength are rivals, for a warning and a bound do not say the same kind of thing; but a bound
@@ -36,7 +36,7 @@ def beats(winner: Fact, loser: Fact) -> bool:
     return strong and SOURCES.index(winner.source.type) < SOURCES.index(loser.source.type)
 
 
-def narrowed(claims: Iterable[Claim], full: Sequence[int]) -> dict[tuple[int, int], list[Box]]:
+def narrow_claims(claims: Iterable[Claim], full: Sequence[int]) -> dict[tuple[int, int], list[Box]]:
     """(row, component) → where that row still binds that component, for each that has to yield somewhere. `claims` are
     all rows of one question, `full` the masks of all values."""
     by_fact: dict[str, list[Claim]] = {}
@@ -44,25 +44,27 @@ def narrowed(claims: Iterable[Claim], full: Sequence[int]) -> dict[tuple[int, in
         by_fact.setdefault(claim.fact.id, []).append(claim)
     found: dict[tuple[int, int], list[Box]] = {}
     for losers in by_fact.values():
-        winners = [claim for rows in by_fact.values() if beats(rows[0].fact, losers[0].fact) for claim in rows]
+        winners = [
+            claim for rows in by_fact.values() if takes_precedence(rows[0].fact, losers[0].fact) for claim in rows
+        ]
         for loser in losers if winners else ():
             for component, allowed in loser.allowed.items():
                 boxes = [
                     winner.when
                     for winner in winners
-                    if winner.allowed.get(component, allowed) != allowed and overlap(winner.when, loser.when)
+                    if winner.allowed.get(component, allowed) != allowed and boxes_overlap(winner.when, loser.when)
                 ]
                 if boxes:
-                    found[loser.row, component] = without(loser.when, boxes, full)
+                    found[loser.row, component] = subtract_boxes(loser.when, boxes, full)
     return found
 
 
-def overlap(one: Box, other: Box) -> bool:
+def boxes_overlap(one: Box, other: Box) -> bool:
     """Whether two rows can hold at once."""
     return all(mask & other.get(component, mask) for component, mask in one.items())
 
 
-def without(box: Box, others: Iterable[Box], full: Sequence[int]) -> list[Box]:
+def subtract_boxes(box: Box, others: Iterable[Box], full: Sequence[int]) -> list[Box]:
     """`box` less the `others`: boxes that do not overlap."""
     left = [box]
     for other in others:
@@ -71,7 +73,7 @@ def without(box: Box, others: Iterable[Box], full: Sequence[int]) -> list[Box]:
 
 
 def _less(box: Box, other: Box, full: Sequence[int]) -> list[Box]:
-    if not overlap(other, {component: box.get(component, full[component]) for component in other}):
+    if not boxes_overlap(other, {component: box.get(component, full[component]) for component in other}):
         return [box]
     parts: list[Box] = []
     inside = dict(box)
@@ -94,7 +96,7 @@ def _merged(boxes: list[Box], full: Sequence[int]) -> list[Box]:
     return boxes
 
 
-def disputes(claims: Iterable[Claim]) -> list[tuple[Claim, ...]]:
+def group_disputes(claims: Iterable[Claim]) -> list[tuple[Claim, ...]]:
     """The groups of disputed rows that answer one question for the same case, from two facts or more."""
     groups: dict[tuple[str, frozenset[tuple[int, int]]], list[Claim]] = {}
     for claim in claims:
@@ -103,7 +105,7 @@ def disputes(claims: Iterable[Claim]) -> list[tuple[Claim, ...]]:
     return [tuple(group) for group in groups.values() if len({claim.fact.id for claim in group}) > 1]
 
 
-def any_of(group: Sequence[Claim]) -> list[dict[int, int]]:
+def dispute_clauses(group: Sequence[Claim]) -> list[dict[int, int]]:
     """What is true when at least one row of a dispute is met: one of the components of each dict is within its mask."""
     clauses: list[dict[int, int]] = [{}]
     for claim in group:
@@ -115,13 +117,13 @@ def any_of(group: Sequence[Claim]) -> list[dict[int, int]]:
     return clauses
 
 
-def disputed_in(group: Sequence[Claim], claims: Iterable[Claim], full: Sequence[int]) -> list[Box]:
+def dispute_boxes(group: Sequence[Claim], claims: Iterable[Claim], full: Sequence[int]) -> list[Box]:
     """Where a dispute is open: where its rows hold, less where a better source than all of them answers otherwise."""
     boxes = [
         winner.when
         for winner in claims
-        if all(beats(winner.fact, claim.fact) for claim in group)
-        and overlap(winner.when, group[0].when)
+        if all(takes_precedence(winner.fact, claim.fact) for claim in group)
+        and boxes_overlap(winner.when, group[0].when)
         and any(winner.allowed.get(c, mask) != mask for claim in group for c, mask in claim.allowed.items())
     ]
-    return without(group[0].when, boxes, full)
+    return subtract_boxes(group[0].when, boxes, full)

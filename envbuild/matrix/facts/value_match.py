@@ -15,7 +15,7 @@ ORDER = (">=", ">", "<=", "<")
 
 
 @lru_cache(maxsize=1 << 12)
-def fold(name: str) -> str:
+def fold_name(name: str) -> str:
     """A name without what people write differently: case, blanks, ``- _ / . :`` and the maker's name."""
     plain = re.sub(r"[\s\-_/.:]+", "", name.casefold())
     return plain.replace("nvidia", "") or plain
@@ -47,13 +47,13 @@ def _holds(kind: str, term: Term, value: str | None) -> bool | None:
         return True
     if kind == "name":
         if op == "in":
-            return fold(value).startswith(fold(operand))
+            return fold_name(value).startswith(fold_name(operand))
         return (value == operand) is (op != "!=")
     if kind == "sm":
         return _runs(op, operand, value)
     if op in ORDER:
-        return version.ordered(value, op, operand)
-    return version.begins(value, operand) if op == "in" else version.same(value, operand) is (op == "==")
+        return version.compare(value, op, operand)
+    return version.begins_with(value, operand) if op == "in" else version.is_same(value, operand) is (op == "==")
 
 
 def _runs(op: str, operand: str, value: str) -> bool | None:

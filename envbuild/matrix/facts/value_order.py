@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envbuild.matrix.facts.atoms import ABSENT, reserve
+from envbuild.matrix.facts.atoms import ABSENT, pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
 
 
-def interchangeable(matrix: FactTable, number: int) -> Mapping[int, int]:
+def interchangeable_values(matrix: FactTable, number: int) -> Mapping[int, int]:
     """Return each bit of a component → the mask of all values of which the rows say the same."""
     known = matrix.caches.interchangeable
     if number not in known:
@@ -24,7 +24,7 @@ def interchangeable(matrix: FactTable, number: int) -> Mapping[int, int]:
     return known[number]
 
 
-def ascending(matrix: FactTable, number: int, also: int = 0) -> list[int]:
+def ascending_bits(matrix: FactTable, number: int, also: int = 0) -> list[int]:
     """Return the bits of a component's values from the oldest to the newest: of versions the plain releases, without
     labels and flavours, and those of the mask `also`. Names have no order: the last one first."""
     component, values, bits = matrix.components[number], matrix.values[number], matrix.bits[number]
@@ -34,5 +34,5 @@ def ascending(matrix: FactTable, number: int, also: int = 0) -> list[int]:
         return [bits[value] for value in sorted(values, key=lambda value: [int(part) for part in value.split(".")])]
     from envbuild.matrix.facts import version
 
-    plain = [value for value, bit in bits.items() if bit & also or not reserve(value)]
+    plain = [value for value, bit in bits.items() if bit & also or not pick_penalty(value)]
     return [bits[value] for value in sorted(plain, key=version.key)]

@@ -18,13 +18,13 @@ from envbuild.core.text import human_list
 from envbuild.core.yaml_reader import did_you_mean, short
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.model import Component, Constraint, Term
-from envbuild.matrix.facts.value_match import ORDER, fold
+from envbuild.matrix.facts.value_match import ORDER, fold_name
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
 NAMED = 12  # names that a hint lists
 
 
-class BadValue(ValueError):
+class InvalidValueError(ValueError):
     """A text that is no value, no constraint or no request; `args` are what is wrong and a hint that can be typed (may
     be empty)."""
 
@@ -36,51 +36,54 @@ class BadValue(ValueError):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
-def normal(component: Component, text: str) -> str:
+def normalize_value(component: Component, text: str) -> str:
     """The value that `text` means: aliases replaced, numbers beyond the component's precision cut off, ``sm_90`` as
-    ``9.0``. Raises BadValue."""
+    ``9.0``. Raises InvalidValueError."""
     text = text.strip()
     if component.kind == "sm":
         number, variant = _capability(text)
         if variant:
-            raise BadValue(f"'{short(text)}' is what code is compiled for, not what a GPU is", f"write {number}")
+            raise InvalidValueError(
+                f"'{short(text)}' is what code is compiled for, not what a GPU is", f"write {number}"
+            )
         return number
     if component.kind == "name":
         return _named(component, text)
     return version.truncate(_plain(component, text), component.precision)
 
 
-def constraint(
+def parse_constraint(
     component: Component, given: str | Iterable[str] | Mapping[str, Iterable[str]], *, asked: bool = False
 ) -> Constraint:
     """What `given` allows: one text, a list of texts (any of them), or the architectures of compiled code.
 
-    `asked`: a person's request, in which a bare version of an `exact` component is that version alone. Raises BadValue.
+    `asked`: a user's request, in which a bare version of an `exact` component is that version alone. Raise
+    InvalidValueError.
     """
     if isinstance(given, Mapping):
         return _compiled(component, given)
     if isinstance(given, str):
         return _text(component, given, asked)
-    return either([_text(component, text, asked) for text in given])
+    return join_constraints([_text(component, text, asked) for text in given])
 
 
-def either(parts: Iterable[Constraint]) -> Constraint:
-    """What any of `parts` allows. Raises BadValue for none."""
+def join_constraints(parts: Iterable[Constraint]) -> Constraint:
+    """What any of `parts` allows. Raises InvalidValueError for none."""
     given = tuple(parts)
     if not given:
-        raise BadValue("an empty list allows nothing", 'write "-" for absent')
+        raise InvalidValueError("an empty list allows nothing", 'write "-" for absent')
     alternatives = dict.fromkeys(terms for part in given for terms in part.alternatives)
     return Constraint(tuple(alternatives), " or ".join(dict.fromkeys(part.text for part in given)))
 
 
-def between(component: Component, text: str) -> tuple[str, str] | None:
+def neighbours(component: Component, text: str) -> tuple[str, str] | None:
     """The known versions just below and just above one that is not known; None for one that is older or newer than all,
     is known, or has no order. Labels and pre-releases are neighbours only of their like."""
-    if component.kind != "version" or not version.comparable(text):
+    if component.kind != "version" or not version.is_comparable(text):
         return None
-    labelled, early, place = "+" in text, version.prerelease(text), version.key(text)
-    known = [value for value in component.values if version.comparable(value)]
-    known = [value for value in known if ("+" not in value or labelled) and (early or not version.prerelease(value))]
+    labelled, early, place = "+" in text, version.is_prerelease(text), version.key(text)
+    known = [value for value in component.values if version.is_comparable(value)]
+    known = [value for value in known if ("+" not in value or labelled) and (early or not version.is_prerelease(value))]
     keys = {version.key(value): value for value in known}
     below = max((key for key in keys if key < place), default=None)
     above = min((key for key in keys if key > place), default=None)
@@ -89,35 +92,39 @@ def between(component: Component, text: str) -> tuple[str, str] | None:
     return keys[below], keys[above]
 
 
-def request(text: str, known: Container[str] = ()) -> tuple[str, str]:
+def split_request(text: str, known: Container[str] = ()) -> tuple[str, str]:
     """(component, constraint) of a word such as ``torch=2.0.1``, ``torch>=2.1,<2.8``, ``gpu=RTX 4090``, ``apex`` (it is
-    there). Raises BadValue; `known` are components, for its hint."""
+    there). Raises InvalidValueError; `known` are components, for its hint."""
     match = re.fullmatch(rf"\s*([A-Za-z][A-Za-z0-9_-]*)?\s*{OPERATORS}", text, re.DOTALL)
     name, op, rest = match.groups() if match and text.isprintable() else ("", "", text)
     name, op, rest = (name or "").lower().replace("_", "-"), op or "", rest.strip()
     if not name:
-        raise BadValue(f"'{short(text)}' names no component", "write component=version: torch=2.8")
+        raise InvalidValueError(f"'{short(text)}' names no component", "write component=version: torch=2.8")
     if not op and rest:
         given = short(rest.lstrip(":@= "))
         sure = name in known or given[:1].isdigit()
         hint = f"write {name}={given}" if sure else "write component=version: torch=2.8; the images: envbuild list"
-        raise BadValue(f"'{short(text)}' is no request", hint)
+        raise InvalidValueError(f"'{short(text)}' is no request", hint)
     if op and not rest:
-        raise BadValue(f"'{short(text)}' has nothing after '{op}'", f"write {name}{op}VERSION, or {name} alone")
+        raise InvalidValueError(
+            f"'{short(text)}' has nothing after '{op}'", f"write {name}{op}VERSION, or {name} alone"
+        )
     if op == "=" and rest[0] in "<>" and rest[1:2] != "=":
-        raise BadValue(f"'{short(text)}' has '={rest[0]}'", f"write {name}{rest[0]}={short(rest[1:].strip())}")
+        raise InvalidValueError(f"'{short(text)}' has '={rest[0]}'", f"write {name}{rest[0]}={short(rest[1:].strip())}")
     return name, rest if op == "=" else f"{op}{rest}" or "*"
 
 
-def asked(text: str, components: Mapping[str, Component]) -> tuple[Component, Constraint]:
+def parse_request(text: str, components: Mapping[str, Component]) -> tuple[Component, Constraint]:
     """What a word of a command line asks for. Raises SpecError for an unknown component or value."""
     try:
-        name, wanted = request(text, components)
+        name, wanted = split_request(text, components)
         if name not in components:
             known = [component.name for component in components.values() if not component.hidden]
-            raise BadValue(f"no component is called '{short(name)}'", did_you_mean(name, known, "the components are"))
-        return components[name], constraint(components[name], wanted, asked=True)
-    except BadValue as error:
+            raise InvalidValueError(
+                f"no component is called '{short(name)}'", did_you_mean(name, known, "the components are")
+            )
+        return components[name], parse_constraint(components[name], wanted, asked=True)
+    except InvalidValueError as error:
         raise SpecError(error.message, error.hint) from None
 
 
@@ -142,13 +149,13 @@ def _text(component: Component, text: str, asked: bool) -> Constraint:
     for op, operand in _parts(text):
         if not operand:
             what = f"nothing after '{op}'" if op else "nothing beside a comma" if "," in text else "no value"
-            raise BadValue(f"'{short(text)}' has {what}", _example(component))
+            raise InvalidValueError(f"'{short(text)}' has {what}", _example(component))
         if op == "=":
-            raise BadValue(f"'{short(text)}' has =, which is no comparison", f"write =={short(operand)}")
+            raise InvalidValueError(f"'{short(text)}' has =, which is no comparison", f"write =={short(operand)}")
         terms += READERS[component.kind](component, "==" if op == "===" else op, operand, asked)
     if len(terms) > 1 and all(term.op in ("in", "is") for term in terms):
         hint = "a comma means and; alternatives are a list in a fact file"
-        raise BadValue(f"'{short(text)}' would have to be several things at once", hint)
+        raise InvalidValueError(f"'{short(text)}' would have to be several things at once", hint)
     return Constraint((tuple(dict.fromkeys(terms)),), text.strip())
 
 
@@ -156,18 +163,20 @@ def _version(component: Component, op: str, operand: str, asked: bool) -> list[T
     prefix, star = (operand[:-2], True) if operand.endswith(".*") else (operand, False)
     if star and op not in ("", "=="):
         hint = f"write <{prefix} or >{prefix}" if op == "!=" else f"write {op}{prefix}"
-        raise BadValue(f"'{short(op + operand)}' compares with many versions", hint)
+        raise InvalidValueError(f"'{short(op + operand)}' compares with many versions", hint)
     full = _plain(component, prefix)
     cut = version.truncate(full, component.precision)
     labelled = "+" in cut
     if op == "~=":
         numbers = version.parse(full).text.split(".")
         if len(numbers) < 2 or labelled:
-            raise BadValue(f"'{full}' cannot follow ~=", f"write ~=X.Y, or {numbers[0]} for all that begin with it")
+            raise InvalidValueError(
+                f"'{full}' cannot follow ~=", f"write ~=X.Y, or {numbers[0]} for all that begin with it"
+            )
         parts = _version(component, ">=", full, asked) + _version(component, "", ".".join(numbers[:-1]), False)
         return [term for term in parts if term.op != "any"]
     if labelled and (op in ORDER or star):
-        raise BadValue(f"'{full}' has a local label, and labels have no order", f"write =={full}")
+        raise InvalidValueError(f"'{full}' has a local label, and labels have no order", f"write =={full}")
     if op == "" or star:
         exact = not star and (labelled or (asked and component.exact))
         return [Term("==" if exact else "in", cut)]
@@ -181,7 +190,7 @@ def _plain(component: Component, text: str) -> str:
     try:
         version.parse(lower)
     except ValueError as error:
-        raise BadValue(f"'{short(text)}' {error} of {component.name}", _example(component)) from None
+        raise InvalidValueError(f"'{short(text)}' {error} of {component.name}", _example(component)) from None
     return lower.removeprefix("v")
 
 
@@ -190,7 +199,7 @@ def _widened(op: str, full: str, cut: str) -> Term:
     ``<=3.9``, ``!=3.9.7`` says nothing."""
     if op == "!=":
         return Term("any")
-    if op == "<" and version.public(full) <= version.public(cut):
+    if op == "<" and version.public_key(full) <= version.public_key(cut):
         return Term("<", cut)
     return Term({"<": "<=", ">": ">="}.get(op, op), cut)
 
@@ -198,21 +207,23 @@ def _widened(op: str, full: str, cut: str) -> Term:
 def _name(component: Component, op: str, operand: str, asked: bool) -> list[Term]:
     if op not in ("", "==", "!="):
         hint = f"write {short(operand)} or !={short(operand)}"
-        raise BadValue(f"'{short(op + operand)}': {component.name} is a name, and names have no order", hint)
+        raise InvalidValueError(f"'{short(op + operand)}': {component.name} is a name, and names have no order", hint)
     if operand.endswith("*"):
         if op:
-            raise BadValue(f"'{short(op + operand)}' compares with many names", f"write {short(operand)}")
+            raise InvalidValueError(f"'{short(op + operand)}' compares with many names", f"write {short(operand)}")
         beginning = operand[:-1].strip()
-        if not any(fold(value).startswith(fold(beginning)) for value in component.values):
-            raise BadValue(f"no known {component.name} begins with '{short(beginning)}'", _known(component, beginning))
+        if not any(fold_name(value).startswith(fold_name(beginning)) for value in component.values):
+            raise InvalidValueError(
+                f"no known {component.name} begins with '{short(beginning)}'", _known(component, beginning)
+            )
         return [Term("in", beginning)]
     return [Term("!=" if op == "!=" else "is", _named(component, operand))]
 
 
 def _sm(component: Component, op: str, operand: str, asked: bool) -> list[Term]:
     if op == "~=":
-        raise BadValue(f"'{short(operand)}' cannot follow ~=", "write >=8.0,<9.0")
-    return [Term(op or "==", normal(component, operand))]
+        raise InvalidValueError(f"'{short(operand)}' cannot follow ~=", "write >=8.0,<9.0")
+    return [Term(op or "==", normalize_value(component, operand))]
 
 
 READERS = {"version": _version, "name": _name, "sm": _sm}
@@ -221,9 +232,11 @@ READERS = {"version": _version, "name": _name, "sm": _sm}
 def _compiled(component: Component, given: Mapping[str, Iterable[str]]) -> Constraint:
     """Code compiled for these architectures: it runs where any of the cubins or any of the PTX does."""
     if component.kind != "sm":
-        raise BadValue(f"'{component.name}' cannot have keys, as only compute capabilities can", _example(component))
+        raise InvalidValueError(
+            f"'{component.name}' cannot have keys, as only compute capabilities can", _example(component)
+        )
     if unknown := [key for key in given if key not in ("cubins", "ptx")]:
-        raise BadValue(
+        raise InvalidValueError(
             f"unknown key '{short(unknown[0])}' for what code is compiled for",
             did_you_mean(unknown[0], ("cubins", "ptx"), "its keys are"),
         )
@@ -234,7 +247,7 @@ def _compiled(component: Component, given: Mapping[str, Iterable[str]]) -> Const
             terms.append(Term(op, number + variant))
             names.append(words.format(number.replace(".", "") + variant))
     if not terms:
-        raise BadValue("no architecture at all", 'write "-" when the code runs on no GPU')
+        raise InvalidValueError("no architecture at all", 'write "-" when the code runs on no GPU')
     return Constraint(tuple((term,) for term in dict.fromkeys(terms)), ", ".join(dict.fromkeys(names)))
 
 
@@ -244,7 +257,7 @@ def _capability(text: str) -> tuple[str, str]:
     pattern = r"(?:sm_?|compute_)?(?:([0-9]{1,2})([0-9])|([0-9]{1,2})\.([0-9]))([af]?)"
     match = re.fullmatch(pattern, text.strip().lower())
     if match is None or not text.isascii():
-        raise BadValue(f"'{short(text)}' is not a compute capability", "write it as 9.0 or sm_90")
+        raise InvalidValueError(f"'{short(text)}' is not a compute capability", "write it as 9.0 or sm_90")
     major, minor = match[1] or match[3], match[2] or match[4]
     return f"{int(major)}.{minor}", match[5]
 
@@ -253,13 +266,13 @@ def _capability(text: str) -> tuple[str, str]:
 
 
 def _named(component: Component, text: str) -> str:
-    folded = fold(text)
+    folded = fold_name(text)
     if folded in component.aliases:
         return component.aliases[folded]
     for value in component.values:
-        if fold(value) == folded:
+        if fold_name(value) == folded:
             return value
-    raise BadValue(f"no {component.name} is called '{short(text)}'", _known(component, text))
+    raise InvalidValueError(f"no {component.name} is called '{short(text)}'", _known(component, text))
 
 
 def _known(component: Component, text: str) -> str:

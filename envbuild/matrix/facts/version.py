@@ -98,52 +98,52 @@ def key(text: str) -> Key:
     """Sorts versions from oldest to newest; equal for versions that are the same. Raises ValueError."""
     version = parse(text)
     numbers = ((1, int(part), "") if part.isdigit() else (0, 0, part) for part in _tokens(version.local))
-    return (*public(text), version.flavour, tuple(numbers))
+    return (*public_key(text), version.flavour, tuple(numbers))
 
 
 @lru_cache(maxsize=1 << 14)
-def public(text: str) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+def public_key(text: str) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
     """The key without flavour and local label: what order comparisons look at. Raises ValueError."""
     version = parse(text)
     steps = tuple((step, word, _trimmed(numbers)) for step, word, numbers in version.steps)
     return _trimmed(version.numbers), (*steps, (SAME, "", ()))
 
 
-def prerelease(text: str) -> bool:
+def is_prerelease(text: str) -> bool:
     """Whether it comes before the release that it names (``2.0.0rc1``)."""
     return any(step < SAME for step, _, _ in parse(text).steps)
 
 
 @lru_cache(maxsize=1 << 14)
-def comparable(text: str) -> bool:
+def is_comparable(text: str) -> bool:
     """Whether order says anything about it. A pre-release with a local label (``2.10.0a0+b4e4ee81d3``, NGC's builds) is
     cut from a branch at some commit: it may have what a later release has, and may lack what an earlier one has."""
-    return not (parse(text).local and prerelease(text))
+    return not (parse(text).local and is_prerelease(text))
 
 
-def same(value: str, operand: str) -> bool:
+def is_same(value: str, operand: str) -> bool:
     """``==``: the same version, with the same local label or none. Raises ValueError."""
     return key(value) == key(operand)
 
 
-def begins(value: str, operand: str) -> bool | None:
+def begins_with(value: str, operand: str) -> bool | None:
     """``in``: `value` begins with `operand`, number by number (2.8.1 with 2.8, not 2.80), and has the same flavour; its
     local label does not count. None: not comparable. Raises ValueError."""
-    if not (comparable(value) and comparable(operand)):
+    if not (is_comparable(value) and is_comparable(operand)):
         return None
     return parse(value).flavour == parse(operand).flavour and _within(value, operand)
 
 
-def ordered(value: str, op: str, operand: str) -> bool | None:
+def compare(value: str, op: str, operand: str) -> bool | None:
     """``>=``, ``>``, ``<=``, ``<`` by release and steps; `op` is one of these.
 
     Everything that begins with the operand counts as equal to it for ``<=`` and ``>``: 12.8 is <=12 and not >12. None:
     not comparable. Raises ValueError."""
-    if not (comparable(value) and comparable(operand)):
+    if not (is_comparable(value) and is_comparable(operand)):
         return None
     if op in (">=", "<"):
-        return (public(value) >= public(operand)) is (op == ">=")
-    return (public(value) <= public(operand) or _within(value, operand)) is (op == "<=")
+        return (public_key(value) >= public_key(operand)) is (op == ">=")
+    return (public_key(value) <= public_key(operand) or _within(value, operand)) is (op == "<=")
 
 
 def truncate(text: str, precision: int) -> str:
@@ -161,7 +161,7 @@ def _within(value: str, operand: str) -> bool:
     last = len(wanted.steps) - 1
     if _trimmed(given.numbers) != _trimmed(wanted.numbers) or len(given.steps) <= last:
         return False
-    if public(value)[1][:last] != public(operand)[1][:last]:
+    if public_key(value)[1][:last] != public_key(operand)[1][:last]:
         return False
     return given.steps[last][:2] == wanted.steps[last][:2] and _starts(given.steps[last][2], wanted.steps[last][2])
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from envbuild.matrix.sat.solver import Undecided
+from envbuild.matrix.sat.solver import UndecidedError
 
 T = TypeVar("T")
 
-# Those of the given members that a proof needed; None when they do not contradict each other. May raise Undecided.
-Contradict = Callable[[Sequence[T]], Collection[T] | None]
+# Those of the given members that a proof needed; None when they do not contradict each other. May raise UndecidedError.
+FindCore = Callable[[Sequence[T]], Collection[T] | None]
 
 
-class Clock:
+class Deadline:
     """How long something may take."""
 
     def __init__(self, seconds: float) -> None:
@@ -25,11 +25,11 @@ class Clock:
         return time.process_time() > self._end
 
 
-def smallest(
-    contradict: Contradict[T], members: Sequence[T], clock: Clock, orders: int
+def find_minimal_core(
+    contradict: FindCore[T], members: Sequence[T], clock: Deadline, orders: int
 ) -> tuple[frozenset[T], bool] | None:
     """(the smallest contradictory part of `members` that was found, whether it was proved that nothing of it can go);
-    None when they do not contradict each other. Raises Undecided when that cannot be told.
+    None when they do not contradict each other. Raises UndecidedError when that cannot be told.
 
     One member after the other is left out, in several orders, the same ones each time: a single order may end in a far
     larger part than another."""
@@ -40,7 +40,7 @@ def smallest(
             random.Random(seed).shuffle(shuffled)
         try:
             used = contradict(shuffled)
-        except Undecided:
+        except UndecidedError:
             if best is None:
                 raise
             break
@@ -54,7 +54,7 @@ def smallest(
     return best
 
 
-def _deleted(contradict: Contradict[T], members: list[T], clock: Clock) -> tuple[list[T], bool]:
+def _deleted(contradict: FindCore[T], members: list[T], clock: Deadline) -> tuple[list[T], bool]:
     """What is left when all is left out that can be, tried in this order; what one proof does not need goes with it."""
     proved = True
     for member in list(members):
@@ -64,7 +64,7 @@ def _deleted(contradict: Contradict[T], members: list[T], clock: Clock) -> tuple
         try:
             used = contradict(rest) if not clock.over() else None
             proved = proved and not clock.over()
-        except Undecided:
+        except UndecidedError:
             used, proved = None, False
         if used is not None:
             members = [other for other in rest if other in used]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.matrix.sat.solver import NOTHING, Clause, Index
+from envbuild.matrix.sat.solver import EMPTY_INDEX, Clause, ClauseIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Program:
 
     clauses: list[Clause]
     owners: list[tuple[int, ...]]
-    index: Index = NOTHING
+    index: ClauseIndex = EMPTY_INDEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +23,4 @@ class SoftProgram:
 
     rows: Sequence[int]
     clauses: list[Clause]
-    index: Index
+    index: ClauseIndex

@@ -15,17 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Clause = tuple[tuple[int, int], ...]
-LIMIT = 2_000_000  # clauses and changes looked at: about a second
+STEP_LIMIT = 2_000_000  # clauses and changes looked at: about a second
 
 _DECISION = -1  # stands in the trail where a reason is not a clause
 
 
-class Undecided(Exception):
+class UndecidedError(Exception):
     """The search took more steps than it was allowed: nothing is known about the question."""
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class ClauseIndex:
     """The first `count` clauses of a problem by a variable that has to lose bit 0 before they can matter; `open`: those
     that have none. It spares looking at all of them for each question."""
 
@@ -34,7 +34,7 @@ class Index:
     waiting: Mapping[int, Sequence[int]]
 
     @classmethod
-    def of(cls, clauses: Sequence[Clause]) -> Index:
+    def of(cls, clauses: Sequence[Clause]) -> ClauseIndex:
         """The index of all `clauses`."""
         waiting: dict[int, list[int]] = {}
         for number, clause in enumerate(clauses):
@@ -42,14 +42,18 @@ class Index:
         return cls(len(clauses), waiting.pop(-1, []), waiting)
 
 
-NOTHING = Index(0, (), {})
+EMPTY_INDEX = ClauseIndex(0, (), {})
 
 
 class Search:
     """Clauses prepared for many questions that differ in a few assumptions; what one teaches serves the next."""
 
     def __init__(
-        self, domains: Sequence[int], clauses: Sequence[Clause], free: Iterable[int] = (), index: Index = NOTHING
+        self,
+        domains: Sequence[int],
+        clauses: Sequence[Clause],
+        free: Iterable[int] = (),
+        index: ClauseIndex = EMPTY_INDEX,
     ) -> None:
         """`free`: variables that assumptions will speak of. `index`: of the first clauses."""
         self._index = index
@@ -122,9 +126,9 @@ class Search:
                             return False
         return True
 
-    def first(self, assumptions: Sequence[tuple[int, int]] = (), limit: int = LIMIT) -> list[int] | None:
-        """The first assignment in which every variable of `assumptions` has a value within its mask. Raises Undecided
-        after `limit` steps."""
+    def first(self, assumptions: Sequence[tuple[int, int]] = (), limit: int = STEP_LIMIT) -> list[int] | None:
+        """Return the first assignment in which every variable of `assumptions` has a value within its mask. Raise
+        UndecidedError after `limit` steps."""
         self._undo(0)
         if self._broken:
             return None
@@ -133,7 +137,7 @@ class Search:
         places: list[int] = []  # where in the order each decision was made
         while True:
             if self._steps > limit:
-                raise Undecided(f"no answer after {limit} steps")
+                raise UndecidedError(f"no answer after {limit} steps")
             level = len(self._levels)
             if level < len(assumptions):
                 var, mask = assumptions[level]
@@ -284,7 +288,7 @@ class Search:
         return self._add(list(merged.items()), origin, range(len(merged)))
 
 
-def relevant(domains: Sequence[int], clauses: Sequence[Clause], index: Index = NOTHING) -> list[int]:
+def relevant_clauses(domains: Sequence[int], clauses: Sequence[Clause], index: ClauseIndex = EMPTY_INDEX) -> list[int]:
     """The numbers of the clauses that can matter: what is left out holds in some assignment that meets the others.
     `index`: of the first clauses."""
     possible = [not domain & 1 for domain in domains]
@@ -309,7 +313,7 @@ def relevant(domains: Sequence[int], clauses: Sequence[Clause], index: Index = N
     return sorted(found)
 
 
-def _start(possible: Sequence[bool], clauses: Sequence[Clause], index: Index) -> list[Sequence[int]]:
+def _start(possible: Sequence[bool], clauses: Sequence[Clause], index: ClauseIndex) -> list[Sequence[int]]:
     """The clauses to look at first: those without an index, then those of it that can matter already."""
     ready = [index.waiting.get(var, ()) for var, moves in enumerate(possible) if moves]
     return [range(index.count, len(clauses)), index.open, *ready]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.clauses import program_of, waived_with_rivals
+from envbuild.matrix.facts.clauses import program_of, replaceable_waivers
 from envbuild.matrix.facts.fact_table import HARD, WARN, FactTable
 from envbuild.matrix.facts.model import SOURCES
-from envbuild.matrix.sat.minimal_core import Contradict
+from envbuild.matrix.sat.minimal_core import FindCore
 from envbuild.matrix.sat.program import SoftProgram
-from envbuild.matrix.sat.solver import NOTHING, Clause, Index, Search, relevant
+from envbuild.matrix.sat.solver import EMPTY_INDEX, Clause, ClauseIndex, Search, relevant_clauses
 
 STEPS = 500_000  # for one question to the solver
 SECONDS = 1.0  # for the search of one conflict
@@ -65,7 +65,7 @@ class Problem:
     clauses: tuple[Clause, ...]
     owners: tuple[Owner, ...]
     domains: tuple[int, ...]
-    index: Index = NOTHING
+    index: ClauseIndex = EMPTY_INDEX
 
     @classmethod
     def of(
@@ -108,16 +108,16 @@ class Problem:
             domains[self.matrix.number[request.component]] &= request.mask
         if not all(domains):  # requests contradict each other
             return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int))
-        kept = {self.owners[number] for number in relevant(domains, self.clauses, self.index)}
+        kept = {self.owners[number] for number in relevant_clauses(domains, self.clauses, self.index)}
         return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int) or owner in kept)
 
     def part(self, numbers: Iterable[int]) -> Problem:
         """Only the clauses of these numbers."""
         chosen = sorted(numbers)
         clauses = tuple(self.clauses[number] for number in chosen)
-        return replace(self, clauses=clauses, owners=tuple(self.owners[number] for number in chosen), index=NOTHING)
+        return replace(self, clauses=clauses, owners=tuple(self.owners[number] for number in chosen), index=EMPTY_INDEX)
 
-    def contradict(self, member: Callable[[Owner], Hashable | None]) -> tuple[list[Hashable], Contradict[Hashable]]:
+    def contradict(self, member: Callable[[Owner], Hashable | None]) -> tuple[list[Hashable], FindCore[Hashable]]:
         """(what the clauses belong to, the question which of these contradict each other). `member` says what a clause
         belongs to; clauses that belong to None always take part."""
         parts: dict[Hashable, list[int]] = {}
@@ -138,7 +138,7 @@ class Problem:
 def picks(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
     """The newest plan: component by component, in `Problem.order`, the first value with which the rest can still be
     met; what nothing asks for is absent. Before that, as many warnings as can be are heeded, those of better sources
-    first. None when the hard facts cannot be met. Raises Undecided."""
+    first. None when the hard facts cannot be met. Raises UndecidedError."""
     hard = Problem.of(matrix, requests, waived)
     soft = soft_program_of(matrix, frozenset(waived))
     asked = hard.clauses[len(hard.clauses) - len(requests) :]
@@ -164,7 +164,7 @@ def soft_program_of(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
 
 def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
     hard, warnings = program_of(matrix, waived), program_of(matrix, waived, WARN)
-    replaced = waived_with_rivals(matrix, waived)
+    replaced = replaceable_waivers(matrix, waived)
     rows: Sequence[int]
     index = None
     if replaced == waived:
@@ -176,7 +176,7 @@ def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
     clauses = list(hard.clauses)
     for clause, (row, *_) in zip(warnings.clauses, warnings.owners, strict=True):
         clauses.append((*clause, (variable[row], 0b10)))
-    return SoftProgram(rows, clauses, index or Index.of(clauses))
+    return SoftProgram(rows, clauses, index or ClauseIndex.of(clauses))
 
 
 def _precedence(matrix: FactTable, row: int) -> tuple[Any, ...]:

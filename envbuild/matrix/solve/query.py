@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from envbuild.core.errors import Finding, SpecError, UnknownError
 from envbuild.core.yaml_reader import closest
 from envbuild.matrix.facts.atoms import ABSENT, PRESENT_KINDS
-from envbuild.matrix.facts.claims import claim_of
-from envbuild.matrix.facts.constraint_masks import asked_mask, unknown_versions
-from envbuild.matrix.facts.evaluate import held_rows
-from envbuild.matrix.facts.extension import extend
+from envbuild.matrix.facts.claims import row_claim
+from envbuild.matrix.facts.constraint_masks import requested_mask, unknown_versions
+from envbuild.matrix.facts.evaluate import evaluate_rows
+from envbuild.matrix.facts.extension import extend_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
-from envbuild.matrix.facts.reachability import reachable
-from envbuild.matrix.facts.value_order import interchangeable
-from envbuild.matrix.sat.solver import Undecided
+from envbuild.matrix.facts.reachability import reachable_components
+from envbuild.matrix.facts.value_order import interchangeable_values
+from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Picks, Request, picks
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.unknowns import Unknown, blanks
@@ -30,7 +30,7 @@ def decided() -> Iterator[None]:
     """A search that was given up inside becomes UnknownError: a question without an answer is no valid one."""
     try:
         yield
-    except Undecided as error:
+    except UndecidedError as error:
         hint = "name more of the versions: each that is given leaves less to search"
         raise UnknownError(f"the facts leave this undecided: {error}", hint) from None
 
@@ -51,9 +51,9 @@ class Case:
     def of(cls, matrix: FactTable, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Case:
         """The newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
         waived = known_waivers(matrix, waivers) | settled_by(matrix, asks)
-        matrix = extend(matrix, unheard(matrix, asks))
+        matrix = extend_table(matrix, unheard(matrix, asks))
         wanted = requests(matrix, asks, waived)
-        there = reachable(matrix, (ask.component for ask in asks))
+        there = reachable_components(matrix, (ask.component for ask in asks))
         matrix = matrix.closing(set(range(len(matrix.components))) - there)
         with decided():
             while (plan := picks(matrix, wanted, waived)) is not None:
@@ -115,7 +115,7 @@ def older(
     say the same, of the last component in the order of picking that can be another one."""
     for number in sorted({matrix.number[name] for unknown in missing for name in unknown.of}, reverse=True):
         value = plan.assignment[number]
-        alike = interchangeable(matrix, number).get(value, value) if value != ABSENT else value
+        alike = interchangeable_values(matrix, number).get(value, value) if value != ABSENT else value
         other = Request("", matrix.components[number].name, matrix.full[number] & ~alike)
         following = picks(matrix, [*wanted, other], waived)
         if following is not None:
@@ -127,7 +127,7 @@ def requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = (
     """The asks as masks; each request's id is the number of its ask. A default that is set aside no longer says that a
     version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
     labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
-    masks = [asked_mask(matrix, ask.component, ask.constraint, labels=ask.component in labelled) for ask in asks]
+    masks = [requested_mask(matrix, ask.component, ask.constraint, labels=ask.component in labelled) for ask in asks]
     return [Request(str(at), ask.component, mask) for at, (ask, mask) in enumerate(zip(asks, masks, strict=True))]
 
 
@@ -143,8 +143,8 @@ def uncalled(matrix: FactTable, assignment: Sequence[int], asked: set[str], waiv
     called = {matrix.number[name] for name in asked}
     there = {number for number, mask in enumerate(assignment) if mask != ABSENT}
     calls = [
-        (claim_of(matrix, held.row).when.keys() & there, claim_of(matrix, held.row).allowed.keys())
-        for held in held_rows(matrix, assignment, waived)
+        (row_claim(matrix, held.row).when.keys() & there, row_claim(matrix, held.row).allowed.keys())
+        for held in evaluate_rows(matrix, assignment, waived)
         if matrix.fact(held.row).kind in PRESENT_KINDS
     ]
     grown = True

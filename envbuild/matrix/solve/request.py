@@ -41,7 +41,7 @@ def of_words(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
     known = {component.name: component for component in matrix.components}
     for word in words:
         try:
-            component, constraint = values.asked(word, known)
+            component, constraint = values.parse_request(word, known)
             asks.append(_ask(matrix, component, constraint, plain=word))
         except SpecError as error:
             findings.extend(error.findings)
@@ -72,7 +72,7 @@ def knows(matrix: FactTable, name: str, value: str) -> bool:
 def parse_ask(matrix: FactTable, name: str, text: str, *, where: str = "", by: str = "") -> Ask:
     """Return the ask that component `name` be as `text` has it: a version, or a comparison. Raises SpecError."""
     known = {component.name: component for component in matrix.components}
-    component, constraint = values.asked(_word(name, text), known)
+    component, constraint = values.parse_request(_word(name, text), known)
     return _ask(matrix, component, constraint, where=where, by=by)
 
 
@@ -114,7 +114,7 @@ def _existed(component: Component, constraint: Constraint) -> None:
         return
     if any(matches(component, constraint, value) for value in known) or "+" in term.operand:
         return
-    if (neighbours := values.between(component, term.operand)) is not None:
+    if (neighbours := values.neighbours(component, term.operand)) is not None:
         below, above = (f"{component.name}={value}" for value in neighbours)
         raise SpecError(
             f"there never was a {component.name} {short(term.operand)}", f"next to it are {below} and {above}"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from envbuild.matrix.facts.atoms import ABSENT
-from envbuild.matrix.facts.claims import components_of
-from envbuild.matrix.facts.evaluate import held_rows
-from envbuild.matrix.facts.fact_table import FactTable, Held
+from envbuild.matrix.facts.claims import row_components
+from envbuild.matrix.facts.evaluate import evaluate_rows
+from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.model import Question
 from envbuild.matrix.solve.phrasing import listed, spoken
 from envbuild.matrix.solve.request import Ask
@@ -25,18 +25,18 @@ class Unknown:
 
 def blanks(matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> list[Unknown]:
     """What no fact says of an assignment."""
-    held = held_rows(matrix, assignment, waived)
+    held = evaluate_rows(matrix, assignment, waived)
     return unanswered(matrix, assignment, held, waived) + unrelated(matrix, assignment, held, asks, waived)
 
 
 def unanswered(
-    matrix: FactTable, assignment: Sequence[int], held: Iterable[Held], waived: frozenset[str]
+    matrix: FactTable, assignment: Sequence[int], held: Iterable[EvaluatedRow], waived: frozenset[str]
 ) -> list[Unknown]:
     """Questions about components that are all there and that no fact answers."""
     answered: dict[str, list[set[int]]] = {}
     for one in held:
         if not one.unsure:
-            answered.setdefault(matrix.fact(one.row).question, []).append(components_of(matrix, one.row))
+            answered.setdefault(matrix.fact(one.row).question, []).append(row_components(matrix, one.row))
     chosen, found = matrix.named(assignment), []
     for question in matrix.questions.values():
         if question.id in waived or not arises(matrix, question, assignment):
@@ -58,7 +58,11 @@ def arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> 
 
 
 def unrelated(
-    matrix: FactTable, assignment: Sequence[int], held: Iterable[Held], asks: Sequence[Ask], waived: frozenset[str]
+    matrix: FactTable,
+    assignment: Sequence[int],
+    held: Iterable[EvaluatedRow],
+    asks: Sequence[Ask],
+    waived: frozenset[str],
 ) -> list[Unknown]:
     """Components that were asked for and that no chain of facts relates to the others."""
     parent = list(range(len(assignment)))
@@ -70,7 +74,7 @@ def unrelated(
         return number
 
     for one in held:
-        there = [number for number in components_of(matrix, one.row) if assignment[number] != ABSENT]
+        there = [number for number in row_components(matrix, one.row) if assignment[number] != ABSENT]
         for number in there[1:]:
             parent[root(number)] = root(there[0])
     pieces: dict[int, list[str]] = {}
