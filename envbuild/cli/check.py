@@ -10,7 +10,7 @@ from typing import Any
 
 from envbuild.core.errors import ConflictError, Finding, SpecError
 from envbuild.core.yaml_reader import closest
-from envbuild.lock.lock_head import Head, read_head
+from envbuild.lock.lock_head import LockHead, read_head
 from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.report import brief, plain, text
@@ -156,7 +156,7 @@ def matrix_of(folders: tuple[Path, ...]) -> FactTable:
     return load_fact_table(folders)
 
 
-def is_current(lock: Head, spec: ImageSpec, target: Target) -> bool:
+def is_current(lock: LockHead, spec: ImageSpec, target: Target) -> bool:
     """Whether a lock answers what the spec asks for. Raises ConflictError when its recipes cannot stand together."""
     return bool(lock.inputs) and lock.inputs == lock_request(resolve(filled(spec, lock.chosen), target)).digest()
 

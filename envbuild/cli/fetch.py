@@ -15,11 +15,11 @@ from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import EngineError, EnvbuildError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
-from envbuild.lock.fetch import fetch, tell_lines
-from envbuild.lock.inputs import inputs
+from envbuild.lock.fetch import fetch, report_site_lines
+from envbuild.lock.inputs import list_inputs
 from envbuild.lock.lockfile import Lock
-from envbuild.lock.missing_inputs import together
-from envbuild.lock.offline_mirror import carry, check_site
+from envbuild.lock.missing_inputs import combine_errors
+from envbuild.lock.offline_mirror import check_site, export_mirror
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import ensure_lock
@@ -64,14 +64,14 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
                 continue
             yield {"image": lock.image, **row, "warnings": recorder.take_warnings()}, text
     if len(failed) > 1:
-        tell_lines("all of these images", failed, workspace.site, workspace.reporter)
+        report_site_lines("all of these images", failed, workspace.site, workspace.reporter)
     if failed:
-        raise together(failed)
+        raise combine_errors(failed)
 
 
 def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, Any], str]:
     """Lay out the inputs of an image: what is there then, as data and as a line."""
-    done = carry(lock, workspace.store, folder, workspace.reporter)
+    done = export_mirror(lock, workspace.store, folder, workspace.reporter)
     row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
     new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
     held = f"{lock.image}: {counted(done.files, 'file')}, {amount(done.size)} in {folder}, {new}"
@@ -80,7 +80,7 @@ def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, A
 
 def stored(lock: Lock, store: Store) -> tuple[dict[str, Any], str]:
     """The inputs of an image in the store, as data and as a line."""
-    digests = {entry.sha256 for entry in inputs(lock)}
+    digests = {entry.sha256 for entry in list_inputs(lock)}
     size = sum(store.blob(digest).stat().st_size for digest in digests)
     held = f"{lock.image}: {counted(len(digests), 'file')}, {amount(size)}, all in the store {store.root}"
     return {"store": str(store.root), "files": len(digests), "bytes": size}, held

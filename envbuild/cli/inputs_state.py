@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envbuild.core.text import human_list
-from envbuild.lock.inputs import requested, supplier
+from envbuild.lock.inputs import requested_origins, supplier
 from envbuild.lock.request import lock_request
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
@@ -23,7 +23,7 @@ def needs(resolution: Resolution, workspace: Workspace) -> dict[str, list[str]]:
 def suppliers(resolution: Resolution, workspace: Workspace) -> dict[str, str]:
     """Return origin → who supplies it here (`envbuild.lock.inputs.supplier`), of all that the lock of an image asks
     for."""
-    return {origin: supplier(workspace.site, origin) for origin in requested(lock_request(resolution))}
+    return {origin: supplier(workspace.site, origin) for origin in requested_origins(lock_request(resolution))}
 
 
 def lacking(found: Mapping[str, str]) -> dict[str, list[str]]:

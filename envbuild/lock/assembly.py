@@ -47,9 +47,9 @@ def assemble(
         arch=request.arch,
         python=request.python,
         epoch=max(packages.released, base.created if base else 0),
-        tools={"envbuild": __version__, "hpccm": installed("hpccm"), "uv": tool.version},
+        tools={"envbuild": __version__, "hpccm": installed_version("hpccm"), "uv": tool.version},
         versions={},
-        debian=by_name(file for found in packages.units.values() for file in found),
+        debian=index_by_file(file for found in packages.units.values() for file in found),
         python_files={**files.files, tool.file: tool},
         sources=sources,
         units={**units, TOOLS: UnitLock(python=(tool.file,))},
@@ -77,7 +77,7 @@ def source_files(unit: UnitRequest) -> tuple[str, ...]:
     return tuple(sorted({*(archive.file for archive in unit.archives), *(source.file for source in unit.git)}))
 
 
-def by_name(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
+def index_by_file(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
     """Return file name → file. Raises LockError when two archives have different content under one name."""
     found: dict[str, DebianFile] = {}
     for file in files:
@@ -86,7 +86,7 @@ def by_name(files: Iterable[DebianFile]) -> dict[str, DebianFile]:
     return dict(sorted(found.items()))
 
 
-def installed(package: str) -> str:
+def installed_version(package: str) -> str:
     """Return the installed version of a Python package, or ``none``."""
     try:
         return version(package)

@@ -10,26 +10,30 @@ from envbuild.spec.recipe_loader import file_of, keys_of
 from envbuild.spec.resolve import Resolution
 
 
-def pins(resolution: Resolution) -> dict[str, str]:
+def commit_hints(resolution: Resolution) -> dict[str, str]:
     """File name of a commit's tarball → what to change for another commit: ``the commit in recipes/ucx.py:12:1``, or
     the options of its layer."""
-    return {git.file: pin(recipe, git) for recipe in resolution.recipes for git in resolution.sources[recipe.name].git}
+    return {
+        git.file: commit_hint(recipe, git)
+        for recipe in resolution.recipes
+        for git in resolution.sources[recipe.name].git
+    }
 
 
-def pin(recipe: Recipe, git: Git) -> str:
+def commit_hint(recipe: Recipe, git: Git) -> str:
     """What to change for another commit of one recipe's source. A spec may say it only where the recipe has the
     option."""
     keys = keys_of(type(recipe))
     asked = " and ".join(f"{key}:" for key in ("version", "commit") if key in keys)
     path = file_of(recipe)
-    line = line_of(path, git.commit)
+    line = find_line(path, git.commit)
     if not line and getattr(recipe, "commit", "") == git.commit:
         return f"the commit under '{recipe.name}' in the spec"
     place = f"the commit in {shown(path)}{f':{line}:1' if line else ''}"
     return f"{place}, or write {asked} under '{recipe.name}' in the spec" if "commit" in keys else place
 
 
-def line_of(path: Path, text: str) -> int:
+def find_line(path: Path, text: str) -> int:
     """The first line of a file that holds `text`, from 1; 0 where none does."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

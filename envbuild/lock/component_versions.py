@@ -21,22 +21,22 @@ def component_versions(request: LockRequest, lock: Lock) -> dict[str, str]:
     """Component → version of the package that stands for it (`Recipe.package`), as it was locked; without one, of the
     release that its recipe compiles, as upstream's tag has it, else as the layer does."""
     components, layers = request.spec.get("components"), request.spec.get("layers")
-    found = packages(request, lock)
+    found = installed_packages(request, lock)
     named = components.items() if isinstance(components, Mapping) else ()
     versions = {str(name): found[package][0] for name, package in named if package in found}
     for unit in request.units:
         component = built_recipe(unit)
-        if not component or not from_sources(request, component):
+        if not component or not has_own_sources(request, component):
             continue
         layer = layers.get(component, {}) if isinstance(layers, Mapping) else {}
-        asked, release = str(layer.get("version") or ""), tagged(request.units[unit], component)
-        version = release if release and (not asked or answers(asked, release)) else asked
+        asked, release = str(layer.get("version") or ""), tag_version(request.units[unit], component)
+        version = release if release and (not asked or matches_version(asked, release)) else asked
         if version:
             versions.setdefault(component, version)
     return versions
 
 
-def packages(request: LockRequest, lock: Lock) -> dict[str, tuple[str, str]]:
+def installed_packages(request: LockRequest, lock: Lock) -> dict[str, tuple[str, str]]:
     """Package → (version, where it is from), of all that an image has."""
     found = {name: (version, IMAGE) for name, version in (lock.base_image.python if lock.base_image else {}).items()}
     found |= {file.name: (file.version, file.archive) for file in lock.debian.values()}
@@ -56,13 +56,13 @@ def shipped_python(request: LockRequest, lock: Lock) -> dict[str, str]:
     return found | dict(parse_exact(text, unit) for unit, asked in request.units.items() for text in asked.gives)
 
 
-def from_sources(request: LockRequest, component: str) -> bool:
+def has_own_sources(request: LockRequest, component: str) -> bool:
     """Whether a component is compiled from its recipe's own archives or commits, whose version no package tells."""
     unit = request.units.get(build_unit(component), UnitRequest())
     return bool(unit.archives or unit.git)
 
 
-def tagged(unit: UnitRequest, component: str) -> str:
+def tag_version(unit: UnitRequest, component: str) -> str:
     """The version in the tag (``v1.20.1``) of the source that is named as the component; empty without one."""
     tags = [source.tag for source in unit.git if source.name == component]
     tags += [archive.origin.rpartition("@")[2] for archive in unit.archives if archive.name == component]
@@ -79,14 +79,14 @@ def check_versions(request: LockRequest, lock: Lock) -> None:
     components, layers = request.spec.get("components"), request.spec.get("layers")
     if not isinstance(components, Mapping) or not isinstance(layers, Mapping):
         return
-    found, debs = packages(request, lock), {file.name for file in lock.debian.values()}
+    found, debs = installed_packages(request, lock), {file.name for file in lock.debian.values()}
     findings = []
     for name, package in components.items():
         asked = str(layers.get(name, {}).get("version") or "")
         has, where = found.get(package, ("", ""))
         python = package not in debs or where in (INDEX, IMAGE)
         # A source chosen by the option has that version, or a name of its own ("may24") for what it gives.
-        if not asked or from_sources(request, str(name)) or answers(asked, has, python=python):
+        if not asked or has_own_sources(request, str(name)) or matches_version(asked, has, python=python):
             continue
         if has:
             because = f"{where} has {has} and the recipe takes it from there"
@@ -102,7 +102,7 @@ def check_versions(request: LockRequest, lock: Lock) -> None:
         raise ConflictError.of(findings)
 
 
-def answers(asked: str, locked: str, *, python: bool = False) -> bool:
+def matches_version(asked: str, locked: str, *, python: bool = False) -> bool:
     """Whether `locked` is the version `asked` or one of its line: ``1.18`` is answered by ``1.18.1+ds-2``, by
     ``1:1.18-1`` and not by ``1.180``; a `python` version also by its other spellings (``4.1.0`` by ``4.1``, PEP 440).
     """

@@ -50,7 +50,7 @@ def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -
     return f"its packages are {', '.join(examples[:8])}{' and others' if len(names) > len(examples[:8]) else ''}"
 
 
-def changes(old: Lock, new: Lock) -> list[str]:
+def describe_changes(old: Lock, new: Lock) -> list[str]:
     """One line for each package or source that differs: ``numpy 2.5.1 → 2.5.5``, ``+ click 8.5.1``, ``- six 1.17``;
     before them the base image's."""
     was_base, base = (lock.base_image.digest[:12] if lock.base_image else "" for lock in (old, new))

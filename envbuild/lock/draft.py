@@ -13,12 +13,12 @@ from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, Sour
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import BASE, TOOLS
 
-OPEN = "0" * 64  # a digest that no content has
+NO_DIGEST = "0" * 64  # a digest that no content has
 PACKAGES = "PACKAGES.deb"  # the files of a unit that apt has not chosen yet
 VERSION = "VERSION"  # of a tool that is not chosen yet
 
 
-def draft(request: LockRequest) -> Lock:
+def draft_from_request(request: LockRequest) -> Lock:
     """The open lock of an image. Pure: the same request gives the same lock on every machine."""
     units = {name: _unit(name, unit) for name, unit in request.units.items()}
     tool = _python("uv")
@@ -38,12 +38,14 @@ def draft(request: LockRequest) -> Lock:
         epoch=0,
         tools={"envbuild": VERSION, "hpccm": VERSION, "uv": VERSION},
         versions={},
-        debian={PACKAGES: DebianFile(PACKAGES, PACKAGES, "", "", "", 0, OPEN)},
+        debian={PACKAGES: DebianFile(PACKAGES, PACKAGES, "", "", "", 0, NO_DIGEST)},
         python_files={file.file: file for file in files},
         sources={source.file: source for source in sources},
         units={**units, TOOLS: UnitLock(python=(tool.file,))},
         distribution=request.distribution,
-        base_image=BaseImage(request.base, OPEN, OPEN, ((OPEN, 0, ""),), request.distribution) if image else None,
+        base_image=BaseImage(request.base, NO_DIGEST, NO_DIGEST, ((NO_DIGEST, 0, ""),), request.distribution)
+        if image
+        else None,
     )
 
 
@@ -64,8 +66,8 @@ def _sorted(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _python(text: str) -> PythonFile:
-    return PythonFile(text, text, "", 0, OPEN)
+    return PythonFile(text, text, "", 0, NO_DIGEST)
 
 
 def _source(file: str, origin: str) -> SourceFile:
-    return SourceFile(file, origin, OPEN)
+    return SourceFile(file, origin, NO_DIGEST)

@@ -14,9 +14,17 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
-from envbuild.lock.inputs import ImageBlob, Input, described, inputs, lost, origin, supplier
+from envbuild.lock.inputs import (
+    ImageBlob,
+    Input,
+    describe_input,
+    input_origin,
+    list_inputs,
+    not_found_finding,
+    supplier,
+)
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
-from envbuild.lock.missing_inputs import site_lines, unobtainable
+from envbuild.lock.missing_inputs import not_available_error, site_lines
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
@@ -26,13 +34,15 @@ if TYPE_CHECKING:
     from envbuild.net.python_index import PackageIndex
 
 
-def missing(lock: Lock, store: Store, names: Iterable[str] | None = None, *, manifest: bool = False) -> list[Input]:
+def inputs_to_fetch(
+    lock: Lock, store: Store, names: Iterable[str] | None = None, *, manifest: bool = False
+) -> list[Input]:
     """The inputs of `lock` (of those in `names`, when given) that the store does not have; one entry a digest.
     `manifest`: that of the base image is wanted too.
     """
     wanted = None if names is None else frozenset(names)
     found: dict[str, Input] = {}
-    for entry in inputs(lock, manifest=manifest):
+    for entry in list_inputs(lock, manifest=manifest):
         if (wanted is None or entry.file in wanted) and entry.sha256 not in found and not store.has_blob(entry.sha256):
             found[entry.sha256] = entry
     return list(found.values())
@@ -57,11 +67,11 @@ def fetch(
     (one for all inputs of an origin that has no place here), after all others were fetched; EngineError when the store
     is full or cannot be written.
     """
-    wanted = missing(lock, store, names, manifest=manifest)
+    wanted = inputs_to_fetch(lock, store, names, manifest=manifest)
     try:
         fetch_inputs(lock.image, wanted, store, site, reporter, jobs=jobs, pause=pause, where=where)
     except InputError as error:
-        tell_kept(lock.image, inputs(lock), store, site, reporter, [error])
+        report_already_cached(lock.image, list_inputs(lock), store, site, reporter, [error])
         raise
 
 
@@ -84,20 +94,20 @@ def fetch_inputs(
     from envbuild.net.python_index import PackageIndex
     from envbuild.net.transport import Transport
 
-    known, findings = placed(wanted, site, where or {})
+    known, findings = split_by_supplier(wanted, site, where or {})
     if not known:
         raise InputError.of(findings)
     transport = Transport(site.network())
     count = Progress(reporter, sum(entry.size for entry in known))
     transfer = Transfer(transport, store, count.add, pause)
-    work = Fetching(image, site, transfer, PackageIndex(transport, site.python()), reporter, where or {})
+    work = Fetcher(image, site, transfer, PackageIndex(transport, site.python()), reporter, where or {})
     reporter.start(
         "fetch", f"fetching {counted(len(known), 'file')}" + (f", {amount(count.total)}" if count.total else "")
     )
     try:
         # The largest first: they decide when the last one is done.
         known.sort(key=lambda entry: -entry.size)
-        findings += merged(_all(known, work.one, jobs, transfer.stop))
+        findings += merge_findings(_fetch_all(known, work.one, jobs, transfer.stop))
     finally:
         reporter.finish("fetch")
     if findings:
@@ -105,7 +115,7 @@ def fetch_inputs(
     reporter.info(f"fetched {counted(len(known), 'file')}, {amount(count.done)}")
 
 
-def tell_kept(
+def report_already_cached(
     image: str, entries: Iterable[Input], store: Store, site: Site, reporter: Reporter, errors: Iterable[EnvbuildError]
 ) -> None:
     """Say how much of an image is in the store already, when something else of it cannot be had, and the lines of a
@@ -117,10 +127,10 @@ def tell_kept(
         reporter.info(
             f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing"
         )
-    tell_lines(image, errors, site, reporter)
+    report_site_lines(image, errors, site, reporter)
 
 
-def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, reporter: Reporter) -> None:
+def report_site_lines(image: str, errors: Iterable[EnvbuildError], site: Site, reporter: Reporter) -> None:
     """Say the lines of a site file that would supply what is missing, where that is more than the hints say."""
     if lines := site_lines(errors, site):
         file = "site.yaml" if site.where else "a new site.yaml"
@@ -128,19 +138,21 @@ def tell_lines(image: str, errors: Iterable[EnvbuildError], site: Site, reporter
         reporter.info("\n".join([head, *lines]))
 
 
-def placed(wanted: Iterable[Input], site: Site, where: Mapping[str, str]) -> tuple[list[Input], list[Finding]]:
+def split_by_supplier(
+    wanted: Iterable[Input], site: Site, where: Mapping[str, str]
+) -> tuple[list[Input], list[Finding]]:
     """The inputs whose origin has a place here, and what to tell of the others."""
-    from envbuild.lock.sources import unplaced  # with a network client
+    from envbuild.lock.sources import no_mirror_findings  # with a network client
 
     origins: dict[str, list[Input]] = {}
     for entry in wanted:
-        origins.setdefault(origin(entry), []).append(entry)
+        origins.setdefault(input_origin(entry), []).append(entry)
     nowhere = [name for name in origins if not supplier(site, name)]
     found = [entry for name, entries in origins.items() if name not in nowhere for entry in entries]
-    return found, [finding for name in sorted(nowhere) for finding in unplaced(name, origins[name], where)]
+    return found, [finding for name in sorted(nowhere) for finding in no_mirror_findings(name, origins[name], where)]
 
 
-def _all(
+def _fetch_all(
     entries: list[Input], one: Callable[[Input], list[Finding]], jobs: int, stop: threading.Event
 ) -> list[tuple[Input, list[Finding]]]:
     """Each input with its findings; an error of the store, or an interruption, ends the rest at once."""
@@ -157,7 +169,7 @@ def _all(
         pool.shutdown(cancel_futures=True)
 
 
-def merged(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
+def merge_findings(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
     """The findings, of a base image only the first: an image has dozens of parts, and what stands in the way of one
     stands in the way of all.
     """
@@ -185,7 +197,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
+class Fetcher:
     """Fetches single inputs of `image`. `index` is the package index; those of vendors are opened when wanted.
     `where`: file name of a source → the place in the spec that asks for it."""
 
@@ -217,13 +229,13 @@ class Fetching:
 
     def places(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
         """Where a file may be, in the order of asking."""
-        from envbuild.lock.sources import candidates
+        from envbuild.lock.sources import candidate_places
         from envbuild.net.urls import join
 
         if isinstance(entry, DebianFile):
             return [join(root, entry.path) for root in self.site.roots(entry.archive)]
         if isinstance(entry, SourceFile):
-            return candidates(self.site, entry.origin, entry.file)
+            return candidate_places(self.site, entry.origin, entry.file)
         listed = [file for file in self.listing(entry.origin).files(entry.name) if file.name == entry.file]
         return list(dict.fromkeys(file.url for file in listed if file.sha256 in ("", entry.sha256)))
 
@@ -239,9 +251,9 @@ class Fetching:
 
     def commit(self, source: SourceFile) -> None:
         """The tarball of a commit."""
-        from envbuild.lock.git.lock_commit import obtain_git
+        from envbuild.lock.git.lock_commit import obtain_commit
 
-        obtain_git(self.site, self.transfer.transport, self.transfer.store, self.reporter, source)
+        obtain_commit(self.site, self.transfer.transport, self.transfer.store, self.reporter, source)
         self.transfer.progress(source.size)
 
     def image_blob(self, blob: ImageBlob) -> None:
@@ -255,23 +267,23 @@ class Fetching:
         from envbuild.net.urls import redact
 
         if not misses and isinstance(entry, PythonFile):
-            python = self.site.python(origin(entry))
+            python = self.site.python(input_origin(entry))
             listing = (*python.indexes, *python.links)
             misses = [Miss(redact(place), MissKind.ABSENT, "does not list it with this digest") for place in listing]
         if isinstance(entry, ImageBlob):
             from envbuild.net.registry.client import Repository
 
             place = Repository(parse_reference(entry.reference), self.site, self.transfer.transport)
-            return place.not_available(described(entry), misses).findings[0]
+            return place.not_available(describe_input(entry), misses).findings[0]
         if isinstance(entry, SourceFile):
             where = self.where.get(entry.file, "")
-            error = unobtainable(entry.origin, entry.file, entry.sha256, misses, image=self.image, where=where)
+            error = not_available_error(entry.origin, entry.file, entry.sha256, misses, image=self.image, where=where)
             return error.findings[0]
-        return lost(self.image, entry, misses)
+        return not_found_finding(self.image, entry, misses)
 
     def advised(self, entry: Input, finding: Finding) -> Finding:
         """An error of an index, a repository or a registry, with the input that it stands in the way of."""
         if isinstance(entry, SourceFile):
             return replace(finding, where=finding.where or self.where.get(entry.file, ""))  # it names the source
-        told = lost(self.image, entry, [Miss(finding.where, MissKind.UNREACHABLE, finding.message)])
+        told = not_found_finding(self.image, entry, [Miss(finding.where, MissKind.UNREACHABLE, finding.message)])
         return replace(told, hint=finding.hint, mirror_lines=finding.mirror_lines) if finding.mirror_lines else told

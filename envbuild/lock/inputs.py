@@ -32,7 +32,7 @@ class ImageBlob:
 Input = DebianFile | PythonFile | SourceFile | ImageBlob
 
 
-def inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
+def list_inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
     """Every input of `lock`. The manifest of the base image takes no part in a build; whoever copies the image needs
     it.
     """
@@ -49,7 +49,7 @@ def image_blobs(image: BaseImage, *, manifest: bool = False) -> list[ImageBlob]:
     return [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
 
 
-def origin(entry: Input) -> str:
+def input_origin(entry: Input) -> str:
     """What a site is asked for when this input is wanted."""
     if isinstance(entry, DebianFile):
         return entry.archive
@@ -73,7 +73,7 @@ def supplier(site: Site, origin: str) -> str:
     return "mirror" if places else ""
 
 
-def requested(request: LockRequest) -> list[str]:
+def requested_origins(request: LockRequest) -> list[str]:
     """Origins that a lock of this image takes its inputs from, as far as they are known before there is one (not
     those of submodules).
     """
@@ -92,7 +92,7 @@ def requested(request: LockRequest) -> list[str]:
     return sorted({name.partition("@")[0] for name in found})
 
 
-def described(entry: Input) -> str:
+def describe_input(entry: Input) -> str:
     """An input as messages name it."""
     if isinstance(entry, ImageBlob):
         return f"the {entry.part} of {entry.reference} (sha256 {entry.sha256})"
@@ -102,12 +102,12 @@ def described(entry: Input) -> str:
     return f"the {kind} {entry.name} {entry.version} ({entry.file}, sha256 {entry.sha256})"
 
 
-def lost(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
+def not_found_finding(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
     """What to tell of a package or file that no place gave, and why each did not."""
     looked = "".join(f"\n  {miss}" for miss in misses)
     what = "run the command again"
     if all_absent(misses) and isinstance(entry, DebianFile | PythonFile):
         what = f"envbuild lock {image} --upgrade {entry.name}"
-    line = mirror_line(origin(entry))
+    line = mirror_line(input_origin(entry))
     hint = f"{what}, or write another place into site.yaml:  {mirrors_setting(line)}"
-    return Finding(f"{described(entry)} cannot be had; looked at:{looked}", "", hint, (line,))
+    return Finding(f"{describe_input(entry)} cannot be had; looked at:{looked}", "", hint, (line,))

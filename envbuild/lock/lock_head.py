@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Head(NamedTuple):
+class LockHead(NamedTuple):
     """What the version matrix wants to know of a lock: see `Lock`."""
 
     inputs: str
@@ -15,7 +15,7 @@ class Head(NamedTuple):
     settled: Mapping[str, str]
 
 
-def read_head(path: Path) -> Head:
+def read_head(path: Path) -> LockHead:
     """Return the head of a lock file (all of it is long to read); an empty one without a lock, or from one that is
     damaged: whoever needs the lock itself says so."""
     import yaml
@@ -29,9 +29,9 @@ def read_head(path: Path) -> Head:
                 head.append(line)
         value = yaml.load("".join(head), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         chosen, settled = (read_texts(value.get(key, {}), key) for key in ("chosen", "settled"))
-        return Head(read_text(value.get("inputs", ""), "inputs"), chosen, settled)
+        return LockHead(read_text(value.get("inputs", ""), "inputs"), chosen, settled)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, AttributeError, RecursionError):
-        return Head("", {}, {})
+        return LockHead("", {}, {})
 
 
 def read_text(value: object, key: str) -> str:

@@ -129,8 +129,12 @@ class Lock:
 
 
 SCHEMA = 1
-KINDS: dict[str, type] = {"size": int, "git": bool, "submodules": dict}  # of an entry's values; the others are texts
-WORDS = {int: "a number", bool: "true or false", dict: "keys with values", str: "text"}
+VALUE_TYPES: dict[str, type] = {
+    "size": int,
+    "git": bool,
+    "submodules": dict,
+}  # of an entry's values; the others are texts
+TYPE_NAMES = {int: "a number", bool: "true or false", dict: "keys with values", str: "text"}
 TABLES = (("debian", "debian", DebianFile), ("python_files", "python", PythonFile), ("sources", "source", SourceFile))
 OPTIONAL = ("origin", "git", "submodules")  # keys of entries that are left out when they are empty
 UNIT_FIELDS = tuple(field.name for field in dataclasses.fields(UnitLock))
@@ -209,7 +213,7 @@ def parse_lock(text: str, path: Path) -> Lock:
             raise ValueError("it does not say its format")
         if value["schema"] != SCHEMA:
             raise ValueError(f"it has format {value['schema']}, and this envbuild reads format {SCHEMA}")
-        return _lock(value)
+        return _parse_value(value)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -221,11 +225,11 @@ def parse_lock(text: str, path: Path) -> Lock:
         raise LockError(f"the lock is damaged: {error} is missing", hint, str(path)) from None
 
 
-def _lock(value: Mapping[str, Any]) -> Lock:
+def _parse_value(value: Mapping[str, Any]) -> Lock:
     tables: dict[str, Any] = {}
     for table, kind, shape in TABLES:
-        expected = {field.name: KINDS.get(field.name, str) for field in dataclasses.fields(shape)}
-        tables[table] = {file: _entry(shape, kind, file, entry, expected) for file, entry in value[table].items()}
+        expected = {field.name: VALUE_TYPES.get(field.name, str) for field in dataclasses.fields(shape)}
+        tables[table] = {file: _parse_entry(shape, kind, file, entry, expected) for file, entry in value[table].items()}
     units = {
         name: UnitLock(
             **{key: tuple(read_text(item, f"units.{name}.{key}") for item in items) for key, items in unit.items()}
@@ -250,7 +254,7 @@ def _lock(value: Mapping[str, Any]) -> Lock:
         settled=read_texts(value.get("settled", {}), "settled"),
         facts=tuple(read_text(item, "facts") for item in value.get("facts", [])),
         distribution=read_text(value.get("distribution", ""), "distribution"),
-        base_image=_base_image(value["base_image"]) if "base_image" in value else None,
+        base_image=_parse_base_image(value["base_image"]) if "base_image" in value else None,
     )
     if not isinstance(lock.epoch, int) or isinstance(lock.epoch, bool):
         raise ValueError("epoch is not a number")
@@ -266,7 +270,7 @@ def _lock(value: Mapping[str, Any]) -> Lock:
     return lock
 
 
-def _base_image(value: Mapping[str, Any]) -> BaseImage:
+def _parse_base_image(value: Mapping[str, Any]) -> BaseImage:
     layers = tuple(
         (read_text(digest, "layers"), int(size), read_text(kind, "layers")) for digest, size, kind in value["layers"]
     )
@@ -279,16 +283,16 @@ def _base_image(value: Mapping[str, Any]) -> BaseImage:
     )
 
 
-def _entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], expected: Mapping[str, type]) -> Any:
+def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], expected: Mapping[str, type]) -> Any:
     defaults = {
-        field.name: KINDS.get(field.name, str)() for field in dataclasses.fields(shape) if field.name in OPTIONAL
+        field.name: VALUE_TYPES.get(field.name, str)() for field in dataclasses.fields(shape) if field.name in OPTIONAL
     }
     if shape is SourceFile:
         del defaults["origin"]  # every source has one
     values = {**defaults, "file": file, **entry}
     for key, wanted in expected.items():
         if type(values[key]) is not wanted:
-            raise ValueError(f"{kind} file {file}: '{key}' is not {WORDS[wanted]}")
+            raise ValueError(f"{kind} file {file}: '{key}' is not {TYPE_NAMES[wanted]}")
     if not SHA256.fullmatch(values["sha256"]):
         raise ValueError(f"{kind} file {file}: sha256 is not 64 hexadecimal digits")
     if "/" in values["file"] or values["file"] in ("", ".", ".."):

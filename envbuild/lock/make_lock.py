@@ -28,7 +28,7 @@ from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.diff import BASE, EVERYTHING, check_upgrades
 from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile, Lock, SourceFile
-from envbuild.lock.missing_inputs import only_the_site, together
+from envbuild.lock.missing_inputs import combine_errors, fixable_in_site_config
 from envbuild.lock.python import choose_files, uv
 from envbuild.lock.python import resolve as python
 from envbuild.lock.python.vendor_index import reachable_indexes, vendor_indexes
@@ -74,16 +74,16 @@ def make_lock(
             check_versions(request, previous)
             return previous
     kept = None if EVERYTHING in upgrade else previous
-    work = Locking(request, site, store, reporter, kept, upgrade, refresh, clashes, pins or {})
+    work = LockMaker(request, site, store, reporter, kept, upgrade, refresh, clashes, pins or {})
     lock = replace(work.lock(), waivers=given)
-    pending_archives.forget(store, lock.sources)
+    pending_archives.remove_pending(store, lock.sources)
     check_upgrades(lock, upgrade, components)
     check_versions(request, lock)
     return replace(lock, versions=component_versions(request, lock))
 
 
 @dataclass(slots=True)
-class Locking:
+class LockMaker:
     """One locking. `kept` is the lock whose versions stay, but for what is in `upgrade`; `errors` is what the parts
     could not have, `resolved` what those with errors did find."""
 
@@ -122,7 +122,7 @@ class Locking:
         if packages is None or python_lock is None or sources is None or self.errors:
             self.resolved += found_inputs(base, packages, python_lock, sources)
             self.fetch()
-            raise together(self.errors)
+            raise combine_errors(self.errors)
         return assemble(self.request, self.distribution.name, base, packages, python_lock, sources)
 
     def packages(self, base: LockedBase | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
@@ -149,19 +149,19 @@ class Locking:
     def fetch(self) -> None:
         """Bring what is resolved into the store, so that nothing is left to fetch but what is missing; what of it
         cannot be had is missing too. A mistake in the spec is told without that."""
-        from envbuild.lock.fetch import fetch_inputs, tell_kept
+        from envbuild.lock.fetch import fetch_inputs, report_already_cached
 
-        pending_archives.note(
+        pending_archives.record_pending(
             self.store, (entry for entry in self.resolved if isinstance(entry, SourceFile) and not entry.git)
         )
-        if not only_the_site(self.errors):
+        if not fixable_in_site_config(self.errors):
             return
         wanted = {entry.sha256: entry for entry in self.resolved if not self.store.has_blob(entry.sha256)}
         try:
             fetch_inputs(self.request.image, list(wanted.values()), self.store, self.site, self.reporter)
         except EnvbuildError as error:
             self.errors.append(error)
-        tell_kept(self.request.image, self.resolved, self.store, self.site, self.reporter, self.errors)
+        report_already_cached(self.request.image, self.resolved, self.store, self.site, self.reporter, self.errors)
 
     def debian_names(self) -> dict[str, tuple[str, ...]]:
         """Unit → names of its Debian packages. What every image has joins the run-time packages where the base has no
@@ -274,7 +274,7 @@ class Locking:
         units = self.request.units.values()
         known = self.kept.sources if self.kept else {}
         if not self.refresh and EVERYTHING not in self.upgrade:
-            known = {**pending_archives.recall(self.store), **known}
+            known = {**pending_archives.read_pending(self.store), **known}
         return lock_sources(
             self.site,
             self.transport,

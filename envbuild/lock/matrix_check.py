@@ -16,7 +16,7 @@ from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
 
-def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
+def check_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
     """What the matrix says of a lock's versions, told where a person has to see to something. Raises ConflictError,
     UnknownError."""
     matrix = load_fact_table(workspace.project.facts())
@@ -26,7 +26,7 @@ def agree(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
     return answer
 
 
-def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
+def record_matrix_versions(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
     """A new lock with the versions that the matrix knows, those that were picked, and the facts that they rest on.
     Warns when the package index has a newer torch than the facts know. Raises what `agree` raises."""
     from envbuild.lock.component_versions import (
@@ -36,7 +36,7 @@ def confirmed(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
     matrix = load_fact_table(workspace.project.facts())
     shipped = shipped_python(lock_request(resolution), lock)
     lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
-    lock = replace(lock, facts=agree(resolution, lock, workspace).facts)
+    lock = replace(lock, facts=check_lock(resolution, lock, workspace).facts)
     if "torch" in lock.settled:
         warn_of_newer_torch(matrix, workspace)
     return lock

@@ -33,7 +33,7 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import LockError, PublishError, SpecError
 from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
-from envbuild.lock.inputs import ImageBlob, Input, inputs, origin
+from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import ARCHIVES, read_site
@@ -56,7 +56,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class MirrorStats:
     """Inputs of one image in a folder: how many and how large, and what of that was not there before."""
 
     files: int
@@ -65,7 +65,7 @@ class Carried:
     new_size: int
 
 
-def carry(lock: Lock, store: Store, folder: Path, reporter: Reporter) -> Carried:
+def export_mirror(lock: Lock, store: Store, folder: Path, reporter: Reporter) -> MirrorStats:
     """Put every input of `lock`, all of which the store has, into `folder`.
 
     Raises SpecError when the folder has a ``site.yaml`` that does not serve it, InputError for damage in the store,
@@ -74,8 +74,8 @@ def carry(lock: Lock, store: Store, folder: Path, reporter: Reporter) -> Carried
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder):
-            return Carrying(lock, store, folder, reporter).all()
+        with exclusive_access(folder):
+            return MirrorExport(lock, store, folder, reporter).all()
     except OSError as error:
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
@@ -85,7 +85,7 @@ def carry(lock: Lock, store: Store, folder: Path, reporter: Reporter) -> Carried
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def exclusive_access(folder: Path) -> Iterator[None]:
     """One process at a time adds to a folder; what an earlier one left half written goes away."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -99,9 +99,9 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def place_of(entry: Input) -> str:
+def mirror_path(entry: Input) -> str:
     """Path of an input below the folder: where the mirrors of `MIRRORS` look for it. Raises LockError."""
-    kind, _, rest = origin(entry).partition(":")
+    kind, _, rest = input_origin(entry).partition(":")
     if isinstance(entry, DebianFile):
         path = f"{kind}/{entry.path}" if kind in ARCHIVES else f"{kind}/{rest}/{entry.path}"
     elif isinstance(entry, PythonFile):
@@ -119,7 +119,7 @@ def place_of(entry: Input) -> str:
 
 
 @dataclass(slots=True)
-class Carrying:
+class MirrorExport:
     """One lock on its way into one folder."""
 
     lock: Lock
@@ -128,9 +128,9 @@ class Carrying:
     reporter: Reporter
     others: frozenset[str] | None = None  # digests that other locks in the folder name, read when they matter
 
-    def all(self) -> Carried:
+    def all(self) -> MirrorStats:
         """Everything, the site file last: a folder with one is whole."""
-        entries = {place_of(entry): entry for entry in inputs(self.lock, manifest=True)}
+        entries = {mirror_path(entry): entry for entry in list_inputs(self.lock, manifest=True)}
         check_site(self.folder)
         sizes = {path: self.store.blob(entry.sha256).stat().st_size for path, entry in entries.items()}
         self.reporter.start(
@@ -147,14 +147,14 @@ class Carrying:
         if not (self.folder / "site.yaml").exists():
             self.text("site.yaml", site_text())
         new = [path for path, fresh in written.items() if fresh]
-        return Carried(len(entries), sum(sizes.values()), len(new), sum(sizes[path] for path in new))
+        return MirrorStats(len(entries), sum(sizes.values()), len(new), sum(sizes[path] for path in new))
 
     def one(self, item: tuple[str, Input]) -> bool:
         """Put one input in its place; whether it was not there already."""
         path, entry = item
         target, blob = self.folder / path, self.store.blob(entry.sha256)
         if target.exists():
-            if same(target, blob, entry.sha256):
+            if is_copy(target, blob, entry.sha256):
                 return False
             self.replaceable(target)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class Carrying:
             os.link(blob, temporary)
             doubtful = True
         except OSError:  # another disk, or one without hard links
-            doubtful = copy(blob, temporary) != entry.sha256
+            doubtful = copy_file(blob, temporary) != entry.sha256
         if doubtful:
             self.store.check_blob(entry.sha256)
         temporary.replace(target)
@@ -173,7 +173,9 @@ class Carrying:
         """Raises PublishError when an image that was carried here before needs what `target` holds now."""
         if self.others is None:
             locks = [path for path in (self.folder / "images").glob("*.lock") if path.stem != self.lock.image]
-            self.others = frozenset(entry.sha256 for path in locks for entry in inputs(read_lock(path), manifest=True))
+            self.others = frozenset(
+                entry.sha256 for path in locks for entry in list_inputs(read_lock(path), manifest=True)
+            )
         if file_digest(target) in self.others:
             raise PublishError(
                 f"{target} cannot be replaced: another image in this folder needs a different file of that name",
@@ -206,14 +208,16 @@ class Carrying:
             described["annotations"] = {TAG: reference.tag}
         index = read_json(self.folder / folder / "index.json") or {}
         kept = [
-            untagged(item, described) for item in index.get("manifests", ()) if item["digest"] != described["digest"]
+            drop_moved_tag(item, described)
+            for item in index.get("manifests", ())
+            if item["digest"] != described["digest"]
         ]
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*kept, described]}
         self.text(f"{folder}/oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}) + "\n")
         self.text(f"{folder}/index.json", json.dumps(index, indent=1, sort_keys=True) + "\n")
 
 
-def untagged(item: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+def drop_moved_tag(item: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
     """An entry of an index without its tag, when the newer one has it for the same platform. Locks name digests, so the
     older image stays."""
     tags = [entry.get("annotations", {}).get(TAG) for entry in (item, newer)]
@@ -243,7 +247,7 @@ def site_text() -> str:
     return SITE + "".join(f"  {kind}: [{place}]\n" for kind, place in MIRRORS.items())
 
 
-def same(target: Path, blob: Path, sha256: str) -> bool:
+def is_copy(target: Path, blob: Path, sha256: str) -> bool:
     """Whether `target` is the blob, or a good copy of it."""
     there, here = target.stat(), blob.stat()
     if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
@@ -251,7 +255,7 @@ def same(target: Path, blob: Path, sha256: str) -> bool:
     return there.st_size == here.st_size and file_digest(target) == sha256
 
 
-def copy(source: Path, target: Path) -> str:
+def copy_file(source: Path, target: Path) -> str:
     """Copy a file and see it on the disk; gives the sha256 of what was read."""
     found = hashlib.sha256()
     with source.open("rb") as reading, target.open("wb") as writing:

@@ -17,29 +17,31 @@ DAY = 24 * 3600.0
 FILE = "archives.json"
 
 
-def recall(store: Store) -> dict[str, SourceFile]:
+def read_pending(store: Store) -> dict[str, SourceFile]:
     """File name → archive, of those that are noted and in the store."""
-    return {name: SourceFile(name, origin, sha256, size) for name, (origin, sha256, size, _) in _noted(store).items()}
+    return {
+        name: SourceFile(name, origin, sha256, size) for name, (origin, sha256, size, _) in _read_entries(store).items()
+    }
 
 
-def note(store: Store, archives: Iterable[SourceFile]) -> None:
+def record_pending(store: Store, archives: Iterable[SourceFile]) -> None:
     """Note archives that are in the store."""
     with store.lock("archives"):
         new = {file.file: [file.origin, file.sha256, file.size, time.time()] for file in archives}
         if new:
-            write_json(store.root / FILE, new | _noted(store))
+            write_json(store.root / FILE, new | _read_entries(store))
 
 
-def forget(store: Store, names: Iterable[str]) -> None:
+def remove_pending(store: Store, names: Iterable[str]) -> None:
     """Forget archives that a lock names now."""
     if not (store.root / FILE).exists():
         return
     with store.lock("archives"):
         gone = frozenset(names)
-        write_json(store.root / FILE, {name: entry for name, entry in _noted(store).items() if name not in gone})
+        write_json(store.root / FILE, {name: entry for name, entry in _read_entries(store).items() if name not in gone})
 
 
-def _noted(store: Store) -> dict[str, list[Any]]:
+def _read_entries(store: Store) -> dict[str, list[Any]]:
     """File name → [origin, sha256, size, when it was noted]."""
     entries = (read_json(store.root / FILE) or {}).items()
     return {name: entry for name, entry in entries if time.time() - entry[3] < DAY and store.has_blob(entry[1])}

@@ -17,10 +17,10 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, human_list
-from envbuild.lock.git.lock_commit import lock_git
+from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.lockfile import DebianFile, SourceFile
-from envbuild.lock.missing_inputs import together, unobtainable
+from envbuild.lock.missing_inputs import combine_errors, not_available_error
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.site import DEFAULT_ADDRESSES, Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
@@ -33,19 +33,19 @@ PARALLEL = 4
 NAMED = 4  # files that a message lists
 
 
-def candidates(site: Site, origin: str, file: str) -> list[str]:
+def candidate_places(site: Site, origin: str, file: str) -> list[str]:
     """Addresses and paths, in the order of asking, at which the site's mirrors may have `origin` as a file named
     `file`.
     """
     rest, places = site.places(origin)
     found = []
     for place in places:
-        for name in _names(origin, rest, file, place in DEFAULT_ADDRESSES.values()):
+        for name in _candidate_paths(origin, rest, file, place in DEFAULT_ADDRESSES.values()):
             found.append(join(place, name))
     return list(dict.fromkeys(found))
 
 
-def _names(origin: str, rest: str, file: str, home: bool) -> list[str]:
+def _candidate_paths(origin: str, rest: str, file: str, home: bool) -> list[str]:
     """Paths below a place, which is where the origins of its kind have their `home`, or a mirror. `rest` is what the
     mirror's key leaves of the origin."""
     forge = FORGE.fullmatch(origin)
@@ -80,11 +80,11 @@ def lock_source(site: Site, transfer: Transfer, archive: Archive, known: Mapping
         return earlier
     if digest:
         return SourceFile(archive.file, archive.origin, digest)
-    places = candidates(site, archive.origin, archive.file)
+    places = candidate_places(site, archive.origin, archive.file)
     try:
         sha256, size = transfer.obtain(places)
     except DownloadError as error:
-        raise unobtainable(archive.origin, archive.file, "", error.misses) from None
+        raise not_available_error(archive.origin, archive.file, "", error.misses) from None
     return SourceFile(archive.file, archive.origin, sha256, size)
 
 
@@ -112,12 +112,12 @@ def lock_sources(
     def one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
-                return lock_git(site, transport, store, reporter, source, known, (pins or {}).get(source.file, ""))
+                return lock_commit(site, transport, store, reporter, source, known, (pins or {}).get(source.file, ""))
             return lock_source(site, transfer, source, known)
         except InputError as error:
             return error.at((where or {}).get(source.file, ""))
 
-    wanted = merged([*archives, *gits])
+    wanted = merge_sources([*archives, *gits])
     pool = ThreadPoolExecutor(PARALLEL)
     try:
         futures = [pool.submit(one, source) for source in wanted]
@@ -136,11 +136,11 @@ def lock_sources(
     if errors := [answer for answer in answers if isinstance(answer, EnvbuildError)]:
         if resolved is not None:
             resolved += found
-        raise together(errors)
+        raise combine_errors(errors)
     return {answer.file: answer for answer in found}
 
 
-def merged(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
+def merge_sources(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
     """`sources` by their files, each once: with the digest that one of its namers knows, with the submodules that any
     of them wants. Raises SpecError for different sources of one file name.
     """
@@ -159,23 +159,26 @@ def merged(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
             same = False
         if not same:
             raise SpecError(
-                f"two different sources are named {source.file}: {_told(have)} and {_told(source)}",
+                f"two different sources are named {source.file}: {_source_text(have)} and {_source_text(source)}",
                 hint="give one of them another file name in its recipe",
             )
     return list(found.values())
 
 
-def _told(source: Archive | Git) -> str:
+def _source_text(source: Archive | Git) -> str:
     return f"{source.origin}@{source.commit}" if isinstance(source, Git) else f"{source.origin} {source.sha256}".strip()
 
 
-def unplaced(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
+def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
     """What to tell of all inputs of the origin `name`, for which nobody knows a place: of each source, as somebody must
     bring it (`where` the spec asks for it); of packages, files and images as a whole.
     """
     first = entries[0]
     if isinstance(first, SourceFile):
-        found = [unobtainable(name, entry.file, entry.sha256, [], where=where.get(entry.file, "")) for entry in entries]
+        found = [
+            not_available_error(name, entry.file, entry.sha256, [], where=where.get(entry.file, ""))
+            for entry in entries
+        ]
         return [error.findings[0] for error in found]
     size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
     if isinstance(first, ImageBlob):

@@ -18,10 +18,10 @@ def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.reporter.info(f"{resolution.spec.name} has no lock; locking its inputs")
         return update_lock(resolution, workspace)
-    from envbuild.lock.matrix_check import agree
+    from envbuild.lock.matrix_check import check_lock
 
     lock = current_lock(resolution, workspace)
-    agree(resolution, lock, workspace)
+    check_lock(resolution, lock, workspace)
     return lock
 
 
@@ -42,9 +42,9 @@ def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
 
 def draft_lock(resolution: Resolution) -> Lock:
     """Return what stands for the lock of an image that has none: good for reading its plan, not for building it."""
-    from envbuild.lock.draft import draft
+    from envbuild.lock.draft import draft_from_request
 
-    return draft(lock_request(resolution))
+    return draft_from_request(lock_request(resolution))
 
 
 def update_lock(
@@ -57,11 +57,11 @@ def update_lock(
 ) -> Lock:
     """Lock an image and write the file. An older lock's versions stay where they still fit, unless `fresh`; a damaged
     one is put aside with a warning."""
-    from envbuild.lock.commit_origin import pins
-    from envbuild.lock.diff import changes
+    from envbuild.lock.commit_origin import commit_hints
+    from envbuild.lock.diff import describe_changes
     from envbuild.lock.lockfile import write_lock
     from envbuild.lock.make_lock import make_lock
-    from envbuild.lock.matrix_check import confirmed
+    from envbuild.lock.matrix_check import record_matrix_versions
 
     reporter, name = workspace.reporter, resolution.spec.name
     new_path = workspace.project.new_lock_path(resolution.spec.path)
@@ -76,10 +76,10 @@ def update_lock(
         refresh=refresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
         clashes=partial(wheel_copies, resolution.env, resolution.spec.where),
-        pins=pins(resolution),
+        pins=commit_hints(resolution),
     )
-    lock = confirmed(resolution, lock, workspace)
-    for line in changes(previous, lock) if previous else ():
+    lock = record_matrix_versions(resolution, lock, workspace)
+    for line in describe_changes(previous, lock) if previous else ():
         reporter.info(line)
     if previous == lock:
         reporter.info(f"{name}: the lock is unchanged")

@@ -9,7 +9,7 @@ import pytest
 from envbuild.build.plan.containerfile import OPEN_BASE, containerfile
 from envbuild.build.plan.planner import make_plan
 from envbuild.build.plan.units import Plan
-from envbuild.lock.draft import draft
+from envbuild.lock.draft import draft_from_request
 from envbuild.lock.request import LockRequest, lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
@@ -33,7 +33,7 @@ def opened(tmp_path: Path, text: str) -> tuple[Plan, LockRequest]:
     spec = load(str(path), project)
     resolution = resolve(spec, load_target(spec.target, project))
     request = lock_request(resolution)
-    return make_plan(resolution, draft(request)), request
+    return make_plan(resolution, draft_from_request(request)), request
 
 
 def needs(plan: Plan, name: str) -> set[str]:

@@ -12,7 +12,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.lockfile import DebianFile, UnitLock, write_lock
-from envbuild.lock.offline_mirror import carry
+from envbuild.lock.offline_mirror import export_mirror
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked
 from envbuild.net.site import Site, read_site
@@ -46,7 +46,7 @@ def project(small: Project, tmp_path: Path) -> Project:
 def test_the_command(store: Store, project: Project, tmp_path: Path) -> None:
     away = Store.open(tmp_path / "away")
     first, second, gone = (deb(away, name) for name in ("hello", "bash", "gone"))
-    carry(lock(first, second), away, tmp_path / "mirror", SilentReporter())
+    export_mirror(lock(first, second), away, tmp_path / "mirror", SilentReporter())
     site = read_site(tmp_path / "mirror/site.yaml")
     assert project.root is not None
     written(project.root, "one", {first.file: first})

@@ -17,7 +17,7 @@ from envbuild.build.blocks import hpccm
 from envbuild.build.plan.planner import make_plan
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.errors import EnvbuildError
-from envbuild.lock.draft import draft
+from envbuild.lock.draft import draft_from_request
 from envbuild.lock.request import lock_request
 from envbuild.spec import target as targets
 from envbuild.spec.image_spec import ImageSpec, filled
@@ -102,7 +102,7 @@ def one(name: str, spec: ImageSpec) -> str:
     lines += [f"provides: {library}" for library in mine.provides(env)]
     lines += [f"promised: {path}" for path in mine.promised(env)]
     lines += [f"extension: {module}" for module in mine.extensions()]
-    plan = make_plan(resolution, draft(request))
+    plan = make_plan(resolution, draft_from_request(request))
     for unit in plan.units:
         if unit.name in (name, f"devel-{name}") and mine.builds:
             lines.append(

@@ -13,7 +13,7 @@ from envbuild.core.distributions import distribution
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve
-from envbuild.lock.fetch import fetch, missing
+from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.lockfile import dump_lock, read_lock, write_lock
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
@@ -68,7 +68,7 @@ def test_lock_and_fetch(site: Site, store: Store, tmp_path: Path) -> None:
     assert make_lock(MPI, site, store, SilentReporter(), previous=lock, refresh=True) == lock
 
     fetch(lock, store, site, SilentReporter())
-    assert missing(lock, store) == []
+    assert inputs_to_fetch(lock, store) == []
     for file in lock.debian.values():
         assert store.blob(file.sha256).stat().st_size == file.size
     store.check_blob(names["libc6"].sha256)

@@ -16,7 +16,7 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.fetch import fetch, missing
+from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.lockfile import BaseImage, PythonFile, SourceFile
 from envbuild.net.download import ATTEMPTS
 from envbuild.net.site import Site
@@ -38,10 +38,10 @@ def server() -> Iterator[Answers]:
 def test_file_arrives_once(server: Answers, store: Store) -> None:
     server.files[f"/debian/{PATH}"] = DATA
     wanted = lock(deb(DATA))
-    assert missing(wanted, store) == [wanted.debian["hello_1.0_all.deb"]]
+    assert inputs_to_fetch(wanted, store) == [wanted.debian["hello_1.0_all.deb"]]
     reporter = run(wanted, store, site(store, f"{server.url}/debian"))
     assert store.blob(sha256(DATA)).read_bytes() == DATA
-    assert missing(wanted, store) == []
+    assert inputs_to_fetch(wanted, store) == []
     assert reporter.lines == ["fetched 1 file, 1.0 MB"]
     assert list((store.root / "partial").iterdir()) == []
     run(wanted, store, site(store, f"{server.url}/debian"))
@@ -258,8 +258,8 @@ def test_a_base_image_from_a_registry_and_from_a_layout(server: Answers, store: 
     mirrors = {"oci:registry.example/group/": (f"{server.url}/copy", str(tmp_path)), "python:": ()}
     at = Site(store.root, mirrors=mirrors, use_host=False)
     run(wanted, store, at)
-    assert missing(wanted, store) == [], "a build needs no manifest"
-    assert [entry.sha256 for entry in missing(wanted, store, manifest=True)] == [sha256(b"manifest")]
+    assert inputs_to_fetch(wanted, store) == [], "a build needs no manifest"
+    assert [entry.sha256 for entry in inputs_to_fetch(wanted, store, manifest=True)] == [sha256(b"manifest")]
     server.files[f"/v2/copy/base/manifests/sha256:{sha256(b'manifest')}"] = b"manifest"
     fetch(wanted, store, at, SilentReporter(), manifest=True, pause=0.001)
     assert store.has_blob(sha256(b"manifest"))
@@ -307,7 +307,7 @@ def test_only_the_named_files(server: Answers, store: Store) -> None:
     wanted = lock(deb(DATA), deb(b"other", "other", "pool/other_1.0_all.deb"))
     reporter = SilentReporter()
     fetch(wanted, store, site(store, server.url), reporter, names=["hello_1.0_all.deb"])
-    assert [file.file for file in missing(wanted, store)] == ["other_1.0_all.deb"]
+    assert [file.file for file in inputs_to_fetch(wanted, store)] == ["other_1.0_all.deb"]
 
 
 FULL = """

@@ -94,7 +94,7 @@ def test_what_the_user_configured_does_not_matter(
 def test_known_entry_does_no_work(demo: Repo, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = desk.lock(wish(demo))
     elsewhere = Desk(tmp_path / "other")
-    monkeypatch.setattr(git_program, "program", lambda: pytest.fail("git was called"))
+    monkeypatch.setattr(git_program, "git_path", lambda: pytest.fail("git was called"))
     assert elsewhere.lock(wish(demo, tag="v1"), found) == found
     monkeypatch.undo()
     for other in (replace(found, origin=f"{ORIGIN}@{'0' * 40}"), replace(found, submodules={"x": "github:a/b@c"})):
@@ -125,17 +125,17 @@ def test_pointer_files(demo: Repo, desk: Desk) -> None:
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
     demo.commit({"weights.bin": text.encode()})
     desk.lock(wish(demo))
-    assert "weights.bin only point to content that Git LFS keeps elsewhere" in desk.reporter.lines[0]
+    assert "weights.bin are pointers to content in Git LFS" in desk.reporter.lines[0]
 
 
 def test_no_git(demo: Repo, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = wish(demo)
-    git_program.program.cache_clear()
+    git_program.git_path.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     try:
         with pytest.raises(InputError, match="need the program git") as caught:
             desk.lock(wanted)
     finally:
         monkeypatch.undo()
-        git_program.program.cache_clear()
+        git_program.git_path.cache_clear()
     assert caught.value.hint == "sudo apt install git"

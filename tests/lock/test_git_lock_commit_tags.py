@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.core.console import RecordingReporter
 from envbuild.core.errors import InputError
-from envbuild.lock.git.lock_commit import lock_git
+from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.sources import lock_sources
 from envbuild.net.download import Transfer
 from envbuild.net.transport import Transport
@@ -53,7 +53,7 @@ def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Serv
         (line,) = desk.reporter.lines
         assert line.startswith(f"{ORIGIN} has no tag v9 at {told}") and f"{demo.head[:12]} is locked" in line
         recorder = RecordingReporter(desk.reporter)
-        lock_git(desk.site, Transport(desk.site.network()), desk.store, recorder, wish(demo, tag="v9"), {})
+        lock_commit(desk.site, Transport(desk.site.network()), desk.store, recorder, wish(demo, tag="v9"), {})
         assert recorder.take_warnings() == [line] and recorder.take_warnings() == []
         assert desk.reporter.lines == [line, line]
 

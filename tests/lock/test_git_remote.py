@@ -11,8 +11,8 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.git.remote import Address
-from envbuild.lock.git.repositories import repositories
+from envbuild.lock.git.remote import RemoteRepository
+from envbuild.lock.git.repositories import find_repositories
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Git
@@ -138,8 +138,8 @@ def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place:
 
 def test_repository_of_another_host(tmp_path: Path) -> None:
     def addresses(site: Site) -> list[str]:
-        found = repositories(site, Transport(site.network()), Store(tmp_path), "git:git.example.org/a/b", print)
-        return [address for place in found if isinstance(place, Address) for address in place.addresses]
+        found = find_repositories(site, Transport(site.network()), Store(tmp_path), "git:git.example.org/a/b", print)
+        return [address for place in found if isinstance(place, RemoteRepository) for address in place.addresses]
 
     assert addresses(Site(tmp_path, mirrors={"python:": ()})) == [
         "https://git.example.org/a/b.git",

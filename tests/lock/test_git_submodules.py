@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import InputError
-from envbuild.lock.git.submodules import origin_of
+from envbuild.lock.git.submodules import submodule_origin
 from tests.support.git_server import Repo, git
 from tests.support.git_site import MARKS, Desk, wish
 from tests.support.git_site import demo as demo  # a fixture
@@ -55,7 +55,7 @@ def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Pat
     with pytest.raises(InputError) as caught:
         desk.lock(wanted)
     first, second = caught.value.findings
-    assert first.message.startswith(f"the submodule libs/one of github:demo/top@{nested.head} is github:demo/one@")
+    assert first.message.startswith(f"the submodule libs/one of github:demo/top@{nested.head} (github:demo/one@")
     assert f"{tmp_path}/work: holds no git repository demo/one.git, demo/one, one.git, one" in first.message
     assert 'mirrors: {"github:other/three": [FOLDER-OR-ADDRESS]}' in second.hint
 
@@ -93,7 +93,7 @@ def test_submodule_without_an_address(demo: Repo, desk: Desk) -> None:
     ],
 )
 def test_address_as_origin(address: str, origin: str) -> None:
-    assert origin_of(address, "github:openucx/ucx") == origin
+    assert submodule_origin(address, "github:openucx/ucx") == origin
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_address_as_origin(address: str, origin: str) -> None:
 )
 def test_address_that_is_none(address: str) -> None:
     with pytest.raises(ValueError, match="address"):
-        origin_of(address, "github:openucx/ucx")
+        submodule_origin(address, "github:openucx/ucx")

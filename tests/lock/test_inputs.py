@@ -9,7 +9,7 @@ import pytest
 from envbuild.cli import list as listing
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
-from envbuild.lock.inputs import requested, supplier
+from envbuild.lock.inputs import requested_origins, supplier
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.net.site import Site
 from envbuild.spec.project import Project
@@ -36,7 +36,7 @@ REQUEST = LockRequest(
 
 
 def test_origins_of_a_request() -> None:
-    assert requested(REQUEST) == [
+    assert requested_origins(REQUEST) == [
         "apt:nvidia-cuda/ubuntu2404",
         "github:openucx/ucc",
         "github:openucx/ucx",

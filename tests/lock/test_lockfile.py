@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import LockError
-from envbuild.lock.diff import changes
+from envbuild.lock.diff import describe_changes
 from envbuild.lock.lockfile import (
     DebianFile,
     Lock,
@@ -143,5 +143,10 @@ def test_changes_are_told_in_a_line_each() -> None:
         python_files={"n-3-py3-none-any.whl": PythonFile("n-3-py3-none-any.whl", "n", "3", 5, SHA)},
         sources={"c.tar.gz": replace(SMALL.sources["c.tar.gz"], sha256="f" * 64)},
     )
-    assert changes(SMALL, new) == ["a 1:1 → 2", "- b 1", "+ n 3", "source c.tar.gz github:o/c@v1: other content"]
-    assert changes(SMALL, SMALL) == []
+    assert describe_changes(SMALL, new) == [
+        "a 1:1 → 2",
+        "- b 1",
+        "+ n 3",
+        "source c.tar.gz github:o/c@v1: other content",
+    ]
+    assert describe_changes(SMALL, SMALL) == []

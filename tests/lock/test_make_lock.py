@@ -13,9 +13,9 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, Finding, SpecError
 from envbuild.core.store.store import Store
-from envbuild.lock.component_versions import answers
-from envbuild.lock.diff import changes
-from envbuild.lock.fetch import missing
+from envbuild.lock.component_versions import matches_version
+from envbuild.lock.diff import describe_changes
+from envbuild.lock.fetch import inputs_to_fetch
 from envbuild.lock.lockfile import dump_lock
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
@@ -86,7 +86,7 @@ def test_everything_is_named(site: Site) -> None:
     assert lock.epoch == RELEASED
     text = dump_lock(lock)
     assert "://" not in text and str(site.store.parent) not in text
-    assert {file.file for file in missing(lock, Store(site.store))} >= {"dash_1.0_amd64.deb"}
+    assert {file.file for file in inputs_to_fetch(lock, Store(site.store))} >= {"dash_1.0_amd64.deb"}
 
 
 def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signer) -> None:
@@ -97,12 +97,12 @@ def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signe
     again = make(site, REQUEST, first, refresh=True)
     assert again == first
     more = replace(REQUEST, units={**REQUEST.units, "venv": UnitRequest(python=("demo", "uv"))})
-    assert changes(first, make(site, more, first)) == []
-    assert changes(first, make(site, REQUEST, first, "demo")) == ["demo 1.0 → 2.0", "- other 1.0"]
-    assert changes(first, make(site, REQUEST, first, "openssl")) == ["openssl 3.0-1 → 3.0-2"]
-    assert len(changes(first, make(site, REQUEST, first, "*"))) == 3
+    assert describe_changes(first, make(site, more, first)) == []
+    assert describe_changes(first, make(site, REQUEST, first, "demo")) == ["demo 1.0 → 2.0", "- other 1.0"]
+    assert describe_changes(first, make(site, REQUEST, first, "openssl")) == ["openssl 3.0-1 → 3.0-2"]
+    assert len(describe_changes(first, make(site, REQUEST, first, "*"))) == 3
     (tmp_path / "wheels/demo-1.0-py3-none-any.whl").unlink()
-    assert changes(first, make(site, REQUEST, first, refresh=True)) == ["demo 1.0 → 2.0", "- other 1.0"]
+    assert describe_changes(first, make(site, REQUEST, first, refresh=True)) == ["demo 1.0 → 2.0", "- other 1.0"]
 
 
 def test_epoch_is_the_releases_own_date_whatever_the_clock_says(site: Site) -> None:
@@ -206,4 +206,4 @@ def test_a_lock_that_answers_its_request_is_checked_too(site: Site) -> None:
     ],
 )
 def test_a_version_is_answered_at_its_own_boundary(asked: str, locked: str, python: bool, right: bool) -> None:
-    assert answers(asked, locked, python=python) is right
+    assert matches_version(asked, locked, python=python) is right

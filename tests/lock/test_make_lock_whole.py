@@ -11,8 +11,8 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import PLACE
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
-from envbuild.lock.component_versions import component_versions, shipped_python, tagged
-from envbuild.lock.diff import changes
+from envbuild.lock.component_versions import component_versions, shipped_python, tag_version
+from envbuild.lock.diff import describe_changes
 from envbuild.lock.lockfile import dump_lock, parse_lock
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
@@ -123,7 +123,7 @@ def test_the_image_stays_until_asked(site: Site, repo: Repo, key: Signer, tmp_pa
         make(site, other, first, "*"),
     ):
         assert newer.base_image and first.base_image
-        line, *rest = changes(first, newer)
+        line, *rest = describe_changes(first, newer)
         assert line == f"base {BASE}: {first.base_image.digest[:12]} → {newer.base_image.digest[:12]}"
         assert rest == ["- openssl 3.0-1"]
     plain = replace(asked, base="debian:13", units={**asked.units, "venv": UnitRequest(python=("torch",))}, spec={})
@@ -275,8 +275,8 @@ def test_versions_of_what_is_compiled(site: Site, repo: Repo, key: Signer) -> No
 )
 def test_version_in_a_tag(tag: str, version: str) -> None:
     unit = UnitRequest(git=(Git("other", "github:a/b", "1" * 40, "v9.9"), Git("x", "github:a/b", "2" * 40, tag)))
-    assert tagged(unit, "x") == version
-    assert tagged(UnitRequest(archives=(Archive("x", f"github:a/b@{tag}", "x.tar"),)), "x") == version
+    assert tag_version(unit, "x") == version
+    assert tag_version(UnitRequest(archives=(Archive("x", f"github:a/b@{tag}", "x.tar"),)), "x") == version
 
 
 def test_release_of_a_line_that_was_asked_for(site: Site, repo: Repo, key: Signer) -> None:

@@ -12,7 +12,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives
-from envbuild.lock.fetch import fetch, missing
+from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
@@ -112,7 +112,7 @@ def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
     shutil.rmtree(desk.folder / "debian/pool")
     shutil.rmtree(desk.folder / "vendor")
     lock = desk.lock(desk.site)
-    assert missing(lock, desk.store) == []
+    assert inputs_to_fetch(lock, desk.store) == []
     shutil.rmtree(desk.folder / "wheels")
     reporter = SilentReporter()
     fetch(lock, desk.store, desk.site, reporter)
@@ -208,7 +208,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         asked = replace(desk.request, units={**desk.request.units, "build-x": UnitRequest(archives=(plain,))})
         site = replace(desk.site, mirrors={**desk.site.mirrors, "file:": (server.url,)})
         desk.lacks(replace(site, mirrors={**site.mirrors, "github:": ("/nowhere",)}), asked)
-        assert pending_archives.recall(desk.store) == {
+        assert pending_archives.read_pending(desk.store) == {
             "driver.run": SourceFile("driver.run", NOWHERE.origin, NOWHERE.sha256),
             "x.tar.gz": SourceFile("x.tar.gz", plain.origin, sha256(b"content"), 7),
         }
@@ -216,7 +216,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         lock = desk.lock(site, asked)
         assert lock.sources["x.tar.gz"].sha256 == sha256(b"content")
         assert len(server.asked) == 1
-        assert pending_archives.recall(desk.store) == {}
+        assert pending_archives.read_pending(desk.store) == {}
         assert desk.lock(site, asked).sources["x.tar.gz"].sha256 == sha256(b"changed")
 
 

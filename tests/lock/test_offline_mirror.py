@@ -14,10 +14,10 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.fetch import fetch, missing
-from envbuild.lock.inputs import inputs
+from envbuild.lock.fetch import fetch, inputs_to_fetch
+from envbuild.lock.inputs import list_inputs
 from envbuild.lock.lockfile import read_lock
-from envbuild.lock.offline_mirror import MIRRORS, Carried, carry, place_of
+from envbuild.lock.offline_mirror import MIRRORS, MirrorStats, export_mirror, mirror_path
 from envbuild.net.site import ORIGIN_KINDS, Site, read_site
 from tests.support.git_server import Repo
 from tests.support.stored_inputs import base, blob, deb, everything, lock, paths
@@ -29,7 +29,7 @@ def test_every_kind_of_input_is_found_again_through_the_folders_own_site(store: 
     wanted, folder = everything(store), tmp_path / "bundle"
     image = wanted.base_image
     assert image is not None
-    done = carry(wanted, store, folder, SilentReporter())
+    done = export_mirror(wanted, store, folder, SilentReporter())
     assert (done.files, done.new, done.size) == (14, 14, done.new_size)
     layout = "oci/registry.example:5000/group/base"
     assert paths(folder) == {
@@ -58,13 +58,13 @@ def test_every_kind_of_input_is_found_again_through_the_folders_own_site(store: 
     assert not site.use_host
     other = Store.open(tmp_path / "other")
     fetch(wanted, other, site, SilentReporter(), manifest=True, pause=0.001)
-    assert missing(wanted, other, manifest=True) == []
-    for entry in inputs(wanted):
+    assert inputs_to_fetch(wanted, other, manifest=True) == []
+    for entry in list_inputs(wanted):
         other.check_blob(entry.sha256)
 
 
 def test_the_site_file_has_a_mirror_for_every_kind(store: Store, tmp_path: Path) -> None:
-    carry(lock(), store, tmp_path / "bundle", SilentReporter())
+    export_mirror(lock(), store, tmp_path / "bundle", SilentReporter())
     mirrors = read_site(tmp_path / "bundle/site.yaml").mirrors
     # Repositories of other hosts are only ever submodules, which are in the tarballs.
     assert {prefix.rstrip(":") for prefix in mirrors} == set(ORIGIN_KINDS) - {"git"} == set(MIRRORS)
@@ -72,9 +72,9 @@ def test_the_site_file_has_a_mirror_for_every_kind(store: Store, tmp_path: Path)
 
 def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     wanted, folder = everything(store), tmp_path / "bundle"
-    first = carry(wanted, store, folder, SilentReporter())
+    first = export_mirror(wanted, store, folder, SilentReporter())
     before = {path: (folder / path).stat() for path in paths(folder)}
-    assert carry(wanted, store, folder, SilentReporter()) == replace(first, new=0, new_size=0)
+    assert export_mirror(wanted, store, folder, SilentReporter()) == replace(first, new=0, new_size=0)
     after = {path: (folder / path).stat() for path in paths(folder)}
     assert [(stat.st_ino, stat.st_mtime_ns) for stat in before.values()] == [
         (after[path].st_ino, after[path].st_mtime_ns) for path in before
@@ -84,17 +84,17 @@ def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     hello.unlink()
     hello.write_bytes(b"package hello")  # a copy is as good
     node = hello.stat().st_ino
-    assert carry(wanted, store, folder, SilentReporter()).new == 0
+    assert export_mirror(wanted, store, folder, SilentReporter()).new == 0
     assert hello.stat().st_ino == node
 
 
 def test_a_second_image_adds_what_is_new(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
-    carry(lock(deb(store, "hello"), image=base(store)), store, folder, SilentReporter())
+    export_mirror(lock(deb(store, "hello"), image=base(store)), store, folder, SilentReporter())
     other = base(store, tag="25.11")
     newer = replace(other, digest=blob(store, store.blob(other.digest).read_bytes() + b"\n"))
     second = lock(deb(store, "hello"), deb(store, "bash"), image=newer, name="second")
-    assert carry(second, store, folder, SilentReporter()).new == 2  # the package and the manifest
+    assert export_mirror(second, store, folder, SilentReporter()).new == 2  # the package and the manifest
     index = json.loads((folder / "oci/registry.example:5000/group/base/index.json").read_text())
     tags = [item["annotations"]["org.opencontainers.image.ref.name"] for item in index["manifests"]]
     assert tags == ["25.10", "25.11"]
@@ -105,14 +105,14 @@ def test_a_tag_names_the_newest_image_for_each_platform(store: Store, tmp_path: 
     folder, first = tmp_path / "bundle", base(store)
     content = store.blob(first.digest).read_bytes()
     second, arm = (replace(first, digest=blob(store, content + end)) for end in (b"\n", b"\n\n"))
-    carry(lock(image=first), store, folder, SilentReporter())
-    carry(replace(lock(image=arm), arch="arm64"), store, folder, SilentReporter())
-    carry(lock(image=second), store, folder, SilentReporter())
+    export_mirror(lock(image=first), store, folder, SilentReporter())
+    export_mirror(replace(lock(image=arm), arch="arm64"), store, folder, SilentReporter())
+    export_mirror(lock(image=second), store, folder, SilentReporter())
     index = json.loads((folder / "oci/registry.example:5000/group/base/index.json").read_text())
     named = {item["digest"]: "annotations" in item for item in index["manifests"]}
     digests = [f"sha256:{image.digest}" for image in (first, arm, second)]
     assert named == dict(zip(digests, (False, True, True), strict=True))
-    assert all((folder / place_of(entry)).is_file() for entry in inputs(lock(image=first), manifest=True))
+    assert all((folder / mirror_path(entry)).is_file() for entry in list_inputs(lock(image=first), manifest=True))
 
 
 def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
@@ -122,44 +122,46 @@ def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
     folder = memory / f"envbuild-test-{os.getpid()}"
     wanted = everything(store)
     try:
-        assert carry(wanted, store, folder, SilentReporter()).new == 14
-        assert carry(wanted, store, folder, SilentReporter()).new == 0
-        for entry in inputs(wanted, manifest=True):
-            copy = folder / place_of(entry)
+        assert export_mirror(wanted, store, folder, SilentReporter()).new == 14
+        assert export_mirror(wanted, store, folder, SilentReporter()).new == 0
+        for entry in list_inputs(wanted, manifest=True):
+            copy = folder / mirror_path(entry)
             assert copy.stat().st_mode & 0o777 == 0o644
             assert hashlib.sha256(copy.read_bytes()).hexdigest() == entry.sha256
         damaged = wanted.debian["hello_1.0_all.deb"].sha256
         store.blob(damaged).write_bytes(b"package hellx")
         (folder / "debian/pool/main/h/hello/hello_1.0_all.deb").unlink()
         with pytest.raises(InputError, match=f"damaged content: sha256 {damaged}"):
-            carry(wanted, store, folder, SilentReporter())
+            export_mirror(wanted, store, folder, SilentReporter())
         assert not (folder / "debian/pool/main/h/hello/hello_1.0_all.deb").exists()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_keys_added_to_the_site_file_stay(store: Store, tmp_path: Path) -> None:
-    carry(lock(), store, tmp_path / "bundle", SilentReporter())
+    export_mirror(lock(), store, tmp_path / "bundle", SilentReporter())
     path = tmp_path / "bundle/site.yaml"
     path.write_text(path.read_text() + "  git: [sources]\npartition: gpu\n")
-    carry(lock(deb(store, "hello")), store, tmp_path / "bundle", SilentReporter())
+    export_mirror(lock(deb(store, "hello")), store, tmp_path / "bundle", SilentReporter())
     assert read_site(path).partition == "gpu"
 
 
 def test_a_commit_is_carried_as_its_tarball(store: Store, tmp_path: Path) -> None:
     """Made from a repository here; the other site needs neither the repository nor git."""
-    from envbuild.lock.git.lock_commit import lock_git
+    from envbuild.lock.git.lock_commit import lock_commit
     from envbuild.net.transport import Transport
     from envbuild.spec.recipe import Git
 
     repo = Repo.make(tmp_path / "git/acme/tool", {"hello.c": b"int main(void) { return 0; }\n"})
     site = Site(store.root, mirrors={"github:": (str(tmp_path / "git"),), "python:": ()}, use_host=False)
-    found = lock_git(
+    found = lock_commit(
         site, Transport(site.network()), store, SilentReporter(), Git("tool", "github:acme/tool", repo.head), {}
     )
     wanted = lock(found)
-    assert carry(wanted, store, tmp_path / "bundle", SilentReporter()) == Carried(1, found.size, 1, found.size)
+    assert export_mirror(wanted, store, tmp_path / "bundle", SilentReporter()) == MirrorStats(
+        1, found.size, 1, found.size
+    )
     other = Store.open(tmp_path / "other")
     fetch(wanted, other, read_site(tmp_path / "bundle/site.yaml"), SilentReporter(), pause=0.001)
-    assert missing(wanted, other) == []
+    assert inputs_to_fetch(wanted, other) == []
     assert not (other.root / "git").exists()

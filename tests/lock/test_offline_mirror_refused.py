@@ -11,7 +11,7 @@ from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile, PythonFile, SourceFile
-from envbuild.lock.offline_mirror import carry, place_of
+from envbuild.lock.offline_mirror import export_mirror, mirror_path
 from tests.support.stored_inputs import deb, lock, paths, source
 
 pytestmark = pytest.mark.unit
@@ -20,32 +20,32 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("content", [b"", b"package hellx", b"longer than the package"])
 def test_what_is_damaged_is_written_anew(store: Store, tmp_path: Path, content: bytes) -> None:
     wanted, folder, reporter = lock(deb(store, "hello")), tmp_path / "bundle", SilentReporter()
-    carry(wanted, store, folder, SilentReporter())
+    export_mirror(wanted, store, folder, SilentReporter())
     hello = folder / "debian/pool/main/h/hello/hello_1.0_all.deb"
     hello.unlink()  # it is a link into the store
     hello.write_bytes(content)
-    assert carry(wanted, store, folder, reporter).new == 1
+    assert export_mirror(wanted, store, folder, reporter).new == 1
     assert hello.read_bytes() == b"package hello"
     assert reporter.lines == [f"{hello} had other content than the lock says; it is written anew"]
 
 
 def test_a_file_that_another_image_needs_is_not_replaced(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
-    carry(lock(source(store, "x.tar.gz", "github:one/x@v1")), store, folder, SilentReporter())
+    export_mirror(lock(source(store, "x.tar.gz", "github:one/x@v1")), store, folder, SilentReporter())
     other = lock(source(store, "x.tar.gz", "github:two/x@v1"), name="other")
     with pytest.raises(PublishError, match="another image in this folder needs a different file") as caught:
-        carry(other, store, folder, SilentReporter())
+        export_mirror(other, store, folder, SilentReporter())
     assert caught.value.hint == "carry other to a folder of its own:  envbuild fetch other --to FOLDER"
     assert not (folder / "images/other.lock").exists()
     newer = lock(source(store, "x.tar.gz", "github:one/x@v2"))  # of the image itself it may be
-    assert carry(newer, store, folder, SilentReporter()).new == 1
+    assert export_mirror(newer, store, folder, SilentReporter()).new == 1
 
 
 def test_damage_in_the_store_does_not_travel(store: Store, tmp_path: Path) -> None:
     wanted, folder = lock(deb(store, "hello")), tmp_path / "bundle"
     store.blob(wanted.debian["hello_1.0_all.deb"].sha256).write_bytes(b"package hellx")
     with pytest.raises(InputError, match="the store holds damaged content"):
-        carry(wanted, store, folder, SilentReporter())
+        export_mirror(wanted, store, folder, SilentReporter())
     assert paths(folder) == set()
 
 
@@ -53,7 +53,7 @@ def test_what_a_killed_run_left_goes_away(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     (folder / ".new").mkdir(parents=True)
     (folder / ".new/half").write_bytes(b"x")
-    carry(lock(deb(store, "hello")), store, folder, SilentReporter())
+    export_mirror(lock(deb(store, "hello")), store, folder, SilentReporter())
     assert not (folder / ".new").exists()
 
 
@@ -69,15 +69,15 @@ def test_what_a_killed_run_left_goes_away(store: Store, tmp_path: Path) -> None:
 )
 def test_a_lock_cannot_write_elsewhere(entry: Input) -> None:
     with pytest.raises(LockError, match="names a path outside"):
-        place_of(entry)
+        mirror_path(entry)
 
 
 def test_a_folder_that_is_something_else(store: Store, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("schema: 1\nmirrors: {debian: [debian]}\n")
     with pytest.raises(SpecError, match="is the site of something else") as caught:
-        carry(lock(deb(store, "hello")), store, tmp_path, SilentReporter())
+        export_mirror(lock(deb(store, "hello")), store, tmp_path, SilentReporter())
     assert caught.value.hint == "choose an empty folder:  --to FOLDER"
     assert not (tmp_path / "debian").exists()
     (tmp_path / "file").touch()
     with pytest.raises(PublishError, match="cannot be written"):
-        carry(lock(), store, tmp_path / "file", SilentReporter())
+        export_mirror(lock(), store, tmp_path / "file", SilentReporter())

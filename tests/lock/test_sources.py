@@ -14,7 +14,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
 from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.missing_inputs import source_finding
-from envbuild.lock.sources import candidates, lock_source, lock_sources, merged
+from envbuild.lock.sources import candidate_places, lock_source, lock_sources, merge_sources
 from envbuild.net.download import Transfer
 from envbuild.net.site import Site, mirrors_setting, read_site
 from envbuild.net.transport import Transport
@@ -36,7 +36,7 @@ def transfer(at: Site) -> Transfer:
 
 
 def test_places_of_a_release(tmp_path: Path) -> None:
-    assert candidates(site(tmp_path, github="https://forge.example/"), UCX.origin, UCX.file) == [
+    assert candidate_places(site(tmp_path, github="https://forge.example/"), UCX.origin, UCX.file) == [
         "https://forge.example/openucx/ucx/releases/download/v1.20.1/ucx-1.20.1.tar.gz",
         "https://forge.example/openucx/ucx/ucx-1.20.1.tar.gz",
         "https://forge.example/ucx/ucx-1.20.1.tar.gz",
@@ -45,13 +45,13 @@ def test_places_of_a_release(tmp_path: Path) -> None:
         "https://forge.example/ucx-1.20.1.tar.gz",
     ]
     at = Site(tmp_path, mirrors={"github:openucx/": ("/srv/openucx",)})
-    assert "/srv/openucx/ucx/ucx-1.20.1.tar.gz" in candidates(at, UCX.origin, UCX.file)
-    assert candidates(site(tmp_path), UCX.origin, UCX.file) == []
+    assert "/srv/openucx/ucx/ucx-1.20.1.tar.gz" in candidate_places(at, UCX.origin, UCX.file)
+    assert candidate_places(site(tmp_path), UCX.origin, UCX.file) == []
 
 
 def test_mirror_of_one_repository(tmp_path: Path) -> None:
     at = Site(tmp_path, mirrors={"github:openucx/ucx": ("/srv/ucx",)})
-    assert candidates(at, UCX.origin, UCX.file)[:2] == [
+    assert candidate_places(at, UCX.origin, UCX.file)[:2] == [
         "/srv/ucx/releases/download/v1.20.1/ucx-1.20.1.tar.gz",
         "/srv/ucx/ucx-1.20.1.tar.gz",
     ]
@@ -59,42 +59,45 @@ def test_mirror_of_one_repository(tmp_path: Path) -> None:
 
 def test_without_a_mirror_the_forge_is_asked(tmp_path: Path) -> None:
     at = Site(tmp_path, mirrors={"python:": ()})
-    found = candidates(at, UCX.origin, UCX.file)
+    found = candidate_places(at, UCX.origin, UCX.file)
     assert [place.partition("openucx/")[2] for place in found] == [
         "ucx/releases/download/v1.20.1/ucx-1.20.1.tar.gz",
         "ucx/archive/v1.20.1.tar.gz",
     ]
-    (release,) = candidates(at, "gitlab:a/b/c@v1", "c-1.tar.xz")
+    (release,) = candidate_places(at, "gitlab:a/b/c@v1", "c-1.tar.xz")
     assert release.endswith("/a/b/c/-/releases/v1/downloads/c-1.tar.xz")
 
 
 def test_file_of_the_debian_archive(tmp_path: Path) -> None:
     origin, file = "debian:pool/main/p/pytorch/pytorch_2.6.0+dfsg.orig.tar.xz", "pytorch_2.6.0+dfsg.orig.tar.xz"
     at = Site(tmp_path, mirrors={"debian:": ("https://mirror.example/debian", "/srv/sources")})
-    assert candidates(at, origin, file) == [
+    assert candidate_places(at, origin, file) == [
         f"https://mirror.example/debian/pool/main/p/pytorch/{file}",
         f"https://mirror.example/debian/{file}",
         f"/srv/sources/pool/main/p/pytorch/{file}",
         f"/srv/sources/{file}",
     ]
     only = Site(tmp_path, mirrors={"debian:pool/main/p/pytorch": ("/srv/one",), "debian:": ("/srv/debian",)})
-    assert candidates(only, origin, file) == [f"/srv/one/{file}"]
+    assert candidate_places(only, origin, file) == [f"/srv/one/{file}"]
 
 
 def test_file_of_a_vendor(tmp_path: Path) -> None:
     origin, file = "vendor:acme/driver/1.0/driver-1.0.run", "driver-1.0.run"
     at = Site(tmp_path, mirrors={"vendor:acme": ("https://download.example/pub",), "vendor:": ("/srv/vendors",)})
-    assert candidates(at, origin, file) == [
+    assert candidate_places(at, origin, file) == [
         f"https://download.example/pub/driver/1.0/{file}",
         f"https://download.example/pub/{file}",
     ]
     at = Site(tmp_path, mirrors={"vendor:": ("/srv/vendors",)})
-    assert candidates(at, origin, file)[0] == f"/srv/vendors/acme/driver/1.0/{file}"
-    assert candidates(Site(tmp_path, mirrors={"python:": ()}), origin, file) == []
+    assert candidate_places(at, origin, file)[0] == f"/srv/vendors/acme/driver/1.0/{file}"
+    assert candidate_places(Site(tmp_path, mirrors={"python:": ()}), origin, file) == []
 
 
 def test_file_below_a_prefix(tmp_path: Path) -> None:
-    assert candidates(site(tmp_path, file="/srv"), "file:nccl/nccl.tar.xz", "nccl.tar.xz")[0] == "/srv/nccl/nccl.tar.xz"
+    assert (
+        candidate_places(site(tmp_path, file="/srv"), "file:nccl/nccl.tar.xz", "nccl.tar.xz")[0]
+        == "/srv/nccl/nccl.tar.xz"
+    )
 
 
 def test_given_digest_is_kept_without_a_look(tmp_path: Path) -> None:
@@ -145,7 +148,7 @@ def test_hint_is_a_line_that_works(tmp_path: Path, origin: str) -> None:
     at = read_site(tmp_path / "site.yaml")
     assert at.places(origin)[1] == (str(tmp_path / "here"),)
     if "1111" not in origin:
-        assert f"{tmp_path}/here/x.tar.xz" in candidates(at, origin, "x.tar.xz")
+        assert f"{tmp_path}/here/x.tar.xz" in candidate_places(at, origin, "x.tar.xz")
     assert at.places("debian:trixie/main")[1] == ()  # packages still come from where they did
 
 
@@ -221,10 +224,12 @@ def test_store_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_same_source_of_two_recipes() -> None:
     one = Git("demo", "github:demo/demo", "1" * 40, "", ("b",))
-    assert merged([one, replace(one, tag="v1", submodules=("a",))]) == [replace(one, tag="v1", submodules=("a", "b"))]
-    assert merged([archive("x"), archive("x", "a" * 64)]) == [archive("x", "a" * 64)]
+    assert merge_sources([one, replace(one, tag="v1", submodules=("a",))]) == [
+        replace(one, tag="v1", submodules=("a", "b"))
+    ]
+    assert merge_sources([archive("x"), archive("x", "a" * 64)]) == [archive("x", "a" * 64)]
     for other in (replace(one, origin="github:fork/demo"), Archive("x", "file:x", one.file)):
         with pytest.raises(SpecError, match=f"two different sources are named {one.file}"):
-            merged([one, other])
+            merge_sources([one, other])
     with pytest.raises(SpecError, match="two different sources"):
-        merged([archive("x", "b" * 64), archive("x", "a" * 64)])
+        merge_sources([archive("x", "b" * 64), archive("x", "a" * 64)])

@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.core.console import LineReporter
 from envbuild.core.errors import SpecError
-from envbuild.lock.commit_origin import pins
+from envbuild.lock.commit_origin import commit_hints
 from envbuild.spec.image_spec import load
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import resolve
@@ -62,7 +62,7 @@ def test_where_a_commit_is_written_down(tmp_path: Path) -> None:
     )
     layers = f'{{ucx: {{provider: source}}, gdrcopy: {{version: "9.9", commit: "{own}"}}, fixed: {{}}, cuda: "13.2"}}'
     image = load(str(spec(tmp_path, layers)), project)
-    found = pins(resolve(image, load_target("h100-ib", project)))
+    found = commit_hints(resolve(image, load_target("h100-ib", project)))
     by_name = {file.partition("-")[0]: told for file, told in found.items()}
     assert by_name["gdrcopy"] == "the commit under 'gdrcopy' in the spec"
     assert by_name["fixed"] == f"the commit in {fixed}:4:1"  # the recipe has no such options

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
-from envbuild.lock.git.lock_commit import lock_git, obtain_git
+from envbuild.lock.git.lock_commit import lock_commit, obtain_commit
 from envbuild.lock.lockfile import SourceFile
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
@@ -77,10 +77,10 @@ class Desk:
 
     def lock(self, source: Git, known: SourceFile | None = None) -> SourceFile:
         entries = {known.file: known} if known else {}
-        return lock_git(self.site, Transport(self.site.network()), self.store, self.reporter, source, entries)
+        return lock_commit(self.site, Transport(self.site.network()), self.store, self.reporter, source, entries)
 
     def obtain(self, source: SourceFile) -> None:
-        obtain_git(self.site, Transport(self.site.network()), self.store, self.reporter, source)
+        obtain_commit(self.site, Transport(self.site.network()), self.store, self.reporter, source)
 
     def members(self, source: SourceFile) -> dict[str, tarfile.TarInfo]:
         with tarfile.open(self.store.blob(source.sha256), "r:") as tar:

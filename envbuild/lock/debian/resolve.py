@@ -20,7 +20,7 @@ from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile
-from envbuild.lock.missing_inputs import WrongInput, together
+from envbuild.lock.missing_inputs import InvalidInputError, combine_errors
 from envbuild.lock.unit_names import BASE
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
@@ -90,8 +90,8 @@ def resolve(
 ) -> DebianLock:
     """Resolve the base from nothing, and every other unit on top of it.
 
-    Raises InputError (archives that cannot be read, WrongInput) and ConflictError (packages that cannot be installed
-    together), after all units that can be resolved without what is missing were: `resolved` gets their files.
+    Raises InputError (archives that cannot be read, InvalidInputError) and ConflictError (packages that cannot be
+    installed together), after all units that can be resolved without what is missing were: `resolved` gets their files.
     """
     transport = transport or Transport(site.network())
     opening = AptSetup(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
@@ -112,7 +112,7 @@ def resolve(
     if findings or work.errors:
         if resolved is not None:
             resolved += dict.fromkeys(file for found in chosen.values() for file in locked_files(found))
-        raise together([*([InputError.of(findings)] if findings else []), *work.errors])
+        raise combine_errors([*([InputError.of(findings)] if findings else []), *work.errors])
     return DebianLock(
         {unit: locked_files(chosen.get(unit, ())) for unit in request.units},
         ()
@@ -136,14 +136,14 @@ def check_names(
 ) -> list[Finding]:
     """Return `findings`, what kept archives from being read, and those about names that none of the others has.
 
-    Raises WrongInput for unknown names where every archive was read: no other place would help.
+    Raises InvalidInputError for unknown names where every archive was read: no other place would help.
     """
     if not unknown:
         return [*findings]
     asked = find_requesters(unknown, request.askers)
     if not findings:
         archives = [request.distribution.family.capitalize(), *(item.origin for item in request.repositories)]
-        raise WrongInput.of(no_package_findings(packages, asked, archives, request.where))
+        raise InvalidInputError.of(no_package_findings(packages, asked, archives, request.where))
     read = {source.archive for source in apt.sources}
     closed = [item.origin for item in request.repositories if item.origin not in read]
     return [*findings, *misspelt_findings(packages, asked, closed, request.where)]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import write_atomic
-from envbuild.lock.missing_inputs import looked
+from envbuild.lock.missing_inputs import describe_misses
 from envbuild.net.miss import Miss
 from envbuild.net.site import mirror_line, mirrors_setting
 from envbuild.net.transport import NotFoundError, Transport, UnreachableError
@@ -88,7 +88,7 @@ def _download_key(repository: AptRepository, roots: Iterable[str], transport: Tr
             misses.append(error.miss(redact(place)))
     line = mirror_line(repository.origin)
     raise InputError(
-        f"the key of the package repository {repository.origin} cannot be had; {looked(misses)}",
+        f"the key of the package repository {repository.origin} cannot be had; {describe_misses(misses)}",
         hint=f"write into site.yaml:  {mirrors_setting(line)}  or  {keyring_line(repository.origin)}",
         mirror_lines=(line,),
     )

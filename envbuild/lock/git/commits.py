@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.git.repositories import Place, repositories
-from envbuild.lock.git.tree import Tree, read_tree
-from envbuild.lock.missing_inputs import looked, source_finding, unobtainable
+from envbuild.lock.git.repositories import GitRepository, find_repositories
+from envbuild.lock.git.tree import CommitTree, read_tree
+from envbuild.lock.missing_inputs import describe_misses, not_available_error, source_finding
 from envbuild.net.download import DownloadError
 from envbuild.net.miss import Miss
 from envbuild.net.site import Site
@@ -20,7 +20,7 @@ from envbuild.net.transport import NotFoundError, Transport, UnreachableError
 PARALLEL = 4
 
 
-class Part(NamedTuple):
+class SourceCommit(NamedTuple):
     """A commit of a source: the source's own (`path` is empty), or a submodule's."""
 
     path: str
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Commits:
+class CommitFinder:
     """Finds commits. `note` is told what is being done."""
 
     site: Site
@@ -37,28 +37,29 @@ class Commits:
     store: Store
     note: Callable[[str], None]
 
-    def top(self, part: Part, tag: str, file: str) -> tuple[Tree, list[Place]]:
+    def top(self, part: SourceCommit, tag: str, file: str) -> tuple[CommitTree, list[GitRepository]]:
         """The commit of a source itself, and the places from the one that gave it on. Raises InputError."""
         try:
             return self._find(part, tag)
         except DownloadError as error:
-            raise unobtainable(f"{part.origin}@{part.commit}", file, "", error.misses) from None
+            raise not_available_error(f"{part.origin}@{part.commit}", file, "", error.misses) from None
 
     def trees(
-        self, parts: Sequence[Part], top: str, file: str, sha256: str = "", refused: Sequence[Miss] = ()
-    ) -> dict[str, Tree]:
+        self, parts: Sequence[SourceCommit], top: str, file: str, sha256: str = "", refused: Sequence[Miss] = ()
+    ) -> dict[str, CommitTree]:
         """Path → commit, of all `parts` of the source `top`, whose tarball is `file`; `refused` are other places that
         were looked at for it. Raises InputError with every part that cannot be had.
         """
 
-        def one(part: Part) -> Tree | Finding:
+        def one(part: SourceCommit) -> CommitTree | Finding:
             try:
                 return self._find(part, "")[0]
             except DownloadError as error:
                 if not part.path:
-                    return unobtainable(top, file, sha256, [*refused, *error.misses]).findings[0]
+                    return not_available_error(top, file, sha256, [*refused, *error.misses]).findings[0]
                 commit = f"{part.origin}@{part.commit}"
-                message = f"the submodule {part.path} of {top} is {commit}, which cannot be had; {looked(error.misses)}"
+                tried = describe_misses(error.misses)
+                message = f"the submodule {part.path} of {top} ({commit}) is not available; {tried}"
                 return source_finding(message, commit, file)
 
         with ThreadPoolExecutor(PARALLEL) as pool:
@@ -66,12 +67,12 @@ class Commits:
         findings = [item for item in found.values() if isinstance(item, Finding)]
         if findings:
             raise InputError.of(findings)
-        return {path: tree for path, tree in found.items() if isinstance(tree, Tree)}
+        return {path: tree for path, tree in found.items() if isinstance(tree, CommitTree)}
 
-    def _find(self, part: Part, tag: str) -> tuple[Tree, list[Place]]:
+    def _find(self, part: SourceCommit, tag: str) -> tuple[CommitTree, list[GitRepository]]:
         """The commit, and the places from the one that gave it on. Raises DownloadError, InputError."""
         misses: list[Miss] = []
-        places = repositories(self.site, self.transport, self.store, part.origin, self.note)
+        places = find_repositories(self.site, self.transport, self.store, part.origin, self.note)
         for number, place in enumerate(places):
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
@@ -80,6 +81,6 @@ class Commits:
         raise DownloadError(misses)
 
 
-def under(path: str, link: bytes) -> str:
+def submodule_path(path: str, link: bytes) -> str:
     """The path of a submodule, `link` of the commit at `path`, from the top of the source."""
     return f"{path}/{link.decode(errors='replace')}".lstrip("/")

@@ -29,11 +29,11 @@ SETTINGS = (
     "safe.directory=*", "core.hooksPath=/dev/null", "core.askPass=", "credential.helper=", "gc.auto=0",
     "maintenance.auto=false", "fetch.recurseSubmodules=false", "protocol.version=2",
 )  # fmt: skip
-KEPT = ("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND")  # where git is, and how ssh is called: not what it does
+INHERITED = ("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND")  # where git is, and how ssh is called: not what it does
 
 
 @functools.cache
-def program() -> str:
+def git_path() -> str:
     """Path of git. Raises InputError when there is none."""
     found = shutil.which("git")
     if not found:
@@ -43,10 +43,10 @@ def program() -> str:
     return found
 
 
-def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
+def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     """What git is called with: no configuration of the user or the machine, no questions, no protocol but those that
     `extra` allows (GIT_ALLOW_PROTOCOL)."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in KEPT}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in INHERITED}
     own |= {
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -65,13 +65,13 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     return own | dict(extra)
 
 
-def command(folder: Path | None, *arguments: str, settings: Iterable[str] = ()) -> list[str]:
+def git_command(folder: Path | None, *arguments: str, settings: Iterable[str] = ()) -> list[str]:
     """The words of a git call in the git directory `folder` (an explicit one is not checked for its owner)."""
     given = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
-    return [program(), *given, *([f"--git-dir={folder}"] if folder else []), *arguments]
+    return [git_path(), *given, *([f"--git-dir={folder}"] if folder else []), *arguments]
 
 
-def run(
+def run_git(
     folder: Path | None,
     *arguments: str,
     content: bytes = b"",
@@ -80,17 +80,17 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git to its end; the caller looks at the exit code. Raises InputError (no git), subprocess.TimeoutExpired."""
     return subprocess.run(
-        command(folder, *arguments, settings=settings),
+        git_command(folder, *arguments, settings=settings),
         input=content,
         capture_output=True,
         check=False,
-        env=environment(extra),
+        env=git_environment(extra),
         cwd="/",  # a repository around the current folder has nothing to say
         timeout=LIMIT,
     )
 
 
-def words(stderr: bytes) -> str:
+def error_summary(stderr: bytes) -> str:
     """What git said, in one line and without passwords."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     # The last error is often a mere "the remote end hung up"; the first one tells why.
@@ -107,16 +107,16 @@ def words(stderr: bytes) -> str:
     return "git failed without a message"
 
 
-class Objects:
+class ObjectReader:
     """Reads the objects of one git directory (``git cat-file --batch``), each checked against its hash."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
-            command(folder, "cat-file", "--batch"),
+            git_command(folder, "cat-file", "--batch"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(),
+            env=git_environment(),
             cwd="/",
         )
 
@@ -168,14 +168,16 @@ class Objects:
     def _dead(self) -> RefusedError:
         self.process.kill()
         _, errors = self.process.communicate()
-        return RefusedError(f"git cannot read it: {words(errors)}")
+        return RefusedError(f"git cannot read it: {error_summary(errors)}")
 
 
-def sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:
+def blob_sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:
     """Blob → its length in bytes; what the repository lacks is left out. Raises RefusedError."""
     asked = "".join(f"{sha}\n" for sha in hashes).encode()
-    done = run(folder, "cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype) %(objectsize)", content=asked)
+    done = run_git(
+        folder, "cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype) %(objectsize)", content=asked
+    )
     if done.returncode:
-        raise RefusedError(f"git cannot read it: {words(done.stderr)}")
+        raise RefusedError(f"git cannot read it: {error_summary(done.stderr)}")
     answers = (line.split() for line in done.stdout.decode().splitlines())
     return {answer[0]: int(answer[2]) for answer in answers if len(answer) == 3 and answer[1] == "blob"}

@@ -13,13 +13,13 @@ from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError, Finding, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.core.text import human_list
-from envbuild.lock.git.commits import Commits, Part, under
-from envbuild.lock.git.repositories import Place, tarballs
-from envbuild.lock.git.submodules import origin_of
-from envbuild.lock.git.tarball import Tarball, hollow, write_tar
-from envbuild.lock.git.tree import Tree
+from envbuild.lock.git.commits import CommitFinder, SourceCommit, submodule_path
+from envbuild.lock.git.repositories import GitRepository, tarball_places
+from envbuild.lock.git.submodules import submodule_origin
+from envbuild.lock.git.tarball import Tarball, empty_folders, write_tar
+from envbuild.lock.git.tree import CommitTree
 from envbuild.lock.lockfile import SourceFile
-from envbuild.lock.missing_inputs import COMMIT, WrongInput
+from envbuild.lock.missing_inputs import COMMIT, InvalidInputError
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.site import Site
@@ -30,7 +30,7 @@ ALL = "*"  # among the submodules that are wanted
 NAMED = 6  # names in a message
 
 
-def lock_git(
+def lock_commit(
     site: Site,
     transport: Transport,
     store: Store,
@@ -51,7 +51,7 @@ def lock_git(
             f"the source '{git.name}' ({git.origin}) names '{git.commit}', which is not a commit",
             hint="a commit has 40 hexadecimal digits:  git ls-remote ADDRESS TAG",
         )
-    work = Work(site, transport, store, reporter, f"git {git.file}", pin or "the commit in the recipe")
+    work = CommitJob(site, transport, store, reporter, f"git {git.file}", pin or "the commit in the recipe")
     origin = f"{git.origin}@{git.commit}"
     earlier = known.get(git.file)
     if earlier and earlier.git and earlier.origin == origin and work.agrees(git, earlier):
@@ -64,18 +64,18 @@ def lock_git(
         reporter.finish(work.task)
     if made.pointers:
         reporter.warn(
-            f"{git.file}: {some(made.pointers)} only point to content that Git LFS keeps elsewhere; a build that needs "
-            "it must get it as an archive of its own"
+            f"{git.file}: {list_some(made.pointers)} are pointers to content in Git LFS, which is not downloaded; "
+            "if the build needs it, add it to the recipe as an archive"
         )
     submodules = {path: f"{tree.origin}@{tree.commit}" for path, tree in sorted(trees.items()) if path}
     return SourceFile(git.file, origin, made.sha256, made.size, git=True, submodules=submodules)
 
 
-def obtain_git(site: Site, transport: Transport, store: Store, reporter: Reporter, source: SourceFile) -> None:
+def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Reporter, source: SourceFile) -> None:
     """Bring the tarball of a locked commit into the store: from a mirror that has it, else made again from the commits
     that the lock names. Raises InputError, EngineError (the store).
     """
-    work = Work(site, transport, store, reporter, f"git {source.file}")
+    work = CommitJob(site, transport, store, reporter, f"git {source.file}")
     if store.has_blob(source.sha256):
         return
     refused = work.ready(source)
@@ -83,7 +83,10 @@ def obtain_git(site: Site, transport: Transport, store: Store, reporter: Reporte
         return
     reporter.start(work.task, source.origin)
     try:
-        parts = [part("", source.origin), *(part(path, origin) for path, origin in sorted(source.submodules.items()))]
+        parts = [
+            parse_source_commit("", source.origin),
+            *(parse_source_commit(path, origin) for path, origin in sorted(source.submodules.items())),
+        ]
         trees = work.commits.trees(parts, source.origin, source.file, source.sha256, refused)
         made = work.tarball(source.file, trees)
     finally:
@@ -96,7 +99,7 @@ def obtain_git(site: Site, transport: Transport, store: Store, reporter: Reporte
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CommitJob:
     """Work on one source; `task` is its name in the talk, `pin` where its commit is written down."""
 
     site: Site
@@ -107,34 +110,34 @@ class Work:
     pin: str = ""
 
     @property
-    def commits(self) -> Commits:
-        return Commits(self.site, self.transport, self.store, lambda text: self.reporter.note(self.task, text))
+    def commits(self) -> CommitFinder:
+        return CommitFinder(self.site, self.transport, self.store, lambda text: self.reporter.note(self.task, text))
 
     def agrees(self, git: Git, earlier: SourceFile) -> bool:
         """Whether a locked entry holds just the submodules that are wanted."""
         have, wish = set(earlier.submodules), set(git.submodules)
         if ALL not in wish:
-            return wish <= have and all(included(path, wish) for path in have)
+            return wish <= have and all(is_included(path, wish) for path in have)
         # A lock does not tell whether there are others; the tarball does, when it is at hand.
         if not self.store.has_blob(earlier.sha256):
             self.ready(earlier)
-        return self.store.has_blob(earlier.sha256) and not hollow(self.store.blob(earlier.sha256))
+        return self.store.has_blob(earlier.sha256) and not empty_folders(self.store.blob(earlier.sha256))
 
     def ready(self, source: SourceFile) -> list[Miss]:
         """Take the finished tarball from a mirror, if one has it. Returns those that have another one, with why."""
-        places = tarballs(self.site, part("", source.origin).origin, source.file)
+        places = tarball_places(self.site, parse_source_commit("", source.origin).origin, source.file)
         try:
             Transfer(self.transport, self.store).obtain(places, source.sha256)
         except DownloadError as error:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []
 
-    def wanted(self, git: Git) -> dict[str, Tree]:
+    def wanted(self, git: Git) -> dict[str, CommitTree]:
         """Path → commit, of the commit itself (an empty path) and the submodules that are wanted of it. Raises
         InputError.
         """
         origin, wish = f"{git.origin}@{git.commit}", set(git.submodules)
-        tree, places = self.commits.top(Part("", git.origin, git.commit), git.tag, git.file)
+        tree, places = self.commits.top(SourceCommit("", git.origin, git.commit), git.tag, git.file)
         if git.tag:
             self.check_tag(git, places)
         found = level = {"": tree}
@@ -143,23 +146,23 @@ class Work:
             level = self.commits.trees(parts, origin, git.file)
             found = found | level
         if lacking := sorted(wish - set(found) - {ALL}):
-            there = sorted(under(path, link) for path, tree in found.items() for link in tree.links)
-            hint = f"its submodules: {some(there)}" if there else "it has none"
-            raise WrongInput.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in lacking)
+            there = sorted(submodule_path(path, link) for path, tree in found.items() for link in tree.links)
+            hint = f"its submodules: {list_some(there)}" if there else "it has none"
+            raise InvalidInputError.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in lacking)
         return found
 
-    def submodules(self, path: str, tree: Tree, wish: set[str], top: str) -> list[Part]:
+    def submodules(self, path: str, tree: CommitTree, wish: set[str], top: str) -> list[SourceCommit]:
         """The wanted submodules of the commit at `path` of the source `top`. Raises InputError."""
         parts, findings = [], []
         for link, commit in sorted(tree.links.items()):
-            full = under(path, link)
-            if not included(full, wish):
+            full = submodule_path(path, link)
+            if not is_included(full, wish):
                 continue
             try:
                 link.decode()  # a lock holds text; what fails here is a ValueError too
                 if link not in tree.modules:
                     raise ValueError("its .gitmodules does not name it")
-                parts.append(Part(full, origin_of(tree.modules[link], tree.origin), commit))
+                parts.append(SourceCommit(full, submodule_origin(tree.modules[link], tree.origin), commit))
             except ValueError as error:
                 what = f"where the submodule {full} of {top} comes from is not known: {error}"
                 if full in wish:
@@ -170,7 +173,7 @@ class Work:
             raise InputError.of(findings)
         return parts
 
-    def check_tag(self, git: Git, places: Iterable[Place]) -> None:
+    def check_tag(self, git: Git, places: Iterable[GitRepository]) -> None:
         """Compare what the tag names at the first of `places` that answers. Raises InputError when it is another
         commit.
 
@@ -186,7 +189,7 @@ class Work:
                 misses.append(error.miss(place.place))
                 continue
             if found not in ("", git.commit):
-                raise WrongInput(
+                raise InvalidInputError(
                     f"the source '{git.name}' ({git.origin}) cannot be locked, because the tag {git.tag} names commit "
                     f"{found} at {place.place}, and the recipe says {git.commit}",
                     hint=f"the tag was moved upstream: look at what changed, then change {self.pin}",
@@ -200,7 +203,7 @@ class Work:
         why = f" ({misses[0]})" if misses else ""
         self.reporter.warn(f"{git.origin}: nobody could say whether {git.tag} still is {git.commit[:12]}{why}")
 
-    def tarball(self, file: str, trees: Mapping[str, Tree]) -> Tarball:
+    def tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
         """Write the tarball into the store. Raises InputError, EngineError."""
         try:
             with self.store.filled(), self.store.workdir() as folder:
@@ -219,17 +222,17 @@ class Work:
             ) from None
 
 
-def included(path: str, wish: set[str]) -> bool:
+def is_included(path: str, wish: set[str]) -> bool:
     """Whether a submodule is wanted: named itself, or the way to one that is."""
     return ALL in wish or path in wish or any(item.startswith(f"{path}/") for item in wish)
 
 
-def part(path: str, origin: str) -> Part:
+def parse_source_commit(path: str, origin: str) -> SourceCommit:
     """An entry of a lock: ``github:openucx/ucx@COMMIT``."""
     repository, _, commit = origin.rpartition("@")
-    return Part(path, repository, commit)
+    return SourceCommit(path, repository, commit)
 
 
-def some(names: Iterable[str]) -> str:
+def list_some(names: Iterable[str]) -> str:
     """The first of many names."""
     return human_list(names, NAMED)

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from envbuild.core.errors import FREE_SOME, EngineError
 from envbuild.core.store.store import Store
-from envbuild.lock.git.git_program import run, words
+from envbuild.lock.git.git_program import error_summary, run_git
 from envbuild.net.miss import MissKind
 from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError
 from envbuild.net.urls import redact
@@ -30,7 +30,7 @@ FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RemoteRepository:
     """A repository of a server, under the first of `addresses` that is one. What was fetched stays in the store's
     folder ``git``, one for each origin: a later commit or image, and a run without a network, have it from there."""
 
@@ -49,26 +49,26 @@ class Address:
         name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
         shallow, whole = (self.store.root / "git" / folder for folder in (name, f"{name}-whole"))
         for folder in (shallow, whole):
-            if _has(folder, commit):
+            if _has_commit(folder, commit):
                 return folder
         with self.store.lock(f"git-{name}", lambda: self.note("waits for another process that fetches it")):
-            if _has(shallow, commit):
+            if _has_commit(shallow, commit):
                 return shallow
             address = self._answering()
             keep = f"refs/envbuild/{commit}"
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
                 self.note(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
                 failure = self._fetch(address, shallow, "--depth=1", f"+{wanted}:{keep}")
-                if _has(shallow, commit):
+                if _has_commit(shallow, commit):
                     return shallow
                 if failure and not ONLY_NAMED.search(failure):
-                    raise _failed(failure)
+                    raise _git_error(failure)
             # A separate folder: one with cut histories would not be given what lies behind its cuts.
             self.note(f"fetching the whole history from {self.place}, which does not give single commits")
             failure = self._fetch(address, whole, "--prune", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
             if failure:
-                raise _failed(failure)
-            if _has(whole, commit):
+                raise _git_error(failure)
+            if _has_commit(whole, commit):
                 return whole
         raise NotFoundError("it does not have this commit")
 
@@ -76,9 +76,9 @@ class Address:
         """As `Folder.tagged`."""
         address = self._answering()
         names = (f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}")
-        done = self._git(address, None, "ls-remote", "--quiet", "--", plain(address), *names)
+        done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), *names)
         if done.returncode:
-            raise _failed(done.stderr)
+            raise _git_error(done.stderr)
         lines = [line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines()]
         answers = {name: commit for commit, _, name in lines}
         return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" stands for what an annotated tag names
@@ -86,9 +86,9 @@ class Address:
     def has_tags(self) -> bool:
         """As `Folder.has_tags`."""
         address = self._answering()
-        done = self._git(address, None, "ls-remote", "--quiet", "--tags", "--", plain(address))
+        done = self._git(address, None, "ls-remote", "--quiet", "--tags", "--", without_credentials(address))
         if done.returncode:
-            raise _failed(done.stderr)
+            raise _git_error(done.stderr)
         return bool(done.stdout.strip())
 
     def _answering(self) -> str:
@@ -106,9 +106,9 @@ class Address:
         """Ask for the first thing that git asks for: git has no limit for the time to connect, and tells of a missing
         repository as of a missing password."""
         if not address.startswith(("https://", "http://")):
-            done = self._git(address, None, "ls-remote", "--quiet", "--", plain(address), "HEAD")
+            done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), "HEAD")
             if done.returncode:
-                raise _failed(done.stderr)
+                raise _git_error(done.stderr)
             return
         last: UnreachableError | None = None
         for _ in range(2):
@@ -129,17 +129,19 @@ class Address:
     def _fetch(self, address: str, folder: Path, option: str, *refs: str) -> bytes:
         """What git said when it could not; empty when it could."""
         if not (folder / "HEAD").is_file():
-            done = run(None, "init", "--quiet", "--bare", "--template=", str(folder))
+            done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
             if done.returncode:
                 raise EngineError(
-                    f"the store's folder {folder} cannot be made: {words(done.stderr)}",
+                    f"the store's folder {folder} cannot be made: {error_summary(done.stderr)}",
                     hint="set ENVBUILD_STORE to a folder that you may write",
                 )
         # Left by a git that was killed; nobody else works here while the store's lock is held.
         for lock in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")):
             with suppress(FileNotFoundError):
                 lock.unlink()
-        done = self._git(address, folder, "fetch", "--quiet", "--no-tags", option, "--", plain(address), *refs)
+        done = self._git(
+            address, folder, "fetch", "--quiet", "--no-tags", option, "--", without_credentials(address), *refs
+        )
         if FULL.search(done.stderr):
             raise EngineError(f"the store {self.store.root} is full", hint=FREE_SOME)
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
@@ -167,12 +169,12 @@ class Address:
                 host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
                 settings.append(f"credential.{host}.helper={helper}")  # not for a host that it leads on to
         try:
-            return run(folder, *arguments, extra=extra, settings=settings)
+            return run_git(folder, *arguments, extra=extra, settings=settings)
         except subprocess.TimeoutExpired:
             raise UnreachableError("no end in time") from None
 
 
-def plain(address: str) -> str:
+def without_credentials(address: str) -> str:
     """An address without the user's name and password, which would stand in the process list and in git's messages."""
     if "://" not in address:
         return address
@@ -182,13 +184,13 @@ def plain(address: str) -> str:
     return f"{parts.scheme}://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _has(folder: Path, commit: str) -> bool:
-    return (folder / "HEAD").is_file() and run(folder, "cat-file", "-e", commit).returncode == 0
+def _has_commit(folder: Path, commit: str) -> bool:
+    return (folder / "HEAD").is_file() and run_git(folder, "cat-file", "-e", commit).returncode == 0
 
 
-def _failed(stderr: bytes) -> NotFoundError | UnreachableError:
+def _git_error(stderr: bytes) -> NotFoundError | UnreachableError:
     if b"not our ref" in stderr:
         return NotFoundError("it does not have this commit")
-    text = words(stderr)
+    text = error_summary(stderr)
     missing = re.search("not found|does not exist|does not appear to be a git repository", text)
     return NotFoundError(text) if missing else UnreachableError(text)

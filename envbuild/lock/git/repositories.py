@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.store.store import Store
-from envbuild.lock.git.git_program import run
-from envbuild.lock.git.remote import Address
+from envbuild.lock.git.git_program import run_git
+from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.submodules import GIT
 from envbuild.net.site import DEFAULT_ADDRESSES, Site
 from envbuild.net.transport import NotFoundError, Transport
@@ -22,7 +22,7 @@ READABLE = ("/", "file://", "https://", "http://")  # places that files can be r
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class LocalRepository:
     """A git directory on this machine. It is only read."""
 
     path: Path
@@ -37,16 +37,16 @@ class Folder:
 
     def tagged(self, tag: str) -> str:
         """The commit that `tag` names here; empty when there is no such tag. Raises as `obtain`."""
-        done = run(self.path, "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
+        done = run_git(self.path, "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
         return done.stdout.decode().strip() if done.returncode == 0 else ""
 
     def has_tags(self) -> bool:
         """Whether there are tags at all. Raises as `obtain`."""
-        return bool(run(self.path, "for-each-ref", "--count=1", "refs/tags").stdout)
+        return bool(run_git(self.path, "for-each-ref", "--count=1", "refs/tags").stdout)
 
 
 @dataclass(frozen=True, slots=True)
-class Nowhere:
+class MissingRepository:
     """A place that holds no repository of that name."""
 
     place: str
@@ -62,28 +62,30 @@ class Nowhere:
         raise NotFoundError(self.why)
 
 
-Place = Folder | Address | Nowhere
+GitRepository = LocalRepository | RemoteRepository | MissingRepository
 
 
-def repositories(
+def find_repositories(
     site: Site, transport: Transport, store: Store, origin: str, note: Callable[[str], None]
-) -> list[Place]:
+) -> list[GitRepository]:
     """The repositories that may be `origin`, in the order of asking."""
     rest, places = site.places(origin)
     if not places and origin.startswith(GIT) and site.use_host:
         rest, places = "", (f"https://{origin.removeprefix(GIT)}",)  # the host is in the origin
-    found: list[Place] = []
+    found: list[GitRepository] = []
     for place in places:
         if is_remote(place):
-            found.append(Address(transport, store, origin, addresses(place, rest), note))
+            found.append(RemoteRepository(transport, store, origin, candidate_addresses(place, rest), note))
             continue
-        path, names = (local_path(place) or Path(place)).absolute(), folders(origin, rest)
-        there = [folder for name in names if (folder := git_directory(path / name))]
-        found += [Folder(folder, str(folder)) for folder in dict.fromkeys(there)]
+        path, names = (local_path(place) or Path(place)).absolute(), folder_names(origin, rest)
+        there = [folder for name in names if (folder := find_git_directory(path / name))]
+        found += [LocalRepository(folder, str(folder)) for folder in dict.fromkeys(there)]
         if not there:
             looked = ", ".join(name for name in names if name)
             found.append(
-                Nowhere(redact(place), f"holds no git repository {looked}" if path.is_dir() else "no such folder")
+                MissingRepository(
+                    redact(place), f"holds no git repository {looked}" if path.is_dir() else "no such folder"
+                )
             )
     return found
 
@@ -93,19 +95,19 @@ def is_remote(place: str) -> bool:
     return local_path(place) is None or ("://" not in place and SCP.match(place) is not None)
 
 
-def addresses(place: str, rest: str) -> tuple[str, ...]:
+def candidate_addresses(place: str, rest: str) -> tuple[str, ...]:
     """Addresses of a repository below the address `place`; with nothing left of its origin, the place is its own."""
     address = join(place, rest) if rest else place.rstrip("/")
     return (address,) if address.endswith(".git") else (f"{address}.git", address)
 
 
-def folders(origin: str, rest: str) -> list[str]:
+def folder_names(origin: str, rest: str) -> list[str]:
     """Paths of a repository below a folder; with nothing left of its origin, the folder may be it."""
     last = origin.partition(":")[2].strip("/").rpartition("/")[2]
     return list(dict.fromkeys([*((f"{rest}.git", rest) if rest else ("",)), f"{last}.git", last]))
 
 
-def git_directory(path: Path) -> Path | None:
+def find_git_directory(path: Path) -> Path | None:
     """The git directory that `path` is, or has as a working tree."""
     inner = path / ".git"
     if inner.is_file():  # of a submodule, or a further working tree: "gitdir: PATH"
@@ -117,7 +119,7 @@ def git_directory(path: Path) -> Path | None:
     return None
 
 
-def tarballs(site: Site, origin: str, file: str) -> list[str]:
+def tarball_places(site: Site, origin: str, file: str) -> list[str]:
     """Where a mirror that the site itself names may hold the finished tarball `file`."""
     rest, places = site.places(origin)
     own = [place for place in places if place not in DEFAULT_ADDRESSES.values() and place.startswith(READABLE)]

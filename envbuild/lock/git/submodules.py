@@ -16,7 +16,7 @@ PART = re.compile(r"[A-Za-z0-9_~+.][A-Za-z0-9_~+.-]*")
 GIT = "git:"  # a repository of any other host: git:HOST/PATH
 
 
-def origin_of(address: str, parent: str) -> str:
+def submodule_origin(address: str, parent: str) -> str:
     """The origin of the repository at `address`, as the .gitmodules of the repository `parent` (an origin) gives it:
     ``github:OWNER/NAME``, ``gitlab:GROUP/NAME``, ``git:HOST/PATH``; a relative one is taken from the parent's own.
 
@@ -24,7 +24,7 @@ def origin_of(address: str, parent: str) -> str:
     """
     if address.startswith(("./", "../")):
         kind, _, path = parent.partition(":")
-        return f"{kind}:{_joined(path, address)}"
+        return f"{kind}:{_join(path, address)}"
     if "://" in address:
         parts = urlsplit(address)
         try:
@@ -41,7 +41,7 @@ def origin_of(address: str, parent: str) -> str:
         host, path = found["host"].lower(), found["path"]
     else:
         raise ValueError("its address is a folder of somebody's machine")
-    path = _clean(path)
+    path = _normalize(path)
     if not HOST.fullmatch(host):
         raise ValueError("its address names no host")
     if host in FORGES:
@@ -49,7 +49,7 @@ def origin_of(address: str, parent: str) -> str:
     return f"{GIT}{host}/{path}"
 
 
-def _clean(path: str) -> str:
+def _normalize(path: str) -> str:
     """A path of plain parts, without ``.git`` at its end."""
     path = path.strip("/").removesuffix(".git")
     if not path or not all(PART.fullmatch(part) and part not in (".", "..") for part in path.split("/")):
@@ -57,7 +57,7 @@ def _clean(path: str) -> str:
     return path
 
 
-def _joined(path: str, relative: str) -> str:
+def _join(path: str, relative: str) -> str:
     """`relative` from the repository `path`, as gitsubmodules(7) has it: ``../`` drops a part of the address."""
     parts = path.strip("/").split("/")
     for step in relative.rstrip("/").split("/"):
@@ -69,4 +69,4 @@ def _joined(path: str, relative: str) -> str:
             parts.append(step)
     if not parts:
         raise ValueError("its relative address leads out of the parent's host")
-    return _clean("/".join(parts))
+    return _normalize("/".join(parts))

@@ -15,8 +15,8 @@ from typing import IO
 
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
-from envbuild.lock.git.git_program import Objects
-from envbuild.lock.git.tree import Entry, Tree
+from envbuild.lock.git.git_program import ObjectReader
+from envbuild.lock.git.tree import CommitTree, TreeEntry
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
 
@@ -33,7 +33,7 @@ class Tarball:
     pointers: tuple[str, ...]
 
 
-def write_tar(top: str, trees: Mapping[str, Tree], file: IO[bytes]) -> Tarball:
+def write_tar(top: str, trees: Mapping[str, CommitTree], file: IO[bytes]) -> Tarball:
     """Write the commits `trees` (by their path below the folder `top`) as one tarball; a submodule that is not among
     them is an empty folder, as in a clone.
 
@@ -41,24 +41,24 @@ def write_tar(top: str, trees: Mapping[str, Tree], file: IO[bytes]) -> Tarball:
     """
     sink, pointers = TarSink(file), []
     with contextlib.ExitStack() as stack:
-        readers: dict[Path, Objects] = {}
-        for path, item in sorted(_layout(top, trees).items()):
+        readers: dict[Path, ObjectReader] = {}
+        for path, item in sorted(_list_members(top, trees).items()):
             if item is None:
                 sink.begin(Member(path, Kind.DIR, 0o755, mtime=TIME))
                 sink.end()
                 continue
             tree, entry = item
             if tree.folder not in readers:
-                readers[tree.folder] = stack.enter_context(Objects(tree.folder))
-            if _write(sink, path, entry, readers[tree.folder], tree):
+                readers[tree.folder] = stack.enter_context(ObjectReader(tree.folder))
+            if _write_entry(sink, path, entry, readers[tree.folder], tree):
                 pointers.append(path.partition(b"/")[2].decode(errors="replace"))
     sink.close()
     return Tarball(sink.sha256, sink.size, tuple(pointers))
 
 
-def _layout(top: str, trees: Mapping[str, Tree]) -> dict[bytes, tuple[Tree, Entry] | None]:
+def _list_members(top: str, trees: Mapping[str, CommitTree]) -> dict[bytes, tuple[CommitTree, TreeEntry] | None]:
     """Path → file or symlink, or None for a folder."""
-    items: dict[bytes, tuple[Tree, Entry] | None] = {top.encode(): None}
+    items: dict[bytes, tuple[CommitTree, TreeEntry] | None] = {top.encode(): None}
     for path, tree in trees.items():
         root = f"{top}/{path}".rstrip("/").encode()
         items |= {root + b"/" + entry.path: (tree, entry) for entry in tree.files}
@@ -70,7 +70,7 @@ def _layout(top: str, trees: Mapping[str, Tree]) -> dict[bytes, tuple[Tree, Entr
     return items
 
 
-def _write(sink: TarSink, path: bytes, entry: Entry, objects: Objects, tree: Tree) -> bool:
+def _write_entry(sink: TarSink, path: bytes, entry: TreeEntry, objects: ObjectReader, tree: CommitTree) -> bool:
     """Write one file or symlink; whether it is a pointer to content that is elsewhere."""
     if entry.symlink:
         link = objects.read(entry.sha, "blob")
@@ -94,7 +94,7 @@ def _write(sink: TarSink, path: bytes, entry: Entry, objects: Objects, tree: Tre
     return content.startswith(POINTER)
 
 
-def hollow(path: Path) -> list[str]:
+def empty_folders(path: Path) -> list[str]:
     """Folders of a tarball of this module that hold nothing: its submodules that were left out."""
     folders: set[str] = set()
     filled: set[str] = set()

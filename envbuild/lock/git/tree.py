@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envbuild.core.errors import InputError
-from envbuild.lock.git.git_program import Objects, run, sizes
+from envbuild.lock.git.git_program import ObjectReader, blob_sizes, run_git
 from envbuild.net.transport import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
@@ -21,7 +21,7 @@ MODULES = b".gitmodules"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """A file or symlink of a commit; `path` is relative, without a leading slash."""
 
     path: bytes
@@ -39,25 +39,25 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class CommitTree:
     """A commit in the git directory `folder`, which has every file of it. `links`: path → commit of a submodule;
     `modules`: path → address that the commit's .gitmodules gives for it."""
 
     folder: Path
     origin: str
     commit: str
-    files: tuple[Entry, ...]
+    files: tuple[TreeEntry, ...]
     links: Mapping[bytes, str] = field(default_factory=dict)
     modules: Mapping[bytes, str] = field(default_factory=dict)
 
 
-def read_tree(folder: Path, origin: str, commit: str) -> Tree:
+def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
     """The commit `commit` of `origin` as the git directory `folder` has it.
 
     Raises NotFoundError when the commit or one of its files is not there, RefusedError when it cannot be read;
     InputError when the commit itself holds what must not be unpacked.
     """
-    with Objects(folder) as objects:
+    with ObjectReader(folder) as objects:
         try:
             raw = objects.read(commit, "commit")
         except NotFoundError:
@@ -65,17 +65,17 @@ def read_tree(folder: Path, origin: str, commit: str) -> Tree:
         head = raw.partition(b"\n")[0].split()
         if len(head) != 2 or head[0] != b"tree":
             raise RefusedError(f"it is damaged: {commit} is not a commit")
-        entries = list(_walk(objects, head[1].decode(), f"{origin}@{commit}"))
+        entries = list(_walk_tree(objects, head[1].decode(), f"{origin}@{commit}"))
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
-        modules = _modules(objects.read(listed.sha, "blob")) if listed else {}
+        modules = _read_submodule_urls(objects.read(listed.sha, "blob")) if listed else {}
     files = [entry for entry in entries if entry.mode & KIND != LINK]
-    length = sizes(folder, {entry.sha for entry in files})
+    length = blob_sizes(folder, {entry.sha for entry in files})
     if lacking := [entry for entry in files if entry.sha not in length]:
         example = lacking[0].path.decode(errors="replace")
         raise NotFoundError(
             f"it lacks {len(lacking)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
         )
-    return Tree(
+    return CommitTree(
         folder,
         origin,
         commit,
@@ -85,33 +85,33 @@ def read_tree(folder: Path, origin: str, commit: str) -> Tree:
     )
 
 
-def _walk(objects: Objects, top: str, what: str) -> Iterator[Entry]:
+def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry]:
     """Every file, symlink and submodule below the tree `top`."""
     pending, count = [(b"", top)], 0
     while pending:
         folder, sha = pending.pop()
         seen: set[bytes] = set()
-        for mode, name, child in _entries(objects.read(sha, "tree"), sha):
+        for mode, name, child in _parse_tree(objects.read(sha, "tree"), sha):
             path = folder + name
             count += 1
             # git itself writes no such names; a tree that was made by hand may hold them.
             if name in (b"", b".", b"..") or b"/" in name or name.lower() == b".git":
-                raise _hostile(what, path, "that would leave its folder, or steer git")
+                raise _unsafe_path_error(what, path, "that would leave its folder, or steer git")
             if name in seen:
-                raise _hostile(what, path, "twice")
+                raise _unsafe_path_error(what, path, "twice")
             if len(path) > LONGEST or count > MOST:
-                raise _hostile(what, path[:100], "among too many or too long ones")
+                raise _unsafe_path_error(what, path[:100], "among too many or too long ones")
             seen.add(name)
             kind = mode & KIND
             if kind == TREE:
                 pending.append((path + b"/", child))
             elif kind in (FILE, SYMLINK, LINK):
-                yield Entry(path, mode, child)
+                yield TreeEntry(path, mode, child)
             else:
-                raise _hostile(what, path, f"of the unknown kind {mode:o}")
+                raise _unsafe_path_error(what, path, f"of the unknown kind {mode:o}")
 
 
-def _entries(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
+def _parse_tree(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
     """(mode, name, hash) of a tree object."""
     at = 0
     while at < len(raw):
@@ -123,9 +123,9 @@ def _entries(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
         at = end + 21
 
 
-def _modules(content: bytes) -> dict[bytes, str]:
+def _read_submodule_urls(content: bytes) -> dict[bytes, str]:
     """Path → address of a .gitmodules file, as git itself reads it."""
-    done = run(None, "config", "--file", "-", "--null", "--list", content=content)
+    done = run_git(None, "config", "--file", "-", "--null", "--list", content=content)
     if done.returncode:
         raise RefusedError("its .gitmodules cannot be read")
     values: dict[bytes, dict[bytes, bytes]] = {}
@@ -142,7 +142,7 @@ def _modules(content: bytes) -> dict[bytes, str]:
     }
 
 
-def _hostile(what: str, path: bytes, why: str) -> InputError:
+def _unsafe_path_error(what: str, path: bytes, why: str) -> InputError:
     return InputError(
         f"the commit {what} holds the path {path.decode(errors='replace')!r} {why}; it is not unpacked",
         hint="look at the repository before any other commit of it is used",

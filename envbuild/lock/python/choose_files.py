@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.lock.lockfile import PythonFile
-from envbuild.lock.missing_inputs import WrongInput
+from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.uv import Pin
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.download import DownloadError, Transfer
@@ -93,7 +93,7 @@ class FileChooser:
     def sdist(self, text: str, earlier: str | None) -> PythonFile:
         """The sdist that ``name`` or ``name==version`` names: the version `earlier` if it fits, else the last.
 
-        Raises ConflictError when there are sdists but none that fits, WrongInput when there is none at all.
+        Raises ConflictError when there are sdists but none that fits, InvalidInputError when there is none at all.
         """
         wanted = Requirement(text)
         fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
@@ -118,7 +118,7 @@ class FileChooser:
             raise no_such_sdist_error(wanted, others, self.python)
         if not fitting:
             line = mirror_line(origin or "python:", "ADDRESS, …")
-            raise WrongInput(
+            raise InvalidInputError(
                 f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
                 hint=f"check the name; other indexes are given as  {mirrors_setting(line)}  in site.yaml",
                 mirror_lines=(line,),

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
 from envbuild.lock.lockfile import PythonFile, UnitLock
-from envbuild.lock.missing_inputs import together
+from envbuild.lock.missing_inputs import combine_errors
 from envbuild.lock.python.choose_files import FileChooser
 from envbuild.lock.python.provided import Provided, compiled_packages, parse_exact
 from envbuild.lock.python.requirements import (
@@ -84,7 +84,7 @@ class PythonResolution:
         pins = {VENV: venv or {}, **self.resolve_rest(units, venv, provided, omit)}
         self.choose({(pin.name, pin.version): pin for found in pins.values() for pin in found.values()})
         if self.errors:
-            raise together(self.errors)
+            raise combine_errors(self.errors)
         locked = {
             unit: UnitLock(
                 python=tuple(sorted(self.chosen[pin.name, pin.version].file for pin in pins.get(unit, {}).values())),
@@ -122,7 +122,7 @@ class PythonResolution:
         pins = self.attempt(VENV, runtime, prefer=prefer, omit=omit)
         # at once: an index without digests has files fetched to choose them
         if findings := tuple(self.clashes({name: pin.users for name, pin in (pins or {}).items()})):
-            raise together([*self.errors, ConflictError.of(findings)])
+            raise combine_errors([*self.errors, ConflictError.of(findings)])
         return pins
 
     def resolve_rest(

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import FREE_SOME, ConflictError, EngineError, EnvbuildError, InputError, SpecError
-from envbuild.lock.missing_inputs import WrongInput
+from envbuild.lock.missing_inputs import InvalidInputError
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.uv_program import clean_environment, uv_binary
@@ -308,7 +308,7 @@ def _resolution_error(what: str, stderr: str) -> EnvbuildError:
     if "was not found in the package registry" in text or "was not found in the provided package locations" in text:
         line = mirror_line("python:", "ADDRESS, …")
         hint = f"check the name; other indexes are given as  {mirrors_setting(line)}  in site.yaml"
-        return WrongInput(message, hint, mirror_lines=(line,))
+        return InvalidInputError(message, hint, mirror_lines=(line,))
     if "No solution found" in text:
         return ConflictError(message, "loosen one of the named versions in the spec")
     line = mirror_line("python:", "ADDRESS")
