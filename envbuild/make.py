@@ -36,7 +36,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         return done
 
     # imported only when there is work: the run that finds none stays short
-    from envbuild.build.engines.select import choose
+    from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.project_image import link_artifact, write_artifact
     from envbuild.lock.fetch import fetch
@@ -49,7 +49,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     check_machine(resolution.target)
     with store.lock("gc", shared=True):
         lock = ensure_lock(resolution, workspace)
-        engine = choose(options.engine or site.engine, store, reporter)  # known before anything is downloaded
+        engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
         fetch(lock, store, site, reporter, where=lock_request(resolution).places())
         plan = make_plan(resolution, lock)
         built = engine.build(plan, store, reporter, options.build)
@@ -76,7 +76,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
 def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     """Make, then build every unit a second time with the same engine, and compare. Raises BuildError naming the first
     difference; the store keeps the first build."""
-    from envbuild.build.engines.select import choose
+    from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.build.reproducibility import rebuild_and_compare
     from envbuild.lock.update import current_lock
@@ -84,7 +84,7 @@ def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord
     made = make(name, workspace, options)
     resolution = resolve_image(name, workspace)
     plan = make_plan(resolution, current_lock(resolution, workspace))
-    engine = choose(made.engine, workspace.store, workspace.reporter)
+    engine = choose_engine(made.engine, workspace.store, workspace.reporter)
     rebuild_and_compare(plan, made.layers, engine, workspace.store, workspace.reporter, options.build)
     workspace.reporter.info(f"{name}: {counted(len(plan.units), 'unit')} built twice, all equal")
     return made

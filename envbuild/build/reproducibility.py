@@ -27,7 +27,7 @@ def rebuild_and_compare(
     with store.lock("gc", shared=True):
         second = engine.build(plan, store, reporter, replace(options, rebuild=True))
         try:
-            compare(plan, first, store)
+            compare_units(plan, first, store)
             compare_layers(layers, second.layers, store)
         finally:
             for record in first.values():
@@ -35,7 +35,7 @@ def rebuild_and_compare(
                     store.record_unit(record)
 
 
-def compare(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) -> None:
+def compare_units(plan: Plan, first: Mapping[str, UnitRecord | None], store: Store) -> None:
     """Compare what the store has of each unit with the records of an earlier build. Raises BuildError with the first
     file that differs, in the first unit that does: those above only inherit it."""
     for unit, key in plan.keys().items():
@@ -55,7 +55,9 @@ def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: S
         raise BuildError(f"the image has {len(first)} layers once and {len(second)} the other time")
     for before, after in zip(first, second, strict=True):
         if before != after.diff_id:
-            found = difference(entries(before, store), entries(after.diff_id, store), "layer")
+            found = describe_difference(
+                read_layer_entries(before, store), read_layer_entries(after.diff_id, store), "layer"
+            )
             raise BuildError(
                 f"the layer of {after.unit or 'the image'} is not reproducible: {found}",
                 hint="mend its build: a path, a time or a process id gets into the file",
@@ -65,16 +67,19 @@ def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: S
 def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str:
     """One line: a path and what differs there (its content, its mode, …), or which path only one of the two has."""
     if before.layer and after.layer:
-        return difference(entries(before.layer.diff_id, store), entries(after.layer.diff_id, store), "layer")
+        return describe_difference(
+            read_layer_entries(before.layer.diff_id, store), read_layer_entries(after.layer.diff_id, store), "layer"
+        )
     for (name, old), (other, new) in zip(before.wheels, after.wheels, strict=False):
         if name != other:
             return f"the wheel is called {name} once and {other} the other time"
         if old != new:
-            return f"in {name}: {difference(members(store.blob(old)), members(store.blob(new)), 'wheel')}"
+            one, two = read_wheel_entries(store.blob(old)), read_wheel_entries(store.blob(new))
+            return f"in {name}: {describe_difference(one, two, 'wheel')}"
     return "one build left more wheels than the other"
 
 
-def difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, ...]], what: str) -> str:
+def describe_difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, ...]], what: str) -> str:
     for path in sorted(old.keys() | new.keys()):
         if path not in new or path not in old:
             return f"{path} is only in the {'first' if path in old else 'second'} {what}"
@@ -88,7 +93,7 @@ def difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple[object, 
     return "the order of entries differs"
 
 
-def entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
+def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
     """Path → fields and content digest of a layer of the store."""
     from envbuild.oci.layers.layer import write_layer_tar
 
@@ -104,7 +109,7 @@ def entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def members(wheel: Path) -> dict[str, tuple[object, ...]]:
+def read_wheel_entries(wheel: Path) -> dict[str, tuple[object, ...]]:
     """The same of a wheel."""
     import zipfile
 

@@ -21,19 +21,21 @@ exec /bin/sh
 
 def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
     """Run a command in a made image or a squashfs file; returns its exit code."""
-    from envbuild.build.engines.embedded.run_command import run_in
+    from envbuild.build.engines.embedded.run_command import run_in_root
 
     pairs = [bind_pair(bind) for bind in binds]
     file = find_squashfs_file(name)
     if file:
         argv = ["/bin/sh", "-c", START, "sh", *command]
         store, reporter = workspace.store, workspace.reporter
-        code, _ = run_in(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
+        code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
         return code
     image = load_built_image(name, workspace)
     trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
     argv = list(command) or list(image.plan.config.cmd)
-    code, _ = run_in(trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs)
+    code, _ = run_in_root(
+        trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs
+    )
     return code
 
 

@@ -11,8 +11,8 @@ from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.core.text import amount, printable
 from envbuild.lock.lockfile import lock_digest
-from envbuild.squashfs.read.superblock import describe
-from envbuild.squashfs.read.tree import SquashTree, shown
+from envbuild.squashfs.read.superblock import describe_superblock
+from envbuild.squashfs.read.tree import SquashTree, printable_path
 from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
@@ -26,7 +26,7 @@ def show_file(file: Path) -> Result:
     with SquashTree(file) as tree:
         within = read_metadata(tree)
         holdings = SizeSummary().add_all(tree.walk())
-    block = describe(file)
+    block = describe_superblock(file)
     packages = {"debian": within.debian, "python": holdings.python}
     data: dict[str, Any] = {
         "squashfs": block,
@@ -41,8 +41,8 @@ def show_file(file: Path) -> Result:
         "packages": packages,
         "kinds": dict(sorted(holdings.kinds.items())),
         "unpacked": holdings.unpacked,
-        "folders": {shown(path): size for path, size in holdings.folders.most_common()},
-        "largest": [[shown(path), size] for path, size in holdings.largest],
+        "folders": {printable_path(path): size for path, size in holdings.folders.most_common()},
+        "largest": [[printable_path(path), size] for path, size in holdings.largest],
     }
     return Result(data, "\n".join([headline(file, block), *said(file, within), *held(data, holdings)]))
 
@@ -134,7 +134,7 @@ def held(data: dict[str, Any], holdings: SizeSummary) -> list[str]:
     ):
         if items:
             rows.append(title)
-            rows += [f"  {amount(size):>9}  {shown(path)}" for path, size in items]
+            rows += [f"  {amount(size):>9}  {printable_path(path)}" for path, size in items]
     return rows
 
 

@@ -28,7 +28,7 @@ from envbuild.spec.enroot_rules import (
     valid_name,
 )
 from envbuild.squashfs.pack.index import DIR, FILE
-from envbuild.squashfs.write.merge import Tree
+from envbuild.squashfs.write.merge import MergedTree
 
 RC_LOCAL = "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this file.\n"
 
@@ -41,7 +41,7 @@ class Additions:
     messages: tuple[str, ...] = ()
 
 
-def configure(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
+def configure(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     """What `tree` needs to start under enroot as `config` says; `epoch` (seconds) is the time of the added files.
 
     Raises SpecError with every finding when `config` cannot be carried over, VerifyError when only the tree is at
@@ -139,7 +139,7 @@ def check_words(config: ImageConfig) -> Iterator[Finding]:
         yield Finding("a word of the command holds NUL", "CMD")
 
 
-def check_home(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
+def check_home(config: ImageConfig, tree: MergedTree) -> Iterator[Finding]:
     """A HOME that enroot could not enter."""
     home = config.env.get("HOME")
     if home is None:
@@ -151,7 +151,7 @@ def check_home(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
         )
 
 
-def check_workdir(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
+def check_workdir(config: ImageConfig, tree: MergedTree) -> Iterator[Finding]:
     """A working directory that the start script could not name or enter."""
     workdir, where = config.workdir or "/", "WORKDIR"
     if not workdir.startswith("/"):
@@ -168,7 +168,7 @@ def check_workdir(config: ImageConfig, tree: Tree) -> Iterator[Finding]:
         yield Finding(f"{workdir!r} is not a directory in the image", where, "use another path")
 
 
-def check_shell(tree: Tree) -> Iterator[Finding]:
+def check_shell(tree: MergedTree) -> Iterator[Finding]:
     """Without /bin/sh neither enroot nor pyxis can start anything."""
     shell = tree.lookup(b"bin/sh")
     if shell is None or shell.kind != FILE:

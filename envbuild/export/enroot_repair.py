@@ -27,7 +27,7 @@ from envbuild.spec.enroot_rules import (
     substituted,
 )
 from envbuild.squashfs.pack.index import DIR, FILE
-from envbuild.squashfs.write.merge import Node, Tree
+from envbuild.squashfs.write.merge import MergedTree, Node
 
 ENV_FILE = "etc/profile.d/zz-envbuild-env.sh"
 MOUNTED = ("dev", "proc", "sys")  # of the host
@@ -42,7 +42,7 @@ class _Repair:
     made at each start."""
 
     config: ImageConfig
-    tree: Tree
+    tree: MergedTree
     lines: list[str] = field(default_factory=list)
     wrong: list[Finding] = field(default_factory=list)
     exports: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class _Repair:
         return ""
 
 
-def repair(config: ImageConfig, tree: Tree, epoch: int) -> Additions:
+def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     """What `tree` needs to start under enroot as `config` says, and a line for all that is not as in Docker then.
 
     Raises InputError with every finding for what could not start, VerifyError when only the tree is at fault.

@@ -25,7 +25,7 @@ from envbuild.export.squashfs_image import complete_image, merge_lowest, raise_w
 from envbuild.oci.sources.base import Reading, SourceImage, SourceLayer
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
-from envbuild.squashfs.pack.workers import Workers, give_back
+from envbuild.squashfs.pack.workers import Workers, trim_heap
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.direct_image import DirectImage
 
@@ -141,7 +141,7 @@ class LayerPacker:
                     packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
             finally:
                 self.workers.close()
-                give_back()
+                trim_heap()
                 reporter.finish(TASK)
         return tuple(
             PackedLayer(layer.diff_id, packed.get(layer.diff_id, 0), layer.diff_id not in packed)

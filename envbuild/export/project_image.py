@@ -15,13 +15,13 @@ from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
 
 if TYPE_CHECKING:
-    from envbuild.build.engines.base import Built
+    from envbuild.build.engines.base import BuildResult
     from envbuild.build.plan.units import Plan
     from envbuild.core.store.store import LayerRecord, Store
     from envbuild.export.squashfs_image import MergedPacks
     from envbuild.lock.lockfile import Lock
     from envbuild.oci.config import ImageConfig
-    from envbuild.squashfs.write.writer import Written
+    from envbuild.squashfs.write.writer import WrittenImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Artifact:
     messages: tuple[str, ...] = ()
 
 
-def write_artifact(plan: Plan, built: Built, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
+def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
     from envbuild.lock.lockfile import lock_digest
 
@@ -99,7 +99,7 @@ def write_from_packs(
     return make_artifact(written, options.sha256)
 
 
-def make_artifact(written: Written, sha256: bool = True) -> Artifact:
+def make_artifact(written: WrittenImage, sha256: bool = True) -> Artifact:
     """A written file; with its `sha256`, or without: reading all of it again costs more than merging cached packs."""
     return Artifact(written.path, file_digest(written.path) if sha256 else "", written.size, written.messages)
 

@@ -20,10 +20,10 @@ from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.write.direct_image import DirectImage
-from envbuild.squashfs.write.limits import LAST, unheld
-from envbuild.squashfs.write.merge import Tree, merge
-from envbuild.squashfs.write.unprivileged import kept_devices, make_plain
-from envbuild.squashfs.write.writer import Extra, Written, adding, parameters, write_tree
+from envbuild.squashfs.write.limits import LAST_TIME, find_unsupported_metadata
+from envbuild.squashfs.write.merge import MergedTree, merge_packs
+from envbuild.squashfs.write.unprivileged import device_node_messages, make_unprivileged
+from envbuild.squashfs.write.writer import ExtraMember, WrittenImage, common_codec, pack_extra_members, write_tree
 
 EVIDENCE = "etc/envbuild/export.json"
 FULL_HINT = "free some space there (in the store: envbuild store gc), or name a file elsewhere: -o FILE"
@@ -33,7 +33,7 @@ WRITE_HINTS = {
     errno.EROFS: "that file system is read-only: name a file elsewhere: -o FILE",
     errno.EFBIG: "that file system or ulimit -f allows no file so large: name a file elsewhere: -o FILE",
 }
-MergedPacks = tuple[Sequence[Pack], Tree | None]  # packs, and their tree
+MergedPacks = tuple[Sequence[Pack], MergedTree | None]  # packs, and their tree
 DEFAULT_OPTIONS = ExportOptions()
 WRITER = 3  # of what an image's bytes are; raise it when the same packs give others
 
@@ -42,7 +42,7 @@ def merge_lowest(paths: Sequence[Path]) -> MergedPacks:
     """Packs read and merged before the layers above them have packs."""
     with gc_paused():
         packs = [read_pack(path) for path in paths]
-        return packs, merge(packs)
+        return packs, merge_packs(packs)
 
 
 class PackImage:
@@ -59,12 +59,12 @@ class PackImage:
         self.packs = [*packs, *(read_pack(path) for path in paths[len(packs) :])]
         self.out, self.jobs, self.reread, self.stack = out, jobs, reread, contextlib.ExitStack()
 
-    def add(self, extra: Sequence[Extra]) -> Pack:
+    def add(self, extra: Sequence[ExtraMember]) -> Pack:
         """A layer of members that are there already; to be applied to the tree by the caller."""
-        self.packs += self.stack.enter_context(adding(self.packs, extra, self.out))
+        self.packs += self.stack.enter_context(pack_extra_members(self.packs, extra, self.out))
         return self.packs[-1]
 
-    def finish(self, tree: Tree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> Written:
+    def finish(self, tree: MergedTree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> WrittenImage:
         """Write the image of `tree`, which `packs` were merged to."""
         return write_tree(
             self.packs,
@@ -91,11 +91,11 @@ def export_squashfs(
     options: ExportOptions = DEFAULT_OPTIONS,
     *,
     epoch: int,
-    extra: Sequence[Extra] = (),
+    extra: Sequence[ExtraMember] = (),
     evidence: Mapping[str, Any] | None = None,
     foreign: bool = False,
     begun: MergedPacks | None = None,
-) -> Written:
+) -> WrittenImage:
     """Write the enroot image `out` from pack files (bottom first); see `complete`. A file whose sha256 `options` ask
     for is read again at once, so it should stay in memory. `begun`: see `PackImage`."""
     with PackImage(packs, out, jobs=options.jobs, reread=options.sha256, begun=begun) as image:
@@ -108,10 +108,10 @@ def complete_image(
     options: ExportOptions,
     *,
     epoch: int,
-    extra: Sequence[Extra] = (),
+    extra: Sequence[ExtraMember] = (),
     evidence: Mapping[str, Any] | None = None,
     foreign: bool = False,
-) -> Written:
+) -> WrittenImage:
     """Add `extra` members and what enroot needs (`envbuild.export.enroot`, `envbuild.export.enroot_repair`) to the
     layers of `image`, and write it.
 
@@ -121,15 +121,19 @@ def complete_image(
     foreign image InputError) or VerifyError with every finding when the image could not be started, InputError for
     layers that make no sense, PublishError when the file cannot be written.
     """
-    epoch = min(max(epoch, 0), LAST)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
+    epoch = min(max(epoch, 0), LAST_TIME)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
     with gc_paused(), raise_write_errors(image.out):
-        tree = merge(image.packs, image.begun)
+        tree = merge_packs(image.packs, image.begun)
         if extra:
             tree.apply(image.add(extra))
         needed = (repair if foreign else configure)(config, tree, epoch)
-        plain = kept_devices(tree) if options.keep_owners else make_plain(tree, options.keep_dev)
+        plain = device_node_messages(tree) if options.keep_owners else make_unprivileged(tree, options.keep_dev)
         added = {EVIDENCE.encode(), *(member.path for member, _ in needed.extra)}
-        messages = (*needed.messages, *plain, *unheld(tree, image.packs, attributes=options.keep_owners, hidden=added))
+        messages = (
+            *needed.messages,
+            *plain,
+            *find_unsupported_metadata(tree, image.packs, attributes=options.keep_owners, hidden=added),
+        )
         more = [] if evidence is None else [evidence_member(image.packs, evidence, options, messages, epoch)]
         tree.apply(image.add([*needed.extra, *more]))
         written = image.finish(tree, epoch=epoch, all_root=not options.keep_owners, keep_dev=options.keep_dev)
@@ -153,10 +157,10 @@ def raise_write_errors(out: Path) -> Iterator[None]:
 
 def evidence_member(
     packs: Sequence[Pack], evidence: Mapping[str, Any], options: ExportOptions, messages: Sequence[str], epoch: int
-) -> Extra:
+) -> ExtraMember:
     """The member /etc/envbuild/export.json: where the image came from and how it was made. The same image and options
     give the same text, whenever, wherever and by whomever."""
-    codec, block = parameters(packs)
+    codec, block = common_codec(packs)
     value = {
         **evidence,
         "compression": {"codec": codec.name, "library": codec.library, "level": codec.level, "block": block},

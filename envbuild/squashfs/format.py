@@ -70,7 +70,7 @@ class Superblock:
         )  # fmt: skip
 
 
-class Stream:
+class MetadataWriter:
     """A metadata stream: written in order, cut into pieces, each compressed and given its header."""
 
     def __init__(self, compress: Compress) -> None:
@@ -109,7 +109,7 @@ class Stream:
             self.out += struct.pack("<H", len(piece) | STORED) + piece
 
 
-def table(entries: bytes, compress: Compress, position: int) -> tuple[bytes, int]:
+def lookup_table(entries: bytes, compress: Compress, position: int) -> tuple[bytes, int]:
     """A look-up table at `position`: its pieces and, right after them, their positions. Returns (bytes, position of
     that list).
     """
@@ -117,12 +117,12 @@ def table(entries: bytes, compress: Compress, position: int) -> tuple[bytes, int
     positions = []
     for at in range(0, len(entries), PIECE):
         positions.append(position + len(pieces))
-        stream = Stream(compress)
+        stream = MetadataWriter(compress)
         stream.write(entries[at : at + PIECE])
         pieces += stream.finish()
     return bytes(pieces) + struct.pack(f"<{len(positions)}Q", *positions), position + len(pieces)
 
 
-def device(major: int, minor: int) -> int:
+def device_number(major: int, minor: int) -> int:
     """A device number as squashfs (and Linux) encodes it."""
     return major << 8 | minor & 0xFF | (minor & ~0xFF) << 12

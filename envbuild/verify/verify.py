@@ -25,7 +25,7 @@ from envbuild.verify.recipe_checks import run_checks
 from envbuild.verify.run_inspector import Runner, inspect_image
 
 if TYPE_CHECKING:
-    from envbuild.build.engines.base import Built
+    from envbuild.build.engines.base import BuildResult
     from envbuild.export.project_image import Artifact
     from envbuild.spec.workspace import Workspace
 
@@ -43,7 +43,7 @@ def verify_image(name: str, workspace: Workspace) -> Result:
 
 
 def verify(
-    artifact: Artifact, plan: Plan, built: Built, resolution: Resolution, lock: Lock, workspace: Workspace
+    artifact: Artifact, plan: Plan, built: BuildResult, resolution: Resolution, lock: Lock, workspace: Workspace
 ) -> Path:
     """Run the audit and run tiers on the squashfs file and write the evidence beside it; returns its path.
 
@@ -120,10 +120,12 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
 
 def make_runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
     """Runs commands in a squashfs file."""
-    from envbuild.build.engines.embedded.run_command import run_in
+    from envbuild.build.engines.embedded.run_command import run_in_root
 
     def run(argv: Sequence[str]) -> tuple[int, str]:
-        code, output = run_in(path, argv, env=env, store=workspace.store, interactive=False, capture=True, timeout=900)
+        code, output = run_in_root(
+            path, argv, env=env, store=workspace.store, interactive=False, capture=True, timeout=900
+        )
         return code, output.decode(errors="replace")
 
     return run

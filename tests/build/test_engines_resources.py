@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.build.engines.resources import check_memory, minutes, words
+from envbuild.build.engines.resources import check_memory, expected_minutes, forecast
 from envbuild.build.plan.units import Unit
 from envbuild.build.steps import Step
 from envbuild.core.errors import EngineError
@@ -30,12 +30,12 @@ def test_what_fits_is_no_finding() -> None:
 
 
 def test_memory_bounds_the_jobs_of_a_forecast() -> None:
-    assert minutes(unit("apex", 2.8, 24.0), cores=8, memory=100 * GB) == 3.0
-    assert minutes(unit("apex", 2.8, 24.0), cores=8, memory=6 * GB) == 12.0
-    assert minutes(unit("apex", 2.8), cores=8, memory=6 * GB) == 0.0
+    assert expected_minutes(unit("apex", 2.8, 24.0), cores=8, memory=100 * GB) == 3.0
+    assert expected_minutes(unit("apex", 2.8, 24.0), cores=8, memory=6 * GB) == 12.0
+    assert expected_minutes(unit("apex", 2.8), cores=8, memory=6 * GB) == 0.0
 
 
 def test_words_name_what_is_long_and_nothing_else() -> None:
-    text = words([unit("ucx", 0.4, 3.3), unit("apex", 2.8, 24.0), unit("base")], cores=2, memory=100 * GB)
+    text = forecast([unit("ucx", 0.4, 3.3), unit("apex", 2.8, 24.0), unit("base")], cores=2, memory=100 * GB)
     assert text.startswith("about 14 min of compiling (apex 12);")
-    assert words([unit("base"), unit("ucx", 0.4, 3.3)], cores=2, memory=100 * GB) == ""
+    assert forecast([unit("base"), unit("ucx", 0.4, 3.3)], cores=2, memory=100 * GB) == ""

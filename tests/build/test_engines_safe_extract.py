@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.safe_extract import extract
+from envbuild.build.engines.safe_extract import extract_tar
 
 pytestmark = pytest.mark.unit
 DIR, FILE, HARD, LINK, FIFO = tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE
@@ -60,7 +60,7 @@ def test_modes_owners_and_links(tmp_path: Path) -> None:
         ("top/open/link", LINK, 0o777, "../644"),
         ("/rooted", FILE, 0o644, ""),
     ]
-    extract(archive(*entries), tmp_path / "out")
+    extract_tar(archive(*entries), tmp_path / "out")
     found = {}
     for path in sorted((tmp_path / "out").rglob("*")):
         status = path.lstat()
@@ -106,5 +106,5 @@ def test_modes_owners_and_links(tmp_path: Path) -> None:
 )
 def test_nothing_leaves_the_folder(entries: list[Entry], tmp_path: Path) -> None:
     with pytest.raises(tarfile.TarError):
-        extract(archive(*entries), tmp_path / "out")
+        extract_tar(archive(*entries), tmp_path / "out")
     assert not (tmp_path / "out-of-it").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.plan.containerfile import OPEN_BASE, containerfile
+from envbuild.build.plan.containerfile import UNLOCKED_BASE, containerfile
 from envbuild.build.plan.planner import make_plan
 from envbuild.build.plan.units import Plan
 from envbuild.lock.draft import draft_from_request
@@ -159,6 +159,6 @@ def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
         resolution = resolve_in(load(name, project), project)
         plan = make_plan(resolution, draft_lock(resolution))
         texts[name] = containerfile(plan, locked=False), containerfile(plan)
-    said = f"# {OPEN_BASE}\n\nENV CUDA_HOME="
+    said = f"# {UNLOCKED_BASE}\n\nENV CUDA_HOME="
     assert [said in text for text in texts["azure-msccl"]] == [True, False]
-    assert not any(OPEN_BASE in text for text in texts["cpu-ucx"])
+    assert not any(UNLOCKED_BASE in text for text in texts["cpu-ucx"])

@@ -13,7 +13,7 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.file import read_pack
 from envbuild.squashfs.pack.writer import PackWriter
-from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.write import image_body
 from envbuild.squashfs.write.writer import write_image
 from tests.support.squashfs_snapshot import (
@@ -125,7 +125,7 @@ def test_more_than_one_piece_of_ids_and_xattr_sets(tmp_path):
         for number in range(2500)
     ]
     written = check(tmp_path, [layer])
-    assert describe(written.path)["ids"] == 5000 + 1
+    assert describe_superblock(written.path)["ids"] == 5000 + 1
 
 
 def test_too_many_ids_are_refused(tmp_path):
@@ -221,4 +221,4 @@ def test_metadata_beyond_one_piece_of_export_and_fragments(tmp_path):
     noise = random.Random(5).randbytes(600 * 3000)
     layer = [file(b"f/%d" % number, noise[number * 3000 :][:3000]) for number in range(600)]
     written = check(tmp_path, [layer], block=4096)
-    assert describe(written.path)["fragments"] == 600  # more than the 512 of one piece
+    assert describe_superblock(written.path)["fragments"] == 600  # more than the 512 of one piece

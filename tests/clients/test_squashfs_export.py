@@ -19,7 +19,7 @@ from envbuild.export.squashfs_image import export_squashfs
 from envbuild.lock.lockfile import lock_digest, read_lock
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind
-from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.read.superblock import describe_superblock
 from tests.support.squashfs_snapshot import EPOCH, file, folder, gone, make_packs, special, symlink, unpack
 from tests.support.stored_layers import layer
 
@@ -78,7 +78,7 @@ def test_the_image_starts(tmp_path):
     path = subprocess.check_output(["chroot", root, "/bin/sh", "-l", "-c", "echo $PATH"], text=True)
     assert path == CONFIG.env["PATH"] + "\n"
     assert len(written.messages) == 2
-    assert describe(written.path)["inodes"] == written.inodes == len(found)
+    assert describe_superblock(written.path)["inodes"] == written.inodes == len(found)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.pack", "image.sqsh", "root"]
 
 
@@ -172,7 +172,7 @@ def test_an_image_of_the_project_in_another_compression(tmp_path):
         out = tmp_path / f"{form.codec}.sqsh"
         artifact = write_squashfs(plan, [record], lock, store, SilentReporter(), out, options)
         files.setdefault(form.codec, set()).add(artifact.sha256)
-        assert describe(out)["codec"] == form.codec and describe(out)["block"] == form.block
+        assert describe_superblock(out)["codec"] == form.codec and describe_superblock(out)["block"] == form.block
         shutil.rmtree(tmp_path / "root", ignore_errors=True)
         unpack(out, tmp_path / "root")
         told = json.loads((tmp_path / "root/etc/envbuild/export.json").read_text())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli.show_file import show_file
-from envbuild.squashfs.read.compare import compare
+from envbuild.squashfs.read.compare import compare_trees
 from envbuild.squashfs.read.tree import BLOCK_DEVICE, CHAR_DEVICE, DIRECTORY, FIFO, REGULAR, SOCKET, SYMLINK, SquashTree
 from envbuild.verify.contents.metadata import read_image_texts
 from tests.support.squashfs_snapshot import differences, mounted
@@ -161,7 +161,7 @@ def test_every_form(corners, kernel, tmp_path, options):
     image = made(corners, tmp_path / "image.sqsh", *options)
     assert not fields(seen(image), kernel)
     with SquashTree(made(corners, tmp_path / "other.sqsh", "-comp", "zstd")) as other, SquashTree(image) as tree:
-        assert [change.path for change in compare(other, tree)] == []
+        assert [change.path for change in compare_trees(other, tree)] == []
 
 
 def test_no_attributes_and_one_owner(corners, kernel, tmp_path):

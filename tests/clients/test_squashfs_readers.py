@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.oci.tar.member import Kind
-from envbuild.squashfs.read.superblock import describe
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.read.superblock import describe_superblock
+from envbuild.squashfs.write.merge import merge_packs
 from envbuild.squashfs.write.writer import write_image, write_tree
 from tests.support.squashfs_snapshot import (
     EPOCH,
@@ -116,7 +116,7 @@ def test_superblock_as_unsquashfs_and_describe_see_it(tmp_path):
     said = subprocess.run(["unsquashfs", "-s", written.path], capture_output=True, text=True, check=True).stdout
     for line in ("Compression zstd", "compression-level 3", "Block size 131072", f"Number of inodes {written.inodes}"):
         assert line in said
-    told = describe(written.path)
+    told = describe_superblock(written.path)
     assert told["codec"] == "zstd" and told["level"] == 3 and told["block"] == 131072 and told["time"] == EPOCH
     assert told["inodes"] == written.inodes and told["size"] == written.size == written.path.stat().st_size
     assert written.size % 4096 == 0 and written.path.stat().st_mode & 0o7777 == 0o644
@@ -149,7 +149,7 @@ def test_plain_image_is_what_enroot_can_unpack(tmp_path):
     text = "\n".join(written.messages)
     assert len(written.messages) == 3
     assert "dev/null" in text and "etc/secret" in text and "dropped extended attributes: 1 (usr)" in text
-    told = describe(written.path)
+    told = describe_superblock(written.path)
     assert told["ids"] == 1 and not told["xattrs"]
 
 
@@ -265,5 +265,5 @@ def test_one_pack_twice_in_a_stack(tmp_path):
     layer = [file(b"a", NOISE), file(b"b", b"tail")]
     pack = make_packs(tmp_path, [layer])[0]
     packs = [pack, make_packs(tmp_path / "..", [[gone(b"a")]])[0], pack]
-    written = write_tree(packs, merge(packs), tmp_path / "image", epoch=EPOCH, all_root=False)
+    written = write_tree(packs, merge_packs(packs), tmp_path / "image", epoch=EPOCH, all_root=False)
     assert not differences(unpack(written.path, tmp_path / "out"), stack([layer]))

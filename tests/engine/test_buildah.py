@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.build.engines.base import BuildOptions, Built
+from envbuild.build.engines.base import BuildOptions, BuildResult
 from envbuild.build.engines.build_context import write_context
 from envbuild.build.engines.buildah.engine import Buildah
 from envbuild.build.plan.units import Input, Plan, Product
@@ -46,11 +46,11 @@ def buildah_store(store: Store) -> Iterator[Store]:
     yield store
 
 
-def buildah(plan: Plan, store: Store, **options: Any) -> Built:
+def buildah(plan: Plan, store: Store, **options: Any) -> BuildResult:
     return Buildah().build(plan, store, SilentReporter(), BuildOptions(**options))
 
 
-def merged(store: Store, built: Built) -> dict[bytes, tuple[Any, ...]]:
+def merged(store: Store, built: BuildResult) -> dict[bytes, tuple[Any, ...]]:
     """The files of all layers together: path → everything but the time."""
     tree: dict[bytes, tuple[Any, ...]] = {}
     for layer in built.layers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envbuild.build.plan.units import Input, Product, Unit
-from envbuild.build.reproducibility import compare
+from envbuild.build.reproducibility import compare_units
 from envbuild.core.errors import BuildError
 from envbuild.core.store.store import Store, UnitRecord
 from tests.support import tiny_root as kit
@@ -19,7 +19,7 @@ def twice(store: Store, *units: Unit) -> None:
     kit.build(store, *units)
     first: dict[str, UnitRecord | None] = {unit: store.unit(key) for unit, key in plan.keys().items()}
     kit.build(store, *units, rebuild=True)
-    compare(plan, first, store)
+    compare_units(plan, first, store)
 
 
 def test_equal_builds_say_nothing(store: Store) -> None:

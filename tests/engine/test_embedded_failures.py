@@ -117,7 +117,7 @@ def test_full_disk(small: Path) -> None:
     assert caught.value.exit_code == 5 and "store gc" in caught.value.hint
     end = time.monotonic() + 10
     while (
-        shutil.disk_usage(small).free <= error_report.LITTLE
+        shutil.disk_usage(small).free <= error_report.FULL_BELOW
     ):  # the unit's mount goes a little later, and the file with it
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -138,7 +138,7 @@ def test_full_disk(small: Path) -> None:
 
 
 def test_full_memory_is_not_the_stores_disk(store: Store) -> None:
-    if shutil.disk_usage(store.root).free < 2 * error_report.LITTLE:
+    if shutil.disk_usage(store.root).free < 2 * error_report.FULL_BELOW:
         pytest.skip("the disk is nearly full")
     with pytest.raises(BuildError, match="a file system was full, but not the store's"):
         kit.build(store, kit.unit("a", "echo 'No space left on device'; exit 1"))

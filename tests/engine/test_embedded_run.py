@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.engines.embedded import mount_squashfs
-from envbuild.build.engines.embedded.run_command import run_in
+from envbuild.build.engines.embedded.run_command import run_in_root
 from envbuild.core.errors import SpecError, VerifyError
 from envbuild.core.store.store import Store
 from envbuild.spec.recipe import Check
@@ -32,7 +32,7 @@ def trees(store: Store) -> list[Path]:
 
 
 def run(trees: list[Path] | Path, store: Store, command: str, **rest: object) -> tuple[int, str]:
-    code, output = run_in(trees, ["/bin/sh", "-c", command], env={"MINE": "1"}, store=store, capture=True, **rest)  # type: ignore[arg-type]
+    code, output = run_in_root(trees, ["/bin/sh", "-c", command], env={"MINE": "1"}, store=store, capture=True, **rest)  # type: ignore[arg-type]
     return code, output.decode()
 
 
@@ -50,7 +50,7 @@ def test_layers(trees: list[Path], store: Store) -> None:
 
 def test_exit_codes(trees: list[Path], store: Store) -> None:
     assert run(trees, store, "kill -15 $$")[0] == 143
-    assert run_in(trees, ["/no/such"], env={}, store=store, capture=True)[0] == 127
+    assert run_in_root(trees, ["/no/such"], env={}, store=store, capture=True)[0] == 127
     assert run(trees, store, "sleep 60", timeout=1.0)[0] == 124
     assert list((store.root / "tmp").iterdir()) == []
 
@@ -104,7 +104,7 @@ def test_a_failed_check_says_where_to_look(trees: list[Path], store: Store) -> N
     """The hint is a command that can be typed: the caller knows the image, the check does not."""
 
     def runner(argv: Sequence[str]) -> tuple[int, str]:
-        code, output = run_in(trees, argv, env={}, store=store, capture=True)
+        code, output = run_in_root(trees, argv, env={}, store=store, capture=True)
         return code, output.decode()
 
     checks = [Check("good", "cat /opt/a", "from-a"), Check("bad", "cat /opt/a", "from-b"), Check("code", "exit 3")]

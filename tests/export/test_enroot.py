@@ -9,7 +9,7 @@ from envbuild.core.errors import SpecError, VerifyError
 from envbuild.export.enroot import configure, start_script
 from envbuild.oci.config import ImageConfig
 from envbuild.spec.enroot_rules import PATH_FILE, quote
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.merge import merge_packs
 from tests.support.packs import file, folder, packs, symlink, tree
 
 pytestmark = pytest.mark.unit
@@ -122,7 +122,7 @@ def test_values_that_arrive_as_they_are(tmp_path, value):
 def test_every_finding_at_once(tmp_path):
     config = ImageConfig(env={"A": "1\n2", "B-": "${C}"}, workdir="x", labels={"l": "1\n"})
     with pytest.raises(SpecError) as caught:
-        configure(config, merge(packs(tmp_path, [file(b"x")])), 0)
+        configure(config, merge_packs(packs(tmp_path, [file(b"x")])), 0)
     assert [finding.where for finding in caught.value.findings] == [
         "ENV A",
         "ENV 'B-'",
@@ -145,4 +145,4 @@ def test_every_finding_at_once(tmp_path):
 )
 def test_no_shell(tmp_path, layer):
     with pytest.raises(VerifyError, match="/bin/sh"):
-        configure(ImageConfig(), merge(packs(tmp_path, layer)), 0)
+        configure(ImageConfig(), merge_packs(packs(tmp_path, layer)), 0)

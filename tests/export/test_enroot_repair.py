@@ -12,7 +12,7 @@ from envbuild.export.enroot import configure
 from envbuild.export.enroot_repair import ENV_FILE, repair
 from envbuild.oci.config import ImageConfig
 from envbuild.spec.enroot_rules import PATH_FILE
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.merge import merge_packs
 from tests.support.packs import file, folder, packs, symlink, tree
 
 pytestmark = pytest.mark.unit
@@ -188,10 +188,10 @@ def test_what_could_not_start(tmp_path, config):
 def test_every_finding_at_once(tmp_path):
     config = ImageConfig(workdir="/x/y", cmd=("\0",), entrypoint=("\0",))
     with pytest.raises(InputError) as caught:
-        repair(config, merge(packs(tmp_path, [file(b"x")])), 0)
+        repair(config, merge_packs(packs(tmp_path, [file(b"x")])), 0)
     assert [finding.where for finding in caught.value.findings] == ["WORKDIR", "ENTRYPOINT", "CMD", "/bin/sh"]
     with pytest.raises(VerifyError, match="/bin/sh"):
-        repair(ImageConfig(), merge(packs(tmp_path, [file(b"x")])), 0)
+        repair(ImageConfig(), merge_packs(packs(tmp_path, [file(b"x")])), 0)
 
 
 def test_labels_stay_comments(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.plan.debian_units import stand_in
+from envbuild.build.plan.debian_units import dummy_package_commands
 from envbuild.core.console import SilentReporter
 from envbuild.core.distributions import distribution
 from envbuild.core.errors import ConflictError, InputError
@@ -184,7 +184,8 @@ def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
 @pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
 def test_what_dpkg_makes_of_a_package_in_name_only(tmp_path: Path) -> None:
     commands = [
-        command.replace("/tmp/", f"{tmp_path}/") for command in stand_in(DummyPackage.of("libucx0=1.20.1"), "amd64")
+        command.replace("/tmp/", f"{tmp_path}/")
+        for command in dummy_package_commands(DummyPackage.of("libucx0=1.20.1"), "amd64")
     ]
     # the umask of a build: dpkg-deb wants its folder to be open
     subprocess.run(["sh", "-ec", "\n".join(commands[:3])], check=True, capture_output=True, umask=0o022)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.engines.safe_extract import extract
+from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.core.errors import InputError
 from tests.support.git_server import Repo, Served
 from tests.support.git_site import MARKS, Desk, wish
@@ -68,7 +68,7 @@ def test_tarball_with_other_content(demo: Repo, desk: Desk, tmp_path: Path) -> N
 def test_tarball_unpacks(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     found = desk.lock(wish(nested, "*"))
     with tarfile.open(fileobj=io.BytesIO(desk.store.blob(found.sha256).read_bytes())) as tar:
-        extract(tar, tmp_path / "out")
+        extract_tar(tar, tmp_path / "out")
     (top,) = (tmp_path / "out").iterdir()
     assert top.name == found.file.removesuffix(".tar")
     assert (top / "libs/one/one.c").read_bytes() == b"1"

@@ -6,7 +6,7 @@ import pytest
 
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.squashfs.codec import DEFAULTS, LEVELS, Codec
-from envbuild.squashfs.read.superblock import describe
+from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.write.writer import write_image
 from tests.support.packs import file, folder, gone, hard, pack, symlink
 
@@ -87,4 +87,4 @@ def test_lz4_says_how(tmp_path):
             [pack(tmp_path / "1", LAYERS[0], codec="lz4", level=level)], tmp_path / "image", epoch=0
         ).path
         assert image.read_bytes()[96:106] == b"\x08\x80\x01\0\0\0" + bytes([flags, 0, 0, 0])
-        assert describe(image)["codec"] == "lz4"
+        assert describe_superblock(image)["codec"] == "lz4"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.blocks import BATCH, SLOW_BATCH
 from envbuild.squashfs.pack.file import check_pack
-from envbuild.squashfs.pack.workers import MOST_AHEAD, Workers
+from envbuild.squashfs.pack.workers import MAX_AHEAD, Workers
 from envbuild.squashfs.pack.writer import PackWriter
 from tests.support.packs import file
 
@@ -34,10 +34,10 @@ def test_what_all_layers_hold_together_is_bounded(jobs: int, layers: int, batch:
         workers.join()
     ahead = workers.ahead(batch)
     assert ahead >= 2
-    assert ahead == 2 or ahead * batch * max(layers, 1) <= MOST_AHEAD
+    assert ahead == 2 or ahead * batch * max(layers, 1) <= MAX_AHEAD
     for _ in range(layers):
         workers.leave()
-    assert workers.ahead(batch) == min(jobs + 4, MOST_AHEAD // batch)  # one alone has everything
+    assert workers.ahead(batch) == min(jobs + 4, MAX_AHEAD // batch)  # one alone has everything
 
 
 def test_layers_packed_together_have_the_bytes_that_each_has_alone(tmp_path: Path) -> None:

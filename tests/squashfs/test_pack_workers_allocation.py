@@ -20,7 +20,7 @@ ROUNDS, PIECES = 8, 8
 # Takes and frees pieces of 1 MiB again and again, and tells how many pages the kernel gave for it.
 PROGRAM = f"""
 import ctypes, resource, sys
-from envbuild.squashfs.pack.workers import keep_freed
+from envbuild.squashfs.pack.workers import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -30,7 +30,7 @@ def take_and_free():
 
 ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: a page is a page, whatever this machine prefers
 if sys.argv[1] == "kept":
-    keep_freed()
+    keep_freed_memory()
 take_and_free()
 before = faults()
 for _ in range({ROUNDS}):
@@ -58,10 +58,10 @@ def test_buffers_are_used_again() -> None:
 
 
 def test_packing_asks_for_it(tmp_path: Path) -> None:
-    workers.keep_freed.cache_clear()
+    workers.keep_freed_memory.cache_clear()
     with PackWriter(tmp_path / "pack", jobs=1):
         pass
-    assert workers.keep_freed.cache_info().misses == 1
+    assert workers.keep_freed_memory.cache_info().misses == 1
 
 
 # How many heaps malloc has when eight threads took some memory (malloc_info(3)).
@@ -103,17 +103,17 @@ def test_threads_share_what_is_kept(tmp_path: Path) -> None:
 
 HELD = """
 import resource
-from envbuild.squashfs.pack.workers import give_back, keep_freed
+from envbuild.squashfs.pack.workers import trim_heap, keep_freed_memory
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
-keep_freed()
+keep_freed_memory()
 held = [bytes([number]) * (1 << 20 if number % 2 else 1 << 18) for number in range(80)]
 held = held[::2]  # what lies between them (too large for older holes) is free, but not at the end
 before = resident()
-give_back()
+trim_heap()
 print(before - resident())
 """
 
@@ -125,5 +125,5 @@ def test_in_the_end_all_is_given_back() -> None:
 
 def test_another_libc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: object())
-    workers.keep_freed.__wrapped__()
-    workers.give_back()
+    workers.keep_freed_memory.__wrapped__()
+    workers.trim_heap()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from envbuild.core.errors import EnvbuildError, SpecError, VerifyError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import Codec
-from envbuild.squashfs.format import PIECE, STORED, Stream, device
+from envbuild.squashfs.format import PIECE, STORED, MetadataWriter, device_number
 from envbuild.squashfs.pack.file import TAIL, check_pack, read_pack
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
-from envbuild.squashfs.read.superblock import check_image, describe
+from envbuild.squashfs.read.superblock import check_image, describe_superblock
 from envbuild.squashfs.write.writer import write_image
 from tests.support.packs import file, folder, hard, pack, symlink
 
@@ -143,7 +143,7 @@ def test_packs_that_do_not_fit_together(tmp_path):
 
 def test_levels_may_differ(tmp_path):
     one, two = pack(tmp_path / "1", LAYER, level=1), pack(tmp_path / "2", [folder(b"x")], level=9)
-    assert describe(write_image([one, two], tmp_path / "image", epoch=5).path)["time"] == 5
+    assert describe_superblock(write_image([one, two], tmp_path / "image", epoch=5).path)["time"] == 5
 
 
 def test_a_pack_damaged_after_reading_gives_no_image(tmp_path):
@@ -184,13 +184,13 @@ def test_check_image_finds_damage(tmp_path):
         check_image(image)
     (tmp_path / "text").write_text("no image")
     with pytest.raises(VerifyError, match="not a squashfs"):
-        describe(tmp_path / "text")
+        describe_superblock(tmp_path / "text")
 
 
 @given(st.lists(st.binary(min_size=0, max_size=9000), max_size=6), st.booleans())
 def test_streams_of_any_pieces(parts, shrink):
     """Positions hold, and what is written comes back piece by piece."""
-    stream = Stream((lambda data: bytes(data)[:0] + b"!") if shrink else bytes)
+    stream = MetadataWriter((lambda data: bytes(data)[:0] + b"!") if shrink else bytes)
     starts = []
     for part in parts:
         piece, offset = stream.position
@@ -217,5 +217,5 @@ def test_device_numbers():
     import os
 
     for major, minor in [(1, 3), (8, 255), (8, 256), (259, 70_000), (4095, (1 << 20) - 1)]:
-        assert device(major, minor) == os.makedev(major, minor) & 0xFFFFFFFF
+        assert device_number(major, minor) == os.makedev(major, minor) & 0xFFFFFFFF
     assert TAIL.size == 64

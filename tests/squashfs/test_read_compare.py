@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envbuild.squashfs.read.compare import compare
+from envbuild.squashfs.read.compare import compare_trees
 from envbuild.squashfs.read.tree import DIRECTORY, REGULAR, SquashTree
 from tests.support.packs import file
 from tests.support.squashfs_tree import LAYER, NOISE, TEXT, build
@@ -18,16 +18,16 @@ def test_two_images_of_other_codec_and_block_size_are_equal(tmp_path):
     ones = build(tmp_path, name="a")
     others = build(tmp_path, codec="gzip", block=131072, name="b")
     with SquashTree(ones) as one, SquashTree(others) as other:
-        assert list(compare(one, other)) == []
+        assert list(compare_trees(one, other)) == []
 
 
 def test_equal_stored_bytes_are_not_unpacked(tmp_path):
-    from envbuild.squashfs.read.compare import Comparison, pairs
+    from envbuild.squashfs.read.compare import Comparison, pair_entries
 
     ones, others = build(tmp_path, name="a"), build(tmp_path, [*LAYER, file(b"a first", NOISE[9:5000])], name="b")
     with SquashTree(ones) as one, SquashTree(others) as other:
         comparison = Comparison(one, other)
-        for before, after in pairs(one, other):
+        for before, after in pair_entries(one, other):
             assert not (before and after) or not before.path or comparison.fields(before, after) == {}
         assert comparison.same.unpacked < 40_000  # tails whose fragment block is another one; the blocks are not
 
@@ -45,7 +45,7 @@ def test_comparing_trees_is_comparing_dictionaries(tmp_path, old, new):
 
     (one, olds), (other, news) = made("a", old), made("b", new)
     with SquashTree(one) as before, SquashTree(other) as after:
-        found = {change.path: change for change in compare(before, after)}
+        found = {change.path: change for change in compare_trees(before, after)}
     files = {path for path in olds.keys() | news.keys() if olds.get(path) != news.get(path)}
     assert {path for path in found if path in olds or path in news} == files
     for path in olds.keys() & news.keys() & files:

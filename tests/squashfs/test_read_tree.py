@@ -45,7 +45,7 @@ def test_everything_reads_back(tmp_path, codec, block):
             if inode.kind == REGULAR:
                 assert inode.size == len(content)
                 assert b"".join(tree.content(inode).blocks()) == content == tree.read(path)
-        assert found[b"dev/big"].device == sq.device(259, 70_000) and KINDS[found[b"odd/fifo"].kind] == "fifo"
+        assert found[b"dev/big"].device == sq.device_number(259, 70_000) and KINDS[found[b"odd/fifo"].kind] == "fifo"
         assert [*hard_links(tree).values()] == [[b"noise", b"noise again"], [b"sign", b"sign again"]]
         assert found[b"noise"].links == 2
 

@@ -12,9 +12,9 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.core.gc_pause import gc_paused
 from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write import copy_extents
-from envbuild.squashfs.write.dedup import Sources
-from envbuild.squashfs.write.dedup_cache import beside
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.dedup import PackFiles
+from envbuild.squashfs.write.dedup_cache import cache_path
+from envbuild.squashfs.write.merge import merge_packs
 from envbuild.squashfs.write.writer import write_image, write_tree
 from tests.support.packs import file, gone, pack
 
@@ -40,7 +40,7 @@ def plain(tmp_path, monkeypatch):
     """The image by copy_file_range alone."""
     (tmp_path / "plain").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(copy_extents.Pages, "copy", lambda *_: 0)
+        patch.setattr(copy_extents.PageCopier, "copy", lambda *_: 0)
         return write(tmp_path / "plain")
 
 
@@ -50,7 +50,7 @@ def disk(tmp_path, monkeypatch):
     monkeypatch.setattr(copy_extents, "CLONE", 0)
     probe = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
     try:
-        with copy_extents.Pages(probe, direct=True) as pages:
+        with copy_extents.PageCopier(probe, direct=True) as pages:
             if pages.direct < 0:
                 pytest.skip("temporary files are not on a disk with O_DIRECT")
     finally:
@@ -64,8 +64,8 @@ def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
         written.append(copy(*given))
         return written[-1]
 
-    copy = copy_extents.Pages.copy
-    monkeypatch.setattr(copy_extents.Pages, "copy", count)
+    copy = copy_extents.PageCopier.copy
+    monkeypatch.setattr(copy_extents.PageCopier, "copy", count)
     assert write(tmp_path) == plain
     assert sum(written) > 6 << 20
     assert all(size % PAGE == 0 for size in written)
@@ -74,15 +74,15 @@ def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
 def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain):
     asked = []
 
-    class Noted(copy_extents.Pages):
+    class Noted(copy_extents.PageCopier):
         def __init__(self, out, *, direct):
             asked.append(direct)
             super().__init__(out, direct=direct)
 
-    monkeypatch.setattr(copy_extents, "Pages", Noted)
+    monkeypatch.setattr(copy_extents, "PageCopier", Noted)
     made = packs(tmp_path)
     for reread in (False, True):
-        out = write_tree(made, merge(made), tmp_path / "image", epoch=7, reread=reread).path
+        out = write_tree(made, merge_packs(made), tmp_path / "image", epoch=7, reread=reread).path
         assert out.read_bytes() == plain
     assert asked == [True, False]
 
@@ -90,7 +90,7 @@ def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSPC, errno.EFAULT, errno.EIO])
 def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk, number):
     direct, failed = [], []
-    whole, pwrite = copy_extents.Pages._write, os.pwrite
+    whole, pwrite = copy_extents.PageCopier._write, os.pwrite
 
     def note(self, *given):
         direct.append(self.direct)
@@ -102,7 +102,7 @@ def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk,
             raise OSError(number, "no")
         return pwrite(file, data, at)
 
-    monkeypatch.setattr(copy_extents.Pages, "_write", note)
+    monkeypatch.setattr(copy_extents.PageCopier, "_write", note)
     monkeypatch.setattr(os, "pwrite", fail)
     assert write(tmp_path) == plain
     assert failed
@@ -158,27 +158,27 @@ def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):
 def test_equal_files_are_compared_once(tmp_path, monkeypatch):
     first = write(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.pack", "1.pack", "1.pack.equal", "image"]
-    monkeypatch.setattr(Sources, "equal", None)
+    monkeypatch.setattr(PackFiles, "equal", None)
     assert write(tmp_path) == first
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn", "list", "other", "foreign"])
 def test_answers_that_are_not_of_these_packs_count_for_nothing(tmp_path, monkeypatch, damage):
     first = write(tmp_path)
-    answers = beside(tmp_path / "1.pack")
+    answers = cache_path(tmp_path / "1.pack")
     text = answers.read_text()
     if damage == "gone":
         answers.unlink()
     else:
         other = text.replace("0.pack", "7.pack") if damage == "other" else text.replace('"pack": "', '"pack": "0')
         answers.write_text({"torn": text[:50], "list": "[]"}.get(damage, other))
-    asked, equal = [], Sources.equal
+    asked, equal = [], PackFiles.equal
 
     def compare(self, *question):
         asked.append(question)
         return equal(self, *question)
 
-    monkeypatch.setattr(Sources, "equal", compare)
+    monkeypatch.setattr(PackFiles, "equal", compare)
     assert write(tmp_path) == first
     assert len(asked) == 1
     assert answers.read_text() == text  # and nothing of packs that are gone
@@ -197,7 +197,7 @@ def test_a_store_that_cannot_be_written_goes_without(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", refuse)
     write(tmp_path)
-    assert not beside(tmp_path / "1.pack").exists()
+    assert not cache_path(tmp_path / "1.pack").exists()
 
 
 def test_added_members_leave_nothing_beside_the_image(tmp_path):

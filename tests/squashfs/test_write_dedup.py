@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.file import DATA, PAGE, check_pack, read_pack
 from envbuild.squashfs.pack.writer import PackWriter
-from envbuild.squashfs.write.dedup import sources
+from envbuild.squashfs.write.dedup import open_packs
 from envbuild.squashfs.write.direct_image import DirectImage
-from envbuild.squashfs.write.extents import SHARED, plan
-from envbuild.squashfs.write.live_extents import living
-from envbuild.squashfs.write.merge import merge
-from envbuild.squashfs.write.writer import give, write_image
+from envbuild.squashfs.write.extents import SHARED_LENGTH, plan_data
+from envbuild.squashfs.write.live_extents import find_live_extents
+from envbuild.squashfs.write.merge import merge_packs
+from envbuild.squashfs.write.writer import write_extra_members, write_image
 from tests.support.packs import file, folder, gone, hard, pack
 
 pytestmark = pytest.mark.unit
@@ -40,18 +40,18 @@ def direct(folder, layers, extra=(), jobs=1, **form):
                     sink.end()
         if extra:
             image.add(extra)
-        return image.finish(merge(image.packs), epoch=7, all_root=False)
+        return image.finish(merge_packs(image.packs), epoch=7, all_root=False)
 
 
 def contents(image, packs):
     """Every byte that a reader could come by: the file, and its fragment blocks unpacked (through the packs' plan)."""
     found = image.read_bytes()
-    tree = merge(packs)
-    from envbuild.squashfs.write.inode_order import walk
+    tree = merge_packs(packs)
+    from envbuild.squashfs.write.inode_order import number_inodes
 
-    live = walk(tree, packs).live
-    planned = plan(packs, live, 104)
-    with sources(packs) as files:
+    live = number_inodes(tree, packs).live
+    planned = plan_data(packs, live, 104)
+    with open_packs(packs) as files:
         for number, kept in enumerate(planned.kept):
             for fragment in kept:
                 found += files.read_fragment(number, fragment)
@@ -161,7 +161,7 @@ def test_equal_checksums_of_different_tails(tmp_path, monkeypatch):
         pack(tmp_path / "1", layer, block=4096),
         pack(tmp_path / "2", [*layer[3:], file(b"x", NOISE[:5000])], block=4096),
     )
-    with sources([one]) as files:
+    with open_packs([one]) as files:
         for row, (_, content) in enumerate(layer):
             columns = one.index.columns
             fragment = files.read_fragment(0, columns["fragments"][row])
@@ -184,7 +184,7 @@ def test_zeros_are_data(tmp_path, chunk):
             at += len(piece)
         writer.zeros(0)
         writer.end()
-        give(writer, [file(b"b", b"z")])
+        write_extra_members(writer, [file(b"b", b"z")])
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
     assert plain.index.columns["sparse"][0]
 
@@ -202,20 +202,22 @@ def test_a_hole_of_a_tebibyte_costs_nothing(tmp_path):
 def test_long_pieces_stand_on_pages_of_their_pack(tmp_path):
     layers = [[file(b"%d" % number, NOISE[number * 1000 :][:200_000]) for number in range(5)]]
     packs = [pack(tmp_path / "1", layers[0])]
-    planned = plan(packs, [[1, 3, 4]], 104)
-    long = [(at, length, to) for _, at, length, to in planned.ranges if length >= SHARED]
+    planned = plan_data(packs, [[1, 3, 4]], 104)
+    long = [(at, length, to) for _, at, length, to in planned.ranges if length >= SHARED_LENGTH]
     assert len(long) == 3 and all(at % PAGE == to % PAGE for at, _, to in long)
-    assert living(packs[0], [1, 3]).extents.keys() == {packs[0].index.columns["starts"][row] for row in (1, 3)}
+    assert find_live_extents(packs[0], [1, 3]).extents.keys() == {
+        packs[0].index.columns["starts"][row] for row in (1, 3)
+    }
 
 
 def test_a_layer_that_failed_is_written_over(tmp_path):
     with DirectImage(tmp_path / "direct") as image:
         with pytest.raises(RuntimeError), image.layer() as sink:
-            give(sink, [file(b"wrong", NOISE)])
+            write_extra_members(sink, [file(b"wrong", NOISE)])
             raise RuntimeError
         with image.layer() as sink:
-            give(sink, LAYERS[0])
-        image.finish(merge(image.packs), epoch=7, all_root=False)
+            write_extra_members(sink, LAYERS[0])
+        image.finish(merge_packs(image.packs), epoch=7, all_root=False)
     assert (tmp_path / "direct").read_bytes() == cached(tmp_path, LAYERS[:1]).path.read_bytes()
 
 

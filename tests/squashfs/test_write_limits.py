@@ -18,8 +18,8 @@ from envbuild.export.squashfs_image import EVIDENCE, export_squashfs, raise_writ
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.read.tree import SquashTree
-from envbuild.squashfs.write.limits import unheld
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.limits import find_unsupported_metadata
+from envbuild.squashfs.write.merge import merge_packs
 from envbuild.squashfs.write.writer import STALE, image_file
 from tests.support.packs import file, folder, hard, pack, paths, symlink
 
@@ -67,8 +67,8 @@ def test_what_squashfs_cannot_hold_is_in_the_evidence(tmp_path, owners):
 def test_sound_layers_have_no_such_line(tmp_path):
     assert exported(tmp_path, [file(b"a", b"1", xattrs={b"user.k": b"v"})], keep_owners=True)[1] == []
     packs = [pack(tmp_path / "x", []), pack(tmp_path / "y", ODD)]
-    assert unheld(merge(packs), packs, attributes=True, hidden={b"etc/rc"}) == [DROPPED, MOVED]
-    assert unheld(merge(packs[:1]), packs[:1], attributes=True) == []
+    assert find_unsupported_metadata(merge_packs(packs), packs, attributes=True, hidden={b"etc/rc"}) == [DROPPED, MOVED]
+    assert find_unsupported_metadata(merge_packs(packs[:1]), packs[:1], attributes=True) == []
 
 
 @pytest.mark.parametrize("epoch", [-62_135_596_800, 1 << 33])
@@ -99,7 +99,7 @@ def test_layers_that_make_no_sense_are_refused_as_inputs(tmp_path):
         with pytest.raises(InputError, match="names") as caught:
             exported(tmp_path, layer)
         assert caught.value.where == "layer 2 of 2" and caught.value.hint
-        assert paths(merge([pack(tmp_path / "0.pack", SHELL)])) == [b"bin/", b"bin/sh", b"etc/"]
+        assert paths(merge_packs([pack(tmp_path / "0.pack", SHELL)])) == [b"bin/", b"bin/sh", b"etc/"]
         assert not (tmp_path / "image").exists()
 
 

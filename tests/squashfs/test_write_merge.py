@@ -8,14 +8,14 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.index import FILE
 from envbuild.squashfs.write import merge as merging
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.merge import merge_packs
 from tests.support.packs import file, folder, gone, hard, opaque, packs, paths, symlink
 
 pytestmark = pytest.mark.unit
 
 
 def merged(tmp_path, *layers):
-    return merge(packs(tmp_path, *layers))
+    return merge_packs(packs(tmp_path, *layers))
 
 
 def test_a_parent_that_is_a_symlink_below_is_followed(tmp_path):
@@ -49,8 +49,8 @@ def test_circles_of_symlinks_are_refused(tmp_path):
 @pytest.mark.parametrize("entry", [file, gone, lambda path: hard(path + b"x", path)])
 def test_symlinks_that_cost_minutes_are_refused(tmp_path, entry, monkeypatch):
     """Chains of long targets, gone through again for every entry: it is counted what they cost."""
-    assert merging.FOLLOWED == 20_000_000
-    monkeypatch.setattr(merging, "FOLLOWED", 2_000_000)
+    assert merging.MAX_FOLLOWED == 20_000_000
+    monkeypatch.setattr(merging, "MAX_FOLLOWED", 2_000_000)
     base = [*(symlink(b"a%d" % n, b"./" * 2000 + b"a%d" % (n + 1)) for n in range(39)), folder(b"a39")]
     with pytest.raises(EnvbuildError, match="without end"):
         merged(tmp_path, base, [entry(b"a0/d%d/f" % number) for number in range(200)])
@@ -113,7 +113,7 @@ def cpu(chosen):
     found = []
     for _ in range(5):
         began = time.process_time()
-        merge(chosen)
+        merge_packs(chosen)
         found.append(time.process_time() - began)
     return min(found)
 
@@ -127,7 +127,7 @@ def test_a_long_chain_of_hard_links_takes_no_time(tmp_path):
         layer = [hard(b"%05d" % number, b"%05d" % (number + 1)) for number in range(count)]
         (tmp_path / str(count)).mkdir()
         chained[count] = packs(tmp_path / str(count), [*layer, file(b"%05d" % count, b"1")])
-    tree = merge(chained[MANY])
+    tree = merge_packs(chained[MANY])
     assert len(set(map(id, tree.root.children.values()))) == 1 and len(tree.root.children) == MANY + 1
     assert cpu(chained[MANY]) < 24 * cpu(chained[FEW])
 
@@ -139,7 +139,7 @@ def test_many_whiteouts_and_folders_take_no_time(tmp_path):
         top = [*(gone(b"a%05d" % number) for number in range(count)), *(folder(b"d%05d" % n) for n in range(count))]
         (tmp_path / str(count)).mkdir()
         stacks[count] = packs(tmp_path / str(count), base, top)
-    assert len(merge(stacks[MANY]).root.children) == MANY
+    assert len(merge_packs(stacks[MANY]).root.children) == MANY
     assert cpu(stacks[MANY]) < 24 * cpu(stacks[FEW])
 
 
@@ -173,7 +173,7 @@ def test_merge_trusts_no_pack(tmp_path, path):
     pack = packs(tmp_path, [file(b"fine")])[0]
     pack.index.paths[0] = path
     with pytest.raises(EnvbuildError, match="cannot be"):
-        merge([pack])
+        merge_packs([pack])
 
 
 @pytest.mark.parametrize(

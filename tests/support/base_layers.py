@@ -34,7 +34,7 @@ def contents(tiny: Path) -> list[bytes]:
     """The tars of the three layers."""
     import io
 
-    name, content = deb.member(tiny, "data.tar")
+    name, content = deb.open_member(tiny, "data.tar")
     assert name == "data.tar.gz"
     link, folder, hard = tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.LNKTYPE
     second = [

@@ -6,7 +6,7 @@ from envbuild.oci.tar.member import OPAQUE, WHITEOUT, Kind, Member
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.index import DIR
 from envbuild.squashfs.pack.writer import PackWriter
-from envbuild.squashfs.write.merge import merge
+from envbuild.squashfs.write.merge import merge_packs
 
 
 def file(path, content=b"", mode=0o644, **kw):
@@ -71,4 +71,4 @@ def tree(folder_of_packs: Path, *more):
         symlink(b"usr/bin/sh", b"dash"),
         file(b"usr/bin/dash", b"#", 0o755),
     ]
-    return merge(packs(folder_of_packs, shell, list(more)))
+    return merge_packs(packs(folder_of_packs, shell, list(more)))

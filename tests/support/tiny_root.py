@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-from envbuild.build.engines.base import BuildOptions, Built  # noqa: E402
+from envbuild.build.engines.base import BuildOptions, BuildResult  # noqa: E402
 from envbuild.build.engines.embedded.engine import Embedded  # noqa: E402
 from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit  # noqa: E402
 from envbuild.build.steps import Step  # noqa: E402
@@ -148,7 +148,7 @@ def plan(store: Store, *units: Unit) -> Plan:
     return Plan("test", (base(store), *units), ImageConfig(), EPOCH)
 
 
-def build(store: Store, *units: Unit, reporter: SilentReporter | None = None, **options: object) -> Built:
+def build(store: Store, *units: Unit, reporter: SilentReporter | None = None, **options: object) -> BuildResult:
     """Build the tiny root and `units` in this process."""
     return Embedded(packs=()).build(plan(store, *units), store, reporter or SilentReporter(), BuildOptions(**options))  # type: ignore[arg-type]
 

@@ -77,7 +77,7 @@ def _keywords(block: type) -> tuple[frozenset[str], bool]:
     return frozenset(names), wild
 
 
-def _checked(find: Callable[[], type]) -> Callable[..., Any]:
+def _with_checked_keywords(find: Callable[[], type]) -> Callable[..., Any]:
     """Return what makes the block that `find` finds, with its keywords checked and its arguments copied."""
 
     def make(**kwargs: Any) -> Any:
@@ -99,12 +99,12 @@ def _checked(find: Callable[[], type]) -> Callable[..., Any]:
     return make
 
 
-shell = _checked(lambda: _hpccm().primitives.shell)
-environment = _checked(lambda: _hpccm().primitives.environment)
-apt_get = _checked(lambda: _hpccm().building_blocks.apt_get)
-generic_autotools = _checked(lambda: _hpccm().building_blocks.generic_autotools)
-generic_cmake = _checked(lambda: _hpccm().building_blocks.generic_cmake)
-generic_build = _checked(lambda: _hpccm().building_blocks.generic_build)
+shell = _with_checked_keywords(lambda: _hpccm().primitives.shell)
+environment = _with_checked_keywords(lambda: _hpccm().primitives.environment)
+apt_get = _with_checked_keywords(lambda: _hpccm().building_blocks.apt_get)
+generic_autotools = _with_checked_keywords(lambda: _hpccm().building_blocks.generic_autotools)
+generic_cmake = _with_checked_keywords(lambda: _hpccm().building_blocks.generic_cmake)
+generic_build = _with_checked_keywords(lambda: _hpccm().building_blocks.generic_build)
 
 
 def comment(text: str, **kwargs: Any) -> Any:
@@ -112,13 +112,13 @@ def comment(text: str, **kwargs: Any) -> Any:
     return _hpccm().primitives.comment(text, **kwargs)
 
 
-def _walk(items: Iterable[Any]) -> Iterator[Any]:
+def _primitives(items: Iterable[Any]) -> Iterator[Any]:
     """Primitives in order; building blocks iterate over theirs."""
     for item in items:
         if type(item).__module__.startswith("hpccm.primitives"):
             yield item
         else:
-            yield from _walk(item)
+            yield from _primitives(item)
 
 
 def steps(items: Sequence[Any]) -> tuple[Step, ...]:
@@ -132,7 +132,7 @@ def steps(items: Sequence[Any]) -> tuple[Step, ...]:
     result: list[Step] = []
     exports: list[str] = []
     title = ""
-    for item in _walk(items):
+    for item in _primitives(items):
         kind = type(item).__name__
         if kind == "comment":
             title = str(item).removeprefix("# ")

@@ -33,7 +33,7 @@ class BuildOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildResult:
     """The layers of the image, bottom first, and what was done for it: unit names built now, and taken from the
     store."""
 
@@ -52,6 +52,6 @@ class Engine(Protocol):
         """Try everything that a build needs, in the store's own folder."""
         ...
 
-    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> Built:
+    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Raises BuildError, EngineError."""
         ...

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envbuild.build.engines import prepare_inputs
-from envbuild.build.plan.containerfile import PRINTED, containerfile, has_debs, script_of
+from envbuild.build.plan.containerfile import PRINTED, containerfile, has_debs, script_path
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.errors import PublishError
 from envbuild.core.store.store import Store
@@ -40,13 +40,13 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     before = os.umask(0o022)  # modes get into layers, as in the embedded engine
     try:
         if folder.exists() and any(folder.iterdir()):
-            if not ours(folder):
+            if not is_build_context(folder):
                 raise PublishError(f"{folder} holds something else than a build context", hint="name an empty folder")
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         checked: list[str] = []
         for unit in plan.units:
-            checked += _unit(unit, plan, store, folder / unit.name, checked)
+            checked += _write_unit(unit, plan, store, folder / unit.name, checked)
         path = folder / MARK  # last: it says that the context is whole
         path.write_text(text)
     except OSError as error:
@@ -59,7 +59,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
     return path
 
 
-def ours(folder: Path) -> bool:
+def is_build_context(folder: Path) -> bool:
     """Whether an earlier call wrote the folder."""
     try:
         with (folder / MARK).open() as file:
@@ -68,7 +68,7 @@ def ours(folder: Path) -> bool:
         return False
 
 
-def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
+def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
     """The folder of one unit; returns the digests that were compared."""
     wanted = [
         {
@@ -80,24 +80,24 @@ def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]
         for item in unit.inputs
         if item.blobs or not item.units  # wheels come from the stages that make them
     ]
-    scripts = [script for number in range(len(unit.steps)) if (script := script_of(unit, number))]
+    scripts = [script for number in range(len(unit.steps)) if (script := script_path(unit, number))]
     if not wanted and not scripts:
         return []
     folder.mkdir()
-    verified = prepare_inputs.prepare(store, wanted, folder, checked)
+    verified = prepare_inputs.prepare_inputs(store, wanted, folder, checked)
     if has_debs(unit):
-        prepare_inputs.apt_files(folder)
+        prepare_inputs.write_apt_files(folder)
         shutil.rmtree(folder / "apt")  # a tmpfs in the build
         with (folder / "apt.conf").open("a") as file:
             file.write(POLICY)
     for number, step in enumerate(unit.steps):
-        if script := script_of(unit, number):
+        if script := script_path(unit, number):
             (folder.parent / script).write_text(step.command.strip() + "\n")
     if unit.seed or unit.layers:
         call(
             write_seed,
-            debs=paths_of(unit, prepare_inputs.DEBS, unit.seed, store),
-            layers=paths_of(unit, prepare_inputs.LAYERS, unit.layers, store),
+            debs=input_paths(unit, prepare_inputs.DEBS, unit.seed, store),
+            layers=input_paths(unit, prepare_inputs.LAYERS, unit.layers, store),
             work=str(folder.resolve()),
             epoch=unit.epoch,
         )
@@ -108,7 +108,7 @@ def _unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]
     return verified
 
 
-def paths_of(unit: Unit, name: str, files: Sequence[str], store: Store) -> list[tuple[str, str]]:
+def input_paths(unit: Unit, name: str, files: Sequence[str], store: Store) -> list[tuple[str, str]]:
     """(file name, path in the store) of `files` of the input `name`."""
     blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == name for blob in item.blobs}
     return [(file, str(store.blob(blobs[file]).resolve())) for file in files if file in blobs]
@@ -129,7 +129,7 @@ def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], wo
     names.mkdir()
     for name, path in debs:  # the order of unpacking follows from the names
         (names / name).symlink_to(path)
-    deb.unpack((names / name for name, _ in debs), tree)
+    deb.unpack_packages((names / name for name, _ in debs), tree)
     apply_layers([Path(path) for _, path in layers], tree)
     for name, mode in SYSTEM.items():
         if not (tree / name).exists():

@@ -20,7 +20,7 @@ from envbuild.core.store.store import Store, write_atomic
 TOP_LINKS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32"})  # of a merged /usr
 
 
-def member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
+def open_member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
     """The member of a .deb whose name begins with `name` (``data.tar``): its full name and content. Raises
     InputError."""
     with deb.open("rb") as file:
@@ -37,7 +37,7 @@ def member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
 
 def open_tar(deb: Path, name: str) -> tarfile.TarFile:
     """``control.tar`` or ``data.tar`` of a package as a stream. Raises InputError."""
-    found, content = member(deb, name)
+    found, content = open_member(deb, name)
     suffix = found.removeprefix(name).removeprefix(".")
     if suffix == "zst":
         import zstandard
@@ -49,7 +49,7 @@ def open_tar(deb: Path, name: str) -> tarfile.TarFile:
     return tarfile.open(fileobj=content, mode="r:" + suffix)  # type: ignore[call-overload,no-any-return]
 
 
-def control(deb: Path) -> str:
+def read_control(deb: Path) -> str:
     """The control stanza of a package, without a final newline."""
     with open_tar(deb, "control.tar") as tar:
         for entry in tar:
@@ -70,13 +70,13 @@ def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
         try:
             stanza = kept.read_text()
         except FileNotFoundError:
-            stanza = control(path)
+            stanza = read_control(path)
             write_atomic(kept, lambda file, text=stanza: file.write(text.encode()))  # type: ignore[misc]
         stanzas.append(f"{stanza}\nFilename: ./{name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n")
     return "\n".join(stanzas)
 
 
-def unpack(debs: Iterable[Path], root: Path) -> None:
+def unpack_packages(debs: Iterable[Path], root: Path) -> None:
     """Extract data.tar of packages into `root`, with owners, modes and times, as ``dpkg-deb --extract`` does.
 
     Top-level folders of a merged /usr become links when nothing there is yet (releases whose base-files does not bring

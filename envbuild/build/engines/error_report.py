@@ -18,15 +18,15 @@ FULL = re.compile(
     rb"No space left on device|Disk quota exceeded|ENOSPC|you don't have enough free space", re.IGNORECASE
 )
 IN_MEMORY = "/tmp and /run of a unit are in memory"
-LITTLE = 64 << 20  # bytes left on a disk that is full for every purpose
+FULL_BELOW = 64 << 20  # bytes left on a disk that is full for every purpose
 
 
-def last_lines(log: Path, count: int = LINES) -> str:
+def read_last_lines(log: Path, count: int = LINES) -> str:
     """The last lines of a log; carriage returns of progress bars count as line ends."""
-    return "\n".join(tail(log).decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-count:])
+    return "\n".join(read_tail(log).decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-count:])
 
 
-def tail(log: Path, size: int = 1 << 16) -> bytes:
+def read_tail(log: Path, size: int = 1 << 16) -> bytes:
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))
@@ -35,7 +35,7 @@ def tail(log: Path, size: int = 1 << 16) -> bytes:
         return b""
 
 
-def step_failed(
+def step_error(
     unit: Unit, image: str, step: int, code: int, log: Path, store: Path, free: int | None = None
 ) -> BuildError | EngineError:
     """The error for a command that exited with `code`: an EngineError when the store's disk was full.
@@ -51,12 +51,12 @@ def step_failed(
     if code == 137:
         lines.append("signal 9 is often the kernel's out-of-memory killer: fewer --jobs need less memory")
     full = ""
-    if found := FULL.search(tail(log)):
+    if found := FULL.search(read_tail(log)):
         free = free_bytes(store) if free is None else free
         # no file system in memory has a quota
-        full = store_full(store) if free < LITTLE or b"quota" in found[0] else ""
+        full = full_store_message(store) if free < FULL_BELOW or b"quota" in found[0] else ""
         lines.append(full or f"a file system was full, but not the store's ({amount(free)} free): {IN_MEMORY}")
-    lines += [f"the last lines of {log}:", last_lines(log)]
+    lines += [f"the last lines of {log}:", read_last_lines(log)]
     if full:
         return EngineError("\n".join(lines), hint=FREE_SOME, where=str(log))
     return BuildError(
@@ -66,14 +66,14 @@ def step_failed(
     )
 
 
-def setup_failed(error: SetupError) -> EngineError | SpecError:
+def setup_error(error: SetupError) -> EngineError | SpecError:
     """The error for a process that could not be set up: the machine's fault, or that of a bind that was asked for."""
     if error.step == BIND:
         return SpecError(f"--bind {error.reason}", hint="--bind SRC:DST: both a folder, or both a file")
     return EngineError(f"the embedded engine cannot run here: {error}", hint=fix_for(error.step, error.code))
 
 
-def store_full(store: Path) -> str:
+def full_store_message(store: Path) -> str:
     return f"the store {store} is full"
 
 
@@ -82,9 +82,9 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def system_failed(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError | EngineError:
+def system_error(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError | EngineError:
     """The error for a system call that failed outside of a command (inputs, packing): most often the disk is full."""
     if error.errno in FULL_DISK:
-        full = f"{os.strerror(error.errno)}: {store_full(store)}"
+        full = f"{os.strerror(error.errno)}: {full_store_message(store)}"
         return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))
     return BuildError(f"unit {unit.name} failed: {error.strerror or error}", hint=f"cat {log}", where=str(log))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.build.engines import deb
-from envbuild.build.engines.safe_extract import extract
+from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.build.steps import INPUTS
 from envbuild.core.errors import InputError
 from envbuild.core.fixed_time import TIME
@@ -37,7 +37,9 @@ DPkg::Options {{ "--force-unsafe-io"; "--force-confdef"; "--force-confold"; }};
 """
 
 
-def prepare(store: Store, inputs: Sequence[Mapping[str, Any]], folder: Path, checked: Sequence[str] = ()) -> list[str]:
+def prepare_inputs(
+    store: Store, inputs: Sequence[Mapping[str, Any]], folder: Path, checked: Sequence[str] = ()
+) -> list[str]:
     """Make the folders of `inputs` (as in a job: name, kind, blobs as (name, sha256), texts) in `folder`.
 
     Returns the digests that were compared; those in `checked` are trusted. Raises InputError for damaged or missing
@@ -61,13 +63,13 @@ def prepare(store: Store, inputs: Sequence[Mapping[str, Any]], folder: Path, che
                 verified.append(sha256)
         if item["kind"] == "tree":
             for name, sha256 in blobs:
-                unpack(store.blob(sha256), name, target)
+                unpack_archive(store.blob(sha256), name, target)
             continue
         for name, text in item["texts"]:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        link(store, blobs, target)
+        link_blobs(store, blobs, target)
         if item["kind"] == "debian":
             (target / "Packages").write_text(
                 deb.packages_index(((name, sha, store.blob(sha)) for name, sha in blobs), store)
@@ -76,7 +78,7 @@ def prepare(store: Store, inputs: Sequence[Mapping[str, Any]], folder: Path, che
     return verified
 
 
-def link(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
+def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
     """Hard links of blobs, under their names; copies where the file system has no more links."""
     for name, sha256 in blobs:
         path = target / name
@@ -93,14 +95,14 @@ def fix_times(target: Path) -> None:
             os.utime(Path(folder) / name, (TIME, TIME))
 
 
-def unpack(archive: Path, name: str, target: Path) -> None:
+def unpack_archive(archive: Path, name: str, target: Path) -> None:
     """Extract a tar or zip archive into the empty folder `target`, without its single top folder. Raises InputError."""
     try:
         if zipfile.is_zipfile(archive):
             unpack_zip(archive, target)
         else:
             with tarfile.open(archive) as tar:
-                extract(tar, target)
+                extract_tar(tar, target)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise InputError(
             f"the archive {name} cannot be unpacked: {error}", hint="lock again with another file"
@@ -125,7 +127,7 @@ def unpack_zip(archive: Path, target: Path) -> None:
                 os.utime(path, (TIME, TIME))
 
 
-def apt_files(run: Path) -> None:
+def write_apt_files(run: Path) -> None:
     """apt's configuration and its scratch folders below ``run`` (/run/envbuild of the unit)."""
     (run / "apt.conf").write_text(APT_CONF)
     (run / "sources.list").write_text(f"deb [trusted=yes] file:{INPUTS}/{DEBS} ./\n")

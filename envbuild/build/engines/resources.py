@@ -15,7 +15,7 @@ GB = 1_000_000_000
 def cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """CPU cores: the affinity mask, or the cgroup's quota when that is less (at least 1)."""
     count = float(len(os.sched_getaffinity(0)))
-    for folder in groups("cpu", cgroup):
+    for folder in cgroup_folders("cpu", cgroup):
         try:
             if (folder / "cpu.max").exists():
                 quota, period = (folder / "cpu.max").read_text().split()
@@ -35,7 +35,7 @@ def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
         size = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for folder in groups("memory", cgroup):
+    for folder in cgroup_folders("memory", cgroup):
         for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
             try:
                 text = (folder / name).read_text().strip()
@@ -46,7 +46,7 @@ def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     return size
 
 
-def groups(controller: str, cgroup: Path) -> Iterator[Path]:
+def cgroup_folders(controller: str, cgroup: Path) -> Iterator[Path]:
     """Folders of this process's cgroup and of all above it, for version 2 and version 1 (cgroups(7),
     /proc/PID/cgroup)."""
     try:
@@ -70,7 +70,7 @@ def compile_jobs(limit: int, free: float, memory_gb: float) -> int:
     return max(1, min(limit, int(free / (max(memory_gb, 0.1) * GB))))
 
 
-SAID_FROM = 2.0  # minutes; what is shorter needs no forecast
+FORECAST_FROM = 2.0  # minutes; what is shorter needs no forecast
 
 
 def check_memory(units: Iterable[Unit], memory: float) -> None:
@@ -88,16 +88,16 @@ def check_memory(units: Iterable[Unit], memory: float) -> None:
         raise EngineError.of(findings)
 
 
-def minutes(unit: Unit, cores: int, memory: float) -> float:
+def expected_minutes(unit: Unit, cores: int, memory: float) -> float:
     """Minutes that a unit will take on so many `cores` and bytes of `memory`, if this machine is like the one on which
     its CPU time was measured; 0 where nobody did."""
     return unit.cpu_minutes / compile_jobs(cores, memory, unit.memory_gb)
 
 
-def words(units: Iterable[Unit], cores: int, memory: float) -> str:
+def forecast(units: Iterable[Unit], cores: int, memory: float) -> str:
     """The forecast for a person, or "" when there is nothing worth saying."""
-    found = {unit.name: minutes(unit, cores, memory) for unit in units}
-    long = {name: value for name, value in found.items() if value >= SAID_FROM}
+    found = {unit.name: expected_minutes(unit, cores, memory) for unit in units}
+    long = {name: value for name, value in found.items() if value >= FORECAST_FROM}
     if not long:
         return ""
     each = ", ".join(f"{name} {value:.0f}" for name, value in sorted(long.items(), key=lambda item: -item[1]))

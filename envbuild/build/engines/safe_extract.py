@@ -15,26 +15,26 @@ import tarfile
 from pathlib import Path
 
 
-def extract(tar: tarfile.TarFile, target: Path) -> None:
+def extract_tar(tar: tarfile.TarFile, target: Path) -> None:
     """Unpack all of `tar` into the folder `target`, under umask 022. Raises TarError for what would leave it, and for
     devices."""
     if hasattr(tarfile, "data_filter"):
         tar.extractall(target, filter="data")
     else:
         root = os.path.realpath(target)
-        tar.extractall(target, (tame(member, root) for member in tar), numeric_owner=True)
+        tar.extractall(target, (restrict_member(member, root) for member in tar), numeric_owner=True)
 
 
-def tame(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
+def restrict_member(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
     """`member` as it may be unpacked into `root`, where what came before it lies already. Raises TarError."""
     found = copy.copy(member)
     found.name = member.name.lstrip("/")
-    refuse_outside(Path(root, found.name), root, member)
+    check_inside(Path(root, found.name), root, member)
     if member.islnk() or member.issym():
         if member.linkname.startswith("/"):
             raise tarfile.TarError(f"{member.name!r} is a link to an absolute path")
         above = Path(root, found.name).parent if member.issym() else Path(root)
-        refuse_outside(above / member.linkname, root, member)
+        check_inside(above / member.linkname, root, member)
     elif not (member.isreg() or member.isdir()):
         raise tarfile.TarError(f"{member.name!r} is a special file")
     if member.isreg() or member.islnk():
@@ -45,7 +45,7 @@ def tame(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
     return found
 
 
-def refuse_outside(path: Path, root: str, member: tarfile.TarInfo) -> None:
+def check_inside(path: Path, root: str, member: tarfile.TarInfo) -> None:
     """Raise TarError where `path`, with the links that lie there already, leads out of `root`."""
     real = os.path.realpath(path)
     if os.path.commonpath((real, root)) != root:

@@ -18,7 +18,7 @@ def load_engine(name: str) -> Engine:
     return engine
 
 
-def choose(name: str, store: Store, reporter: Reporter) -> Engine:
+def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
     """The engine called `name`, or with ``auto`` the first whose probe passes, saying why. Raises SpecError for
     an unknown name, EngineError with every probe's result."""
     if name not in ENGINES and name != "auto":

@@ -23,7 +23,7 @@ OUT = f"{INPUTS}/out"
 APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing of them gets into a layer
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
-OPEN_BASE = "not locked: the base image's own variables, and its folders of PATH, are known when it is"
+UNLOCKED_BASE = "not locked: the base image's own variables, and its folders of PATH, are known when it is"
 # Versions stand in the lock, and a unit sees an archive that holds just those; a step may change folders within itself;
 # texts of programs stand in single quotes.
 LINT = "# hadolint global ignore=DL3003,DL3008,SC2016"
@@ -58,10 +58,10 @@ def instructions(plan: Plan, *, locked: bool = True) -> list[Instruction]:
     keys = plan.keys() if locked else {unit.name: "" for unit in plan.units}
     found: list[Instruction] = []
     for unit in plan.units:
-        found += stage(plan, unit, keys[unit.name])
-    last = list(run_time(plan))
+        found += stage_instructions(plan, unit, keys[unit.name])
+    last = list(runtime_instructions(plan))
     if not locked and any(unit.layers for unit in plan.units):
-        last.insert(0, hpccm.comment(OPEN_BASE, reformat=False))
+        last.insert(0, hpccm.comment(UNLOCKED_BASE, reformat=False))
     return found + [Instruction(item, plan.units[-1].name, plan.units[-1].name) for item in last]
 
 
@@ -70,15 +70,15 @@ def image_layers(plan: Plan) -> tuple[str, ...]:
     with hpccm.hpccm_target(plan.config.architecture):
         every = instructions(plan)
     chain = [plan.units[-1]]
-    while below := split(plan, chain[0])[0]:
+    while below := split_lowers(plan, chain[0])[0]:
         chain.insert(0, plan.unit(below))
     return tuple(item.unit for unit in chain for item in every if item.stage == unit.name and item.layer)
 
 
-def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
+def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
     """``FROM below AS unit``, the folders that other units give, its commands. `key` is the unit's, empty without a
     lock."""
-    stacked, copied = split(plan, unit)
+    stacked, copied = split_lowers(plan, unit)
 
     def one(item: Any, other: Unit = unit, step: int = -1, layer: bool = False) -> Instruction:
         return Instruction(item, unit.name, other.name, step, layer)
@@ -94,20 +94,20 @@ def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
     # ARGs are the environment of RUN and do not stay in the image; buildah lets no ARG have its way with PATH, and
     # makes up a HOSTNAME. The unit's key is among them because buildah's cache does not look into mounts.
     values |= {"HOSTNAME": "envbuild", **({"ENVBUILD_UNIT": key} if key else {})}
-    yield one(hpccm.raw(f"ENV PATH={literal(path)}"))
-    yield one(hpccm.raw("ARG " + words(dict(sorted(values.items())))))
+    yield one(hpccm.raw(f"ENV PATH={quote_literal(path)}"))
+    yield one(hpccm.raw("ARG " + assignments(dict(sorted(values.items())))))
     if not stacked:
         yield one(hpccm.run(f"mkdir -p {OUT} {WORK}"), layer=True)
     for item in unit.inputs:
-        for text in copies(unit, item):
+        for text in copy_instructions(unit, item):
             yield one(hpccm.raw(text), layer=True)
-    mounts = [mount for item in unit.inputs for mount in mounts_of(unit, item)]
+    mounts = [mount for item in unit.inputs for mount in input_mounts(unit, item)]
     folders = f"mkdir -p {APT}/lists/partial {APT}/cache/archives/partial {APT}/log &&{NEXT}" if has_debs(unit) else ""
     for number, step in enumerate(unit.steps):
         if step.title:
             yield one(hpccm.comment(" ".join(step.title.split()), reformat=False))
         command, more = step.command.strip(), mounts
-        if script := script_of(unit, number):
+        if script := script_path(unit, number):
             name = script.rpartition("/")[2]
             command, more = (
                 f"/bin/sh {INPUTS}/{name}",
@@ -116,7 +116,7 @@ def stage(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
         yield one(hpccm.run(folders + command, more), step=number, layer=True)
 
 
-def split(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
+def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
     """What a stage stands on: the last lower that is a whole root (base, Debian packages), and those that give it a
     folder. A chain on one folder (the venv) is given by its last member."""
     lowers = [plan.unit(name) for name in unit.lowers]
@@ -125,7 +125,7 @@ def split(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
     return (roots[-1] if roots else ""), list(folders.values())
 
 
-def script_of(unit: Unit, number: int) -> str:
+def script_path(unit: Unit, number: int) -> str:
     """Where the context holds the command of a step that no RUN can hold, because a line of it ends or is a comment:
     its path there, or "" for every other step."""
     lines = unit.steps[number].command.strip().split("\n")
@@ -139,7 +139,7 @@ def has_debs(unit: Unit) -> bool:
     return any(item.kind == "debian" for item in unit.inputs)
 
 
-def copies(unit: Unit, item: Input) -> Iterator[str]:
+def copy_instructions(unit: Unit, item: Input) -> Iterator[str]:
     """``COPY`` of an input that has wheels of other units: several stages give to one folder, which no mount can."""
     target = f"{INPUTS}/{item.name}/"
     if item.units and item.blobs:
@@ -148,7 +148,7 @@ def copies(unit: Unit, item: Input) -> Iterator[str]:
         yield f"COPY --from={name} {OUT}/ {target}"
 
 
-def mounts_of(unit: Unit, item: Input) -> Iterator[str]:
+def input_mounts(unit: Unit, item: Input) -> Iterator[str]:
     """Mounts of one input."""
     if item.units:
         return
@@ -159,23 +159,23 @@ def mounts_of(unit: Unit, item: Input) -> Iterator[str]:
         yield f"type=tmpfs,target={APT}"
 
 
-def run_time(plan: Plan) -> Iterator[Any]:
+def runtime_instructions(plan: Plan) -> Iterator[Any]:
     """What the image runs with."""
     config = plan.config
     if config.env:
-        yield hpccm.raw("ENV " + words(config.env))
+        yield hpccm.raw("ENV " + assignments(config.env))
     if config.labels:
-        yield hpccm.raw("LABEL " + words(config.labels))
+        yield hpccm.raw("LABEL " + assignments(config.labels))
     yield hpccm.raw(f"WORKDIR {config.workdir}")
     yield hpccm.raw(f"CMD {json.dumps(list(config.cmd))}")
 
 
-def words(values: Mapping[str, str]) -> str:
+def assignments(values: Mapping[str, str]) -> str:
     """``NAME="value"``, one a line."""
-    return NEXT.join(f"{name}={literal(value)}" for name, value in values.items())
+    return NEXT.join(f"{name}={quote_literal(value)}" for name, value in values.items())
 
 
-def literal(value: str) -> str:
+def quote_literal(value: str) -> str:
     """A quoted word in which nothing expands. Raises SpecError for a line break, which no Containerfile can hold."""
     if "\n" in value or "\r" in value:
         raise SpecError(f"the value {value!r} has a line break", hint="write it on one line")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.build.blocks import hpccm
-from envbuild.build.plan.unit_inputs import debs, locked
+from envbuild.build.plan.unit_inputs import debian_input, unit_lock
 from envbuild.build.plan.units import Blob, Input, Unit
 from envbuild.build.steps import INPUTS, Step
 from envbuild.lock.debian.dummy_packages import DummyPackage
@@ -38,16 +38,16 @@ def foreign_base(lock: Lock, image: BaseImage) -> Unit:
 def debian_base(lock: Lock) -> Unit:
     """A distribution as debootstrap and mmdebstrap make it: the essential packages are unpacked (Unit.seed), then
     installed over themselves; then what every image has."""
-    found = locked(lock, BASE)
+    found = unit_lock(lock, BASE)
     return Unit(
         name=BASE,
         title=f"{lock.base} from {len(found.debian)} packages",
         seed=found.essential,
-        inputs=(debs(lock, BASE),),
+        inputs=(debian_input(lock, BASE),),
         steps=(
             Step("touch /var/lib/dpkg/status /var/lib/dpkg/available", "an empty package database"),
             Step(
-                f"cd {INPUTS}/debs && \\\n    dpkg --force-depends --install {lines(found.essential)}",
+                f"cd {INPUTS}/debs && \\\n    dpkg --force-depends --install {word_per_line(found.essential)}",
                 "the essential packages and apt, configured",
             ),
             *hpccm.steps([hpccm.comment("what every image has"), hpccm.apt_get(ospackages=list(found.requested))]),
@@ -59,32 +59,34 @@ def debian_base(lock: Lock) -> Unit:
 def package_unit(lock: Lock, unit: str, title: str) -> Unit:
     """Packages upon the base, and in name only those whose place a recipe takes. One that is no part of the image is
     the root of a build."""
-    found = locked(lock, unit)
-    stands = [hpccm.shell(commands=list(stand_in(DummyPackage.of(text), lock.arch))) for text in found.replaced]
-    told = [hpccm.comment("in name only: the image compiles what these would bring")]
+    found = unit_lock(lock, unit)
+    dummies = [
+        hpccm.shell(commands=list(dummy_package_commands(DummyPackage.of(text), lock.arch))) for text in found.replaced
+    ]
+    title_comment = [hpccm.comment("in name only: the image compiles what these would bring")]
     return Unit(
         name=unit if in_image(unit) else root_unit(built_recipe(unit)),
         title=title,
         lowers=(BASE,),
-        inputs=(debs(lock, unit),),
+        inputs=(debian_input(lock, unit),),
         steps=hpccm.steps(
-            [*(told if stands else []), *stands, hpccm.apt_get(ospackages=list(found.requested))],
+            [*(title_comment if dummies else []), *dummies, hpccm.apt_get(ospackages=list(found.requested))],
         ),
         in_image=in_image(unit),
         epoch=lock.epoch,
     )
 
 
-def stand_in(stand: DummyPackage, arch: str) -> Iterator[str]:
+def dummy_package_commands(dummy: DummyPackage, arch: str) -> Iterator[str]:
     """Commands that tell dpkg of a package in name only."""
-    folder = f"/tmp/{stand.name}"
+    folder = f"/tmp/{dummy.name}"
     yield f"mkdir -p {folder}/DEBIAN"
-    yield f"printf '%s\\n' {shlex.join(stand.control(arch))} > {folder}/DEBIAN/control"
+    yield f"printf '%s\\n' {shlex.join(dummy.control(arch))} > {folder}/DEBIAN/control"
     yield f"dpkg-deb --build --root-owner-group {folder} {folder}.deb"
     yield f"dpkg --install {folder}.deb"
     yield f"rm -r {folder} {folder}.deb"
 
 
-def lines(words: Sequence[str]) -> str:
+def word_per_line(words: Sequence[str]) -> str:
     """Words of a command, each on a line of its own."""
     return "".join(f" \\\n        {word}" for word in words).lstrip(" ")

@@ -17,8 +17,8 @@ from envbuild.build.blocks import hpccm
 from envbuild.build.plan import check_extensions, provenance
 from envbuild.build.plan.debian_units import base_unit, package_unit
 from envbuild.build.plan.image_config import image_config, recipe_env
-from envbuild.build.plan.python_units import UV_CACHE, install, new_venv, uv_env, venv_unit
-from envbuild.build.plan.unit_inputs import archives, locked, python_files, tools
+from envbuild.build.plan.python_units import UV_CACHE, install_files, new_venv_command, uv_env, venv_unit
+from envbuild.build.plan.unit_inputs import archives_input, python_input, tools_input, unit_lock
 from envbuild.build.plan.units import Input, Plan, Product, Unit
 from envbuild.build.steps import INPUTS, Step
 from envbuild.lock import unit_names
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock
     from envbuild.spec.resolve import Resolution
 
-MODULES = Path(check_extensions.__file__).read_text()  # a program of the unit, not of this process
+CHECK_EXTENSIONS = Path(check_extensions.__file__).read_text()  # a program of the unit, not of this process
 
 
 def make_plan(resolution: Resolution, lock: Lock) -> Plan:
@@ -61,14 +61,14 @@ class Planner:
             if recipe.wheel and not recipe.on_venv
             if any(other.on_venv and name in self.below(above) for above, other in self.compiled.items())
         )
-        toolkit, core = (set(locked(lock, name).python) for name in unit_names.VENV_PARTS)
+        toolkit, core = (set(unit_lock(lock, name).python) for name in unit_names.VENV_PARTS)
         self.has_toolkit = bool(toolkit)
         self.has_core = bool(core - toolkit or self.core_wheels)
 
     def units(self) -> Iterator[Unit]:
         image_units = [unit_names.BASE]
         yield base_unit(self.lock)
-        if locked(self.lock, unit_names.DEBIAN).debian:
+        if unit_lock(self.lock, unit_names.DEBIAN).debian:
             image_units.append(unit_names.DEBIAN)
             yield package_unit(self.lock, unit_names.DEBIAN, "Debian packages that the image runs with")
         image_units += self.lower_venv()
@@ -78,7 +78,7 @@ class Planner:
         if self.has_core and not waiting:
             yield self.core()
         for name, recipe in self.compiled.items():
-            if locked(self.lock, build_unit(name)).debian:
+            if unit_lock(self.lock, build_unit(name)).debian:
                 yield package_unit(self.lock, build_unit(name), f"packages to build {name}")
             if self.developed[name]:
                 yield self.devel(name, recipe)
@@ -90,7 +90,7 @@ class Planner:
                 if not waiting:
                     yield self.core()
         wheels = tuple(name for name, recipe in self.compiled.items() if recipe.wheel and name not in self.core_wheels)
-        if locked(self.lock, unit_names.VENV).python or wheels:
+        if unit_lock(self.lock, unit_names.VENV).python or wheels:
             image_units.append(unit_names.VENV)
             title = "Python: kernels and everything else"
             yield venv_unit(self.lock, self.env, unit_names.VENV, title, self.lower_venv(), wheels)
@@ -113,7 +113,7 @@ class Planner:
 
     def compile(self, name: str, recipe: Recipe) -> Unit:
         """The unit of a compiling recipe: its build root, below it what it builds on, then its own commands."""
-        given = locked(self.lock, build_unit(name))
+        given = unit_lock(self.lock, build_unit(name))
         lowers = [unit_names.BASE]
         if given.debian:
             lowers.append(root_unit(name))
@@ -124,17 +124,17 @@ class Planner:
         inputs: list[Input] = []
         steps: list[Step] = []
         if recipe.wheel:
-            packages, installed = install(self.lock, given.python)
-            inputs += [tools(self.lock), *packages]
-            commands = [*([] if self.venv_below(recipe) else [new_venv(self.env)]), *installed]
+            packages, installed = install_files(self.lock, given.python)
+            inputs += [tools_input(self.lock), *packages]
+            commands = [*([] if self.venv_below(recipe) else [new_venv_command(self.env)]), *installed]
             if commands:
                 steps.append(Step(" && \\\n    ".join(commands), "Python packages of the build"))
         if recipe.wheel and ask(recipe, "extensions", tuple):
-            inputs.append(Input("checks", "text", texts=(("modules.py", MODULES),)))
+            inputs.append(Input("checks", "text", texts=(("modules.py", CHECK_EXTENSIONS),)))
         if given.sdists:
-            inputs.append(python_files(self.lock, "sdists", given.sdists))
+            inputs.append(python_input(self.lock, "sdists", given.sdists))
         if given.sources:
-            inputs.append(archives(self.lock, given.sources))
+            inputs.append(archives_input(self.lock, given.sources))
         return Unit(
             name=name,
             title=f"{name} {recipe.version}".strip(),
@@ -153,13 +153,13 @@ class Planner:
     def devel(self, name: str, recipe: Recipe) -> Unit:
         """What only builds need of a recipe: the unit below its own, no part of the image."""
         folder = f"{recipe.prefix}/python"
-        files = locked(self.lock, build_unit(name)).python
-        packages, installed = install(self.lock, files, f"--python /usr/bin/python3 --target {folder}")
+        files = unit_lock(self.lock, build_unit(name)).python
+        packages, installed = install_files(self.lock, files, f"--python /usr/bin/python3 --target {folder}")
         return Unit(
             name=devel_unit(name),
             title=f"{name} {recipe.version}".strip() + " for builds",
             lowers=(unit_names.BASE,),
-            inputs=(tools(self.lock), *packages),
+            inputs=(tools_input(self.lock), *packages),
             steps=(
                 *(Step(command, f"Python packages that hold {name}") for command in installed),
                 *self.developed[name],

@@ -50,7 +50,7 @@ def sbom(lock: Lock) -> dict[str, object]:
             component(package.name, package.version, f"pkg:pypi/{package.name}@{package.version}", package.sha256)
         )
     for source in sorted(lock.sources.values(), key=lambda item: item.file):
-        components += of_source(source)
+        components += source_components(source)
     if lock.base_image:
         name, digest = lock.base_image.reference, lock.base_image.digest
         purl = f"pkg:oci/{name.split('@')[0].split(':')[0].rpartition('/')[2]}@sha256%3A{digest}"
@@ -64,7 +64,7 @@ def sbom(lock: Lock) -> dict[str, object]:
     }
 
 
-def of_source(source: SourceFile) -> list[dict[str, object]]:
+def source_components(source: SourceFile) -> list[dict[str, object]]:
     """A source as components: the file, or the commit and those of its submodules."""
     if not source.git:
         return [component(source.file, "", "", source.sha256)]

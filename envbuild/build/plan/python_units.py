@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envbuild.build.plan.unit_inputs import locked, python_files, requirements, tools
+from envbuild.build.plan.unit_inputs import python_input, requirements_input, tools_input, unit_lock
 from envbuild.build.plan.units import Input, Unit
 from envbuild.build.steps import INPUTS, Step
 from envbuild.lock.unit_names import BASE
@@ -36,14 +36,14 @@ def uv_env(lock: Lock) -> dict[str, str]:
     }
 
 
-def new_venv(env: RecipeEnv) -> str:
+def new_venv_command(env: RecipeEnv) -> str:
     """Makes the venv. One on somebody's image sees the Python packages that this image has."""
     if env.on_image:
         return f'"$UV" venv --python {env.python} --system-site-packages {VENV}'
     return f'"$UV" venv --python /usr/bin/python3 {VENV}'
 
 
-def install(
+def install_files(
     lock: Lock, files: tuple[str, ...], where: str = f"--python {VENV}/bin/python"
 ) -> tuple[list[Input], list[str]]:
     """What a unit gets, and runs, to have locked Python files; nothing for no files."""
@@ -53,18 +53,18 @@ def install(
         f'"$UV" pip install {where} --no-index --find-links {INPUTS}/python --no-deps '
         f"--require-hashes -r {INPUTS}/requirements/requirements.txt"
     )
-    return [python_files(lock, "python", files), requirements(lock, files)], [command]
+    return [python_input(lock, "python", files), requirements_input(lock, files)], [command]
 
 
 def venv_unit(
     lock: Lock, env: RecipeEnv, name: str, title: str, lowers: tuple[str, ...], wheels: tuple[str, ...] = ()
 ) -> Unit:
     """One part of the venv, over the parts in `lowers`; `wheels` are units that give some."""
-    below = {file for lower in lowers for file in locked(lock, lower).python}
-    files = tuple(file for file in locked(lock, name).python if file not in below)
-    given, installed = install(lock, files)
-    commands = [*([] if lowers else [new_venv(env)]), *installed]
-    inputs = [tools(lock), *given]
+    below = {file for lower in lowers for file in unit_lock(lock, lower).python}
+    files = tuple(file for file in unit_lock(lock, name).python if file not in below)
+    given, installed = install_files(lock, files)
+    commands = [*([] if lowers else [new_venv_command(env)]), *installed]
+    inputs = [tools_input(lock), *given]
     if wheels:
         inputs.append(Input("kernels", "files", units=wheels))
         # by name and version from a folder: installed by path, they would carry the path (direct_url.json)

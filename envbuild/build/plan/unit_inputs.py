@@ -11,38 +11,38 @@ if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock, UnitLock
 
 
-def locked(lock: Lock, unit: str) -> UnitLock:
+def unit_lock(lock: Lock, unit: str) -> UnitLock:
     """What the lock has for a unit; nothing, where it has none of that name."""
     from envbuild.lock.lockfile import UnitLock
 
     return lock.units.get(unit, UnitLock())
 
 
-def debs(lock: Lock, unit: str) -> Input:
+def debian_input(lock: Lock, unit: str) -> Input:
     """The Debian packages of a unit, as a local repository."""
-    files = [lock.debian[file] for file in locked(lock, unit).debian]
+    files = [lock.debian[file] for file in unit_lock(lock, unit).debian]
     return Input("debs", "debian", tuple(Blob(item.file, item.sha256, item.size) for item in files))
 
 
-def python_files(lock: Lock, name: str, files: tuple[str, ...]) -> Input:
+def python_input(lock: Lock, name: str, files: tuple[str, ...]) -> Input:
     """Wheels or sdists in one folder, `name`."""
     found = [lock.python_files[file] for file in files]
     return Input(name, "files", tuple(Blob(item.file, item.sha256, item.size) for item in found))
 
 
-def requirements(lock: Lock, files: tuple[str, ...]) -> Input:
+def requirements_input(lock: Lock, files: tuple[str, ...]) -> Input:
     """Hash-pinned requirement lines of locked Python files."""
     found = sorted((lock.python_files[file] for file in files), key=lambda item: item.name)
     text = "".join(f"{item.name}=={item.version} --hash=sha256:{item.sha256}\n" for item in found)
     return Input("requirements", "text", texts=(("requirements.txt", text),))
 
 
-def archives(lock: Lock, files: tuple[str, ...]) -> Input:
+def archives_input(lock: Lock, files: tuple[str, ...]) -> Input:
     """Tarballs of sources."""
     found = [lock.sources[file] for file in files]
     return Input("archives", "files", tuple(Blob(item.file, item.sha256, item.size) for item in found))
 
 
-def tools(lock: Lock) -> Input:
+def tools_input(lock: Lock) -> Input:
     """The locked uv, so that the host's does not decide over the bytes of a venv."""
-    return Input("tools", "tree", python_files(lock, "tools", locked(lock, TOOLS).python).blobs)
+    return Input("tools", "tree", python_input(lock, "tools", unit_lock(lock, TOOLS).python).blobs)

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from envbuild.squashfs.pack.file import PAGE
 
-Content = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview
 ROOM = 1 << 20  # bytes of one write
-AT_ONCE = 512  # buffers of one write; Linux takes 1024
+MAX_BUFFERS = 512  # buffers of one write; Linux takes 1024
 
 
 class Appender:
@@ -31,7 +31,7 @@ class Appender:
                 self.direct = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
         self.room = memoryview(mmap.mmap(-1, ROOM)) if self.direct >= 0 else memoryview(b"")
 
-    def write(self, parts: Sequence[Content], at: int) -> None:
+    def write(self, parts: Sequence[Buffer], at: int) -> None:
         """Write `parts` one after another from position `at` on."""
         if self.direct < 0:
             write_all(self.file, parts, at)
@@ -96,10 +96,10 @@ def on_disk(file: int) -> bool:
     return os.major(os.fstat(file).st_dev) != 0
 
 
-def write_all(file: int, parts: Sequence[Content], at: int) -> None:
+def write_all(file: int, parts: Sequence[Buffer], at: int) -> None:
     """Write `parts` one after another from position `at` on."""
-    for first in range(0, len(parts), AT_ONCE):
-        some = parts[first : first + AT_ONCE]
+    for first in range(0, len(parts), MAX_BUFFERS):
+        some = parts[first : first + MAX_BUFFERS]
         size = sum(map(len, some))
         done = os.pwritev(file, some, at)
         if done < size:  # a full disk says so on the next call

@@ -11,39 +11,41 @@ from collections import deque
 from concurrent.futures import Future
 
 from envbuild.squashfs.codec import crc32
-from envbuild.squashfs.pack.append_file import AT_ONCE, Appender, Content
+from envbuild.squashfs.pack.append_file import MAX_BUFFERS, Appender, Buffer
 from envbuild.squashfs.pack.file import DATA
-from envbuild.squashfs.pack.index import RAW, Index
+from envbuild.squashfs.pack.index import RAW, PackIndex
 from envbuild.squashfs.pack.workers import Workers
 
 BATCH = 1 << 20  # bytes handed to a thread at once: smaller batches cost switching, larger ones memory
 SLOW_BATCH = 1 << 18  # where that switching is nothing beside the work: four times the threads for the same memory
 
-Item = tuple[int, Content | int]  # (row of a file, or ~number of a fragment block; content, or a number of zero blocks)
-Done = tuple[int, Content, int]  # (row or ~number; bytes to store; size word, or 0 and the block is zeros)
+InputBlock = tuple[
+    int, Buffer | int
+]  # (row of a file, or ~number of a fragment block; content, or a number of zero blocks)
+StoredBlock = tuple[int, Buffer, int]  # (row or ~number; bytes to store; size word, or 0 and the block is zeros)
 
 
-class Blocks:
+class BlockWriter:
     """Data of one pack, from position DATA on in the open `file` whose byte `base` is the pack's position 0."""
 
-    def __init__(self, file: int, base: int, index: Index, workers: Workers) -> None:
+    def __init__(self, file: int, base: int, index: PackIndex, workers: Workers) -> None:
         self.file, self.base, self.index = Appender(file), base, index
         self.position = DATA
         self.workers, self.working = workers, True
         self.most = SLOW_BATCH if index.codec.slow else BATCH
         workers.join()
-        self.pending: deque[Future[list[Done]]] = deque()
-        self.batch: list[Item] = []
+        self.pending: deque[Future[list[StoredBlock]]] = deque()
+        self.batch: list[InputBlock] = []
         self.batch_size = 0
         self.zero = memoryview(bytes(index.block))
-        self.flying: dict[int, Content] = {}  # fragment blocks that are not written yet
-        self.out: list[Content] = []
+        self.flying: dict[int, Buffer] = {}  # fragment blocks that are not written yet
+        self.out: list[Buffer] = []
         self.out_size = 0
         self.row = -1  # file whose blocks are being written
         self.crc = 0
         self.files: dict[tuple[int, int], int] = {}  # (stored length, checksum) → row
 
-    def add(self, row: int, content: Content) -> None:
+    def add(self, row: int, content: Buffer) -> None:
         """The next whole block of a file."""
         self._submit(row, content, len(content))
 
@@ -61,7 +63,7 @@ class Blocks:
         self.flying[number] = content
         self._submit(~number, content, len(content))
 
-    def fragment(self, number: int) -> Content:
+    def fragment(self, number: int) -> Buffer:
         """The content of a fragment block that was added."""
         flying = self.flying.get(number)
         if flying is not None:
@@ -96,7 +98,7 @@ class Blocks:
             self.workers.leave()
             self.file.close()
 
-    def _submit(self, owner: int, content: Content | int, size: int) -> None:
+    def _submit(self, owner: int, content: Buffer | int, size: int) -> None:
         self.batch.append((owner, content))
         self.batch_size += size
         if self.batch_size >= self.most:
@@ -109,10 +111,10 @@ class Blocks:
         while len(self.pending) > self.workers.ahead(self.most):
             self._take()
 
-    def _compress(self, batch: list[Item]) -> list[Done]:
+    def _compress(self, batch: list[InputBlock]) -> list[StoredBlock]:
         """In a thread: what to store of each block."""
         compress, zero = self.index.codec.compressor(), self.zero
-        result: list[Done] = []
+        result: list[StoredBlock] = []
         for owner, content in batch:
             if isinstance(content, int):
                 result.append((owner, b"", content))
@@ -154,7 +156,7 @@ class Blocks:
             self.out.append(content)
             self.out_size += length
             self.position += length
-            if self.out_size >= BATCH or len(self.out) >= AT_ONCE:
+            if self.out_size >= BATCH or len(self.out) >= MAX_BUFFERS:
                 self._flush()
 
     def _end_file(self) -> None:

@@ -20,7 +20,16 @@ from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.squashfs.codec import Codec, crc32
-from envbuild.squashfs.pack.index import FILE, RAW, VERSION, Index, check_bounds, decode, encode, little_endian
+from envbuild.squashfs.pack.index import (
+    FILE,
+    RAW,
+    VERSION,
+    PackIndex,
+    check_bounds,
+    decode_index,
+    encode_index,
+    require_little_endian,
+)
 
 MAGIC = b"ENVBPACK"
 HEAD = struct.Struct("<8sII")
@@ -37,20 +46,20 @@ class Pack:
     """
 
     path: Path
-    index: Index
+    index: PackIndex
     end: int
     base: int = 0
     digest: bytes = b""
 
 
-def head() -> bytes:
+def pack_head() -> bytes:
     """What stands before the data."""
     return HEAD.pack(MAGIC, VERSION, 0).ljust(DATA, b"\0")
 
 
-def foot(index: Index, end: int) -> bytes:
+def pack_foot(index: PackIndex, end: int) -> bytes:
     """What stands behind the data, which ends at `end`."""
-    data = encode(index)
+    data = encode_index(index)
     stored = Codec("zstd", 3).compress(data)
     digest = hashlib.blake2b(stored, digest_size=32).digest()
     return stored + TAIL.pack(end, len(stored), len(data), digest, MAGIC)
@@ -60,7 +69,7 @@ def read_pack(path: Path) -> Pack:
     """Read the index of a pack. Raises EnvbuildError when the pack is damaged, cut short or of another format
     version.
     """
-    little_endian()
+    require_little_endian()
     hint = f"remove it, and it is made again: rm '{path}'"
     try:
         with path.open("rb") as file:
@@ -81,7 +90,7 @@ def read_pack(path: Path) -> Pack:
         content = Codec("zstd", 1).decompress(data, unpacked)
         if len(content) != unpacked:
             raise ValueError("its index has another length")
-        index = decode(content)
+        index = decode_index(content)
         check_bounds(index, position)
     except OSError as error:
         raise EnvbuildError(f"the pack cannot be read: {error.strerror}", where=str(path)) from error
@@ -95,7 +104,7 @@ def check_pack(path: Path) -> None:
     pack = read_pack(path)
     columns = pack.index.columns
     with path.open("rb") as file:
-        sound = file.read(DATA) == head()
+        sound = file.read(DATA) == pack_head()
         extents = {
             (columns["starts"][row], columns["stored"][row]): columns["crcs"][row]
             for row, kind in enumerate(pack.index.kinds)
@@ -117,6 +126,6 @@ def check_pack(path: Path) -> None:
         )
 
 
-def damaged(pack: Pack) -> EnvbuildError:
+def damaged_pack(pack: Pack) -> EnvbuildError:
     """The error for data that is not what the index says."""
     return EnvbuildError("a pack is damaged or cut short", hint=f"rm '{pack.path}'", where=str(pack.path))

@@ -10,26 +10,26 @@ import hashlib
 from collections import OrderedDict
 
 from envbuild.squashfs.codec import crc32
-from envbuild.squashfs.pack.append_file import Content
-from envbuild.squashfs.pack.blocks import Blocks
-from envbuild.squashfs.pack.index import Index
+from envbuild.squashfs.pack.append_file import Buffer
+from envbuild.squashfs.pack.blocks import BlockWriter
+from envbuild.squashfs.pack.index import PackIndex
 
-KEPT = 8  # unpacked fragment blocks kept for comparisons
+CACHED_BLOCKS = 8  # unpacked fragment blocks kept for comparisons
 
 
-class Tails:
+class FragmentWriter:
     """Fills fragment blocks in the order of the layer and gives the full ones to `blocks`."""
 
-    def __init__(self, index: Index, blocks: Blocks) -> None:
+    def __init__(self, index: PackIndex, blocks: BlockWriter) -> None:
         self.index, self.blocks = index, blocks
         self.buffer = memoryview(bytearray(index.block))  # the open fragment block
         self.size = 0  # of what it holds
         self.number = 0  # of the open one
         self.places: dict[int, int] = {}  # checksum << 32 | length → fragment << 32 | offset
         self.digests: dict[int, bytes] = {}  # of places that were compared once
-        self.unpacked: OrderedDict[int, Content] = OrderedDict()
+        self.unpacked: OrderedDict[int, Buffer] = OrderedDict()
 
-    def add(self, row: int, content: Content) -> None:
+    def add(self, row: int, content: Buffer) -> None:
         """Give the file `row` its tail: all of `content`, which is shorter than a block and not empty."""
         length = len(content)
         key = crc32(content) << 32 | length
@@ -54,7 +54,7 @@ class Tails:
             self.number += 1
             self.size = 0
 
-    def _is(self, place: int, content: Content) -> bool:
+    def _is(self, place: int, content: Buffer) -> bool:
         """Whether the tail at `place` is `content`; of a tail that was compared once the digest is kept."""
         digest = self.digests.get(place)
         if digest is not None:
@@ -66,13 +66,13 @@ class Tails:
         self.digests[place] = hashlib.blake2b(content, digest_size=16).digest()
         return True
 
-    def _block(self, number: int) -> Content:
+    def _block(self, number: int) -> Buffer:
         if number == self.number:
             return self.buffer
         block = self.unpacked.get(number)
         if block is None:
             block = self.unpacked[number] = self.blocks.fragment(number)
-            if len(self.unpacked) > KEPT:
+            if len(self.unpacked) > CACHED_BLOCKS:
                 self.unpacked.popitem(last=False)
         else:
             self.unpacked.move_to_end(number)

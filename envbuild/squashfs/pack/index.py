@@ -29,7 +29,7 @@ FILE, DIR, SYMLINK, HARDLINK, FIFO, CHAR, BLOCK = range(len(KINDS))
 
 # What a member says of itself, as one packed row; then the same as columns.
 ROW = struct.Struct("<QqIIIIIHxx")
-GIVEN = {
+MEMBER_COLUMNS = {
     "sizes": "Q",
     "mtimes": "q",
     "uids": "I",
@@ -39,21 +39,27 @@ GIVEN = {
     "xattrs": "I",
     "modes": "H",
 }
-PLACES = {"sizes": 0, "mtimes": 8, "uids": 16, "gids": 20, "majors": 24, "minors": 28, "xattrs": 32, "modes": 36}
+ROW_OFFSETS = {"sizes": 0, "mtimes": 8, "uids": 16, "gids": 20, "majors": 24, "minors": 28, "xattrs": 32, "modes": 36}
 # Where its data lies. `stored`: length of its blocks in the pack, `crcs`: CRC-32 of them, `sparse`: bytes in blocks of
 # zeros, `first`: number of its first size word; `tails`: CRC-32 << 32 | length of its tail, 0 when it has none.
-FOUND = {
+DATA_COLUMNS = {
     "starts": "Q", "stored": "Q", "sparse": "Q", "first": "Q", "crcs": "I", "fragments": "I", "offsets": "I",
     "tails": "Q",
 }  # fmt: skip
 # Of all members together: size words of blocks, and the fragment blocks.
-SHARED = {"words": "I", "fragment_starts": "Q", "fragment_words": "I", "fragment_sizes": "I", "fragment_crcs": "I"}
-COLUMNS = {**GIVEN, **FOUND, **SHARED}
-PER_MEMBER = (*GIVEN, *FOUND)
+SHARED_COLUMNS = {
+    "words": "I",
+    "fragment_starts": "Q",
+    "fragment_words": "I",
+    "fragment_sizes": "I",
+    "fragment_crcs": "I",
+}
+COLUMNS = {**MEMBER_COLUMNS, **DATA_COLUMNS, **SHARED_COLUMNS}
+PER_MEMBER = (*MEMBER_COLUMNS, *DATA_COLUMNS)
 
 
 @dataclass(slots=True)
-class Index:
+class PackIndex:
     """Members of a layer and where their data lies in the pack. Row i of every column of PER_MEMBER is member i.
 
     While a pack is written, `rows` holds what members say of themselves; `seal` turns it into columns.
@@ -90,7 +96,7 @@ class Index:
 
     def _grow(self, row: int) -> None:
         more = max(4096, row // 4)
-        for name in FOUND:
+        for name in DATA_COLUMNS:
             column = self.columns[name]
             column.frombytes((b"\xff" if name == "fragments" else b"\0") * (column.itemsize * more))
 
@@ -98,12 +104,12 @@ class Index:
         """All members are there: make the columns whole."""
         rows = memoryview(self.rows)
         wide = {"Q": rows.cast("Q"), "q": rows.cast("q"), "I": rows.cast("I"), "H": rows.cast("H")}
-        for name, code in GIVEN.items():
+        for name, code in MEMBER_COLUMNS.items():
             column = self.columns[name]
             width = column.itemsize  # one number of that width out of each row, copied in C
-            column.frombytes(wide[code][PLACES[name] // width :: ROW.size // width].tobytes())
+            column.frombytes(wide[code][ROW_OFFSETS[name] // width :: ROW.size // width].tobytes())
         self.rows = bytearray()
-        for name in FOUND:
+        for name in DATA_COLUMNS:
             del self.columns[name][len(self.paths) :]
 
     def blocks(self, row: int) -> int:
@@ -117,7 +123,7 @@ class Index:
         return self.columns["words"][first : first + self.blocks(row)]
 
 
-def encode(index: Index) -> bytes:
+def encode_index(index: PackIndex) -> bytes:
     """The index as bytes, before compression."""
     strings = [b"\0".join(index.paths), b"\0".join(index.links), bytes(index.kinds)]
     columns = [index.columns[name].tobytes() for name in COLUMNS]
@@ -136,7 +142,7 @@ def encode(index: Index) -> bytes:
     return b"".join([struct.pack("<I", len(text)), text, *strings, *columns])
 
 
-def decode(data: bytes) -> Index:
+def decode_index(data: bytes) -> PackIndex:
     """The index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
     (length,) = struct.unpack_from("<I", data)
     header: Mapping[str, Any] = json.loads(data[4 : 4 + length])
@@ -148,7 +154,7 @@ def decode(data: bytes) -> Index:
     if at != len(data) or len(parts) != 3 + len(COLUMNS):
         raise ValueError("columns do not fill the index")
     count = header["members"]
-    index = Index(Codec(header["codec"], header["level"]), header["block"], header["library"])
+    index = PackIndex(Codec(header["codec"], header["level"]), header["block"], header["library"])
     index.paths = bytes(parts[0]).split(b"\0") if count else []
     index.links = bytes(parts[1]).split(b"\0") if count else []
     index.kinds = bytearray(parts[2])
@@ -160,13 +166,13 @@ def decode(data: bytes) -> Index:
     return index
 
 
-def check_bounds(index: Index, end: int) -> None:
+def check_bounds(index: PackIndex, end: int) -> None:
     """Raise ValueError when the index points outside of the pack (`end`: where its data ends) or contradicts itself."""
     count, columns, block = len(index), index.columns, index.block
     lengths = {len(index.links), len(index.kinds), *(len(columns[name]) for name in PER_MEMBER)}
     if block not in BLOCKS or lengths != {count}:
         raise ValueError("columns differ in length")
-    if len({len(columns[name]) for name in SHARED if name != "words"}) != 1:
+    if len({len(columns[name]) for name in SHARED_COLUMNS if name != "words"}) != 1:
         raise ValueError("fragment columns differ in length")
 
     def within(values: Iterable[int], limit: int, what: str) -> None:
@@ -197,7 +203,7 @@ def check_bounds(index: Index, end: int) -> None:
             raise ValueError("size words lie outside")
 
 
-def little_endian() -> None:
+def require_little_endian() -> None:
     """Raise EnvbuildError on a big-endian machine: packs and squashfs tables are written from memory as they lie
     there.
     """

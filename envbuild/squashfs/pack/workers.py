@@ -2,7 +2,7 @@
 
 Pieces of 1 MiB and blocks of 128 KiB are taken and freed thousands of times. glibc gives them back to the kernel when
 it can, which gives every page anew, filled with zeros: 130,000 times for an image of 1.2 GB. With mallopt(3) they stay;
-buffers that are larger than any piece are still given back at once, and `give_back` gives all (malloc_trim(3)).
+buffers that are larger than any piece are still given back at once, and `trim_heap` gives all (malloc_trim(3)).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 @cache
-def keep_freed() -> None:
+def keep_freed_memory() -> None:
     """Let malloc keep what is freed, from now on and for the whole process. Does nothing where the C library is not
     glibc, or does not want it."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
@@ -35,7 +35,7 @@ def keep_freed() -> None:
             mallopt(ctypes.c_int(parameter), ctypes.c_int(value))
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Give the kernel what malloc kept so far, once the layers are packed: merging them wants memory of its own."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -44,22 +44,22 @@ def give_back() -> None:
 
 T = TypeVar("T")
 
-MOST_AHEAD = 12 << 20  # bytes of all layers: streams that are unpacked keep few cores busy, however many there are
-LEAST_AHEAD = 2  # batches of each layer: one is compressed while the other is written
+MAX_AHEAD = 12 << 20  # bytes of all layers: streams that are unpacked keep few cores busy, however many there are
+MIN_AHEAD = 2  # batches of each layer: one is compressed while the other is written
 
 
 class Workers:
     """`jobs` threads (0: as many as this process may use). Used as a context manager it waits for them at its end."""
 
     def __init__(self, jobs: int = 0) -> None:
-        keep_freed()  # before there are threads, or each has an arena of its own already
+        keep_freed_memory()  # before there are threads, or each has an arena of its own already
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="pack")
         self.layers, self.guard = 0, threading.Lock()  # layers that use them now
 
     def ahead(self, batch: int) -> int:
         """Batches of `batch` bytes that each of the layers may have handed over."""
-        return max(min(self.jobs + 4, MOST_AHEAD // batch) // max(self.layers, 1), LEAST_AHEAD)
+        return max(min(self.jobs + 4, MAX_AHEAD // batch) // max(self.layers, 1), MIN_AHEAD)
 
     def join(self) -> None:
         """One layer more uses these threads."""

@@ -19,15 +19,15 @@ from types import TracebackType
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import BLOCKS, Codec
-from envbuild.squashfs.pack.append_file import Content, write_all
-from envbuild.squashfs.pack.blocks import Blocks
+from envbuild.squashfs.pack.append_file import Buffer, write_all
+from envbuild.squashfs.pack.blocks import BlockWriter
 from envbuild.squashfs.pack.check_member import check_member
-from envbuild.squashfs.pack.file import Pack, foot, head
-from envbuild.squashfs.pack.fragments import Tails
-from envbuild.squashfs.pack.index import VERSION, Index, little_endian
+from envbuild.squashfs.pack.file import Pack, pack_foot, pack_head
+from envbuild.squashfs.pack.fragments import FragmentWriter
+from envbuild.squashfs.pack.index import VERSION, PackIndex, require_little_endian
 from envbuild.squashfs.pack.workers import Workers
 
-MOST_BLOCKS = 1 << 25  # of one file (4 TiB at 128 KiB): the size words of a sparse file's lie are 128 MiB of memory
+MAX_BLOCKS = 1 << 25  # of one file (4 TiB at 128 KiB): the size words of a sparse file's lie are 128 MiB of memory
 
 
 def pack_name(diff_id: str, codec: str = "zstd", level: int = 3, block: int = 131072) -> str:
@@ -68,13 +68,13 @@ class PackWriter:
         jobs: int | Workers = 0,
         into: Region | None = None,
     ) -> None:
-        little_endian()
+        require_little_endian()
         if block not in BLOCKS:
             raise SpecError(
                 f"squashfs block size {block} is not a power of two from 4096 to 1048576", hint="use 131072"
             )
         self.path, self.block, self.codec, self.into = path, block, Codec(codec, level), into
-        self.index = Index(self.codec, block, self.codec.library)
+        self.index = PackIndex(self.codec, block, self.codec.library)
         self.temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         if into:
             self.file, base = into.file, into.base
@@ -82,9 +82,9 @@ class PackWriter:
             self.file, base = os.open(self.temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), 0
         workers = jobs if isinstance(jobs, Workers) else Workers(jobs)
         self.own = None if workers is jobs else workers
-        self.blocks = Blocks(self.file, base, self.index, workers)
-        self.tails = Tails(self.index, self.blocks)
-        self.parts: list[Content] = []  # of the current file, together less than a block
+        self.blocks = BlockWriter(self.file, base, self.index, workers)
+        self.tails = FragmentWriter(self.index, self.blocks)
+        self.parts: list[Buffer] = []  # of the current file, together less than a block
         self.held = 0  # their length
         self.zero = memoryview(bytes(block))
         self.xattr_numbers: dict[tuple[tuple[bytes, bytes], ...], int] = {(): 0}
@@ -98,7 +98,7 @@ class PackWriter:
         kind = check_member(member)
         if self.left:
             raise EnvbuildError("a layer ended a member before its data was complete")
-        if member.size > MOST_BLOCKS * self.block:
+        if member.size > MAX_BLOCKS * self.block:
             raise EnvbuildError(f"{os.fsdecode(member.path)!r} claims a size of {member.size} bytes")
         xattrs = self._xattrs(member.xattrs) if member.xattrs else 0
         try:
@@ -107,7 +107,7 @@ class PackWriter:
             raise EnvbuildError(f"{os.fsdecode(member.path)!r} cannot be stored: {error}") from error
         self.left = member.size
 
-    def data(self, chunk: Content) -> None:
+    def data(self, chunk: Buffer) -> None:
         """The next bytes of the member (any number; the object must not change afterwards)."""
         count = len(chunk)
         self.left -= count
@@ -171,8 +171,8 @@ class PackWriter:
                 self._close_file()
                 self.into.done(Pack(self.path, self.index, end, self.into.base))
                 return
-            data = foot(self.index, end)
-            write_all(self.file, [head()], 0)
+            data = pack_foot(self.index, end)
+            write_all(self.file, [pack_head()], 0)
             write_all(self.file, [data], end)
             os.ftruncate(self.file, end + len(data))  # an equal file may have ended behind it
             os.fchmod(self.file, 0o644)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.read.content import Same
-from envbuild.squashfs.read.decompress import Damaged
-from envbuild.squashfs.read.superblock import damaged
-from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, SYMLINK, Entry, Inode, SquashTree, shown
+from envbuild.squashfs.read.content import ContentComparison
+from envbuild.squashfs.read.decompress import CorruptDataError
+from envbuild.squashfs.read.superblock import damaged_image
+from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, SYMLINK, Entry, Inode, SquashTree, printable_path
 
 TIME = "time"
 # How a field of an inode is called, and as what it is told.
@@ -32,7 +32,7 @@ class Change:
     fields: dict[str, tuple[str, str]]
 
 
-def pairs(before: SquashTree, after: SquashTree) -> Iterator[tuple[Entry | None, Entry | None]]:
+def pair_entries(before: SquashTree, after: SquashTree) -> Iterator[tuple[Entry | None, Entry | None]]:
     """Entries of both trees side by side, in path order; None where a tree has nothing."""
     olds, news = before.walk(), after.walk()
     old, new = next(olds, None), next(news, None)
@@ -56,7 +56,7 @@ class Comparison:
 
     def __init__(self, before: SquashTree, after: SquashTree) -> None:
         self.before, self.after = before, after
-        self.same = Same(before.blocks, after.blocks)
+        self.same = ContentComparison(before.blocks, after.blocks)
         self._linked: dict[tuple[int, int], bool] = {}  # pairs of inodes with several names, compared once
 
     def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
@@ -68,7 +68,7 @@ class Comparison:
         if one.kind == REGULAR and (one.size != other.size or not self._content(old, new)):
             found["content"] = (f"{one.size} bytes", f"{other.size} bytes")
         if one.kind == SYMLINK and one.target != other.target:
-            found["target"] = (shown(one.target), shown(other.target))
+            found["target"] = (printable_path(one.target), printable_path(other.target))
         for name, told in FIELDS.items():
             was, now = told(one), told(other)
             if was != now:
@@ -78,7 +78,7 @@ class Comparison:
         if one.xattr != sq.NO_XATTR or other.xattr != sq.NO_XATTR:
             was_set, now_set = self.before.xattrs(one), self.after.xattrs(other)
             if was_set != now_set:
-                found["attributes"] = (names(was_set), names(now_set))
+                found["attributes"] = (attribute_names(was_set), attribute_names(now_set))
         return found
 
     def _content(self, old: Entry, new: Entry) -> bool:
@@ -91,23 +91,23 @@ class Comparison:
             before, after = self.before.content(one), self.after.content(other)
             try:
                 known = self.same(before, after)
-            except Damaged as error:
+            except CorruptDataError as error:
                 which = f"{self.before.path} or {self.after.path}"
-                raise damaged(which, f"{shown(old.path)}: {error}") from error
+                raise damaged_image(which, f"{printable_path(old.path)}: {error}") from error
             if one.links > 1:
                 self._linked[key] = known
         return known
 
 
-def names(attributes: dict[bytes, bytes]) -> str:
+def attribute_names(attributes: dict[bytes, bytes]) -> str:
     """Names of attributes for people."""
-    return ", ".join(shown(name) for name in sorted(attributes)) or "none"
+    return ", ".join(printable_path(name) for name in sorted(attributes)) or "none"
 
 
-def compare(before: SquashTree, after: SquashTree) -> Iterator[Change]:
+def compare_trees(before: SquashTree, after: SquashTree) -> Iterator[Change]:
     """Every path that differs, in path order."""
     comparison = Comparison(before, after)
-    for old, new in pairs(before, after):
+    for old, new in pair_entries(before, after):
         if old is None or new is None:
             found: dict[str, tuple[str, str]] = {}
         elif not (found := comparison.fields(old, new)):

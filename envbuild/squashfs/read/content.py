@@ -13,19 +13,21 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.read.decompress import Damaged, Inflate
-from envbuild.squashfs.read.metadata_stream import Pieces
+from envbuild.squashfs.read.decompress import CorruptDataError, Decompress
+from envbuild.squashfs.read.metadata_stream import MetadataStream
 
 RAW = 1 << 24  # of a size word: the block is stored as it is
 LENGTH = RAW - 1
-KEPT = 16 << 20  # bytes of fragment blocks in memory
+CACHED_BYTES = 16 << 20  # bytes of fragment blocks in memory
 CHUNK = 1 << 17  # bytes compared at a time
 
 
-class Blocks:
+class BlockReader:
     """Reads stored blocks of one image. All methods raise `Damaged`."""
 
-    def __init__(self, file: int, superblock: sq.Superblock, inflate: Inflate, fragments: Pieces | None) -> None:
+    def __init__(
+        self, file: int, superblock: sq.Superblock, inflate: Decompress, fragments: MetadataStream | None
+    ) -> None:
         self.file, self.size, self.codec = file, superblock.block, superblock.codec
         self.used, self.inflate = superblock.used, inflate
         self._fragments, self._fragment_count = fragments, superblock.fragments
@@ -38,10 +40,10 @@ class Blocks:
     def stored(self, at: int, length: int) -> bytes:
         """Bytes as they lie in the image."""
         if at + length > self.used:
-            raise Damaged("a block lies outside of the image")
+            raise CorruptDataError("a block lies outside of the image")
         data = os.pread(self.file, length, at)
         if len(data) != length:
-            raise Damaged("the image is cut short")
+            raise CorruptDataError("the image is cut short")
         return data
 
     def block(self, at: int, word: int, size: int) -> bytes:
@@ -50,13 +52,13 @@ class Blocks:
             return bytes(size)
         data = self._unpacked(at, word, size)
         if len(data) != size:
-            raise Damaged(f"a block has {len(data)} bytes instead of {size}")
+            raise CorruptDataError(f"a block has {len(data)} bytes instead of {size}")
         return data
 
     def place(self, number: int) -> tuple[int, int]:
         """(position, size word) of a fragment block."""
         if self._fragments is None or number >= self._fragment_count:
-            raise Damaged("there is no such fragment block")
+            raise CorruptDataError("there is no such fragment block")
         position, word, _ = struct.unpack("<QII", self._fragments.read(16 * number, 16))
         return position, word
 
@@ -65,28 +67,30 @@ class Blocks:
         data = self._kept.get(number)
         if data is None:
             data = self._unpacked(*self.place(number), self.size)
-            if len(self._kept) >= KEPT // self.size:
+            if len(self._kept) >= CACHED_BYTES // self.size:
                 del self._kept[next(iter(self._kept))]
             self._kept[number] = data
         part = data[offset : offset + size]
         if len(part) != size:
-            raise Damaged("a tail lies outside of its fragment block")
+            raise CorruptDataError("a tail lies outside of its fragment block")
         return part
 
     def _unpacked(self, at: int, word: int, limit: int) -> bytes:
         length = word & LENGTH
         if length > self.size or word & ~(RAW | LENGTH):
-            raise Damaged("a block is longer than it may be")
+            raise CorruptDataError("a block is longer than it may be")
         data = self.stored(at, length)
         if word & RAW:
             return data
         return self.inflate(data, limit)
 
 
-class Content:
+class FileContent:
     """What one file holds. All methods raise `Damaged`."""
 
-    def __init__(self, blocks: Blocks, size: int, start: int, fragment: int, offset: int, words: Sequence[int]) -> None:
+    def __init__(
+        self, blocks: BlockReader, size: int, start: int, fragment: int, offset: int, words: Sequence[int]
+    ) -> None:
         self.reader, self.size, self.start, self.words = blocks, size, start, words
         self.fragment, self.offset = fragment, offset
         self.tail = size % blocks.size if fragment != sq.NO_FRAGMENT else 0
@@ -115,16 +119,16 @@ class Content:
         return self.reader.block(self._places[number], self.words[number], size)[offset:]
 
 
-class Same:
+class ContentComparison:
     """Compares contents of two images, which may be of any codec and block size. Raises `Damaged`."""
 
-    def __init__(self, before: Blocks, after: Blocks) -> None:
+    def __init__(self, before: BlockReader, after: BlockReader) -> None:
         self.before, self.after = before, after
         self.alike = (before.codec, before.size) == (after.codec, after.size)
         self._tails: dict[tuple[int, int], bool] = {}
         self.unpacked = 0  # bytes of one side that had to be unpacked
 
-    def __call__(self, before: Content, after: Content) -> bool:
+    def __call__(self, before: FileContent, after: FileContent) -> bool:
         """Whether two files of one size hold the same bytes."""
         if not self.alike or len(before.words) != len(after.words):
             return self._streams(before, after)
@@ -162,7 +166,7 @@ class Same:
             self._tails[one, other] = found
         return found
 
-    def _streams(self, before: Content, after: Content) -> bool:
+    def _streams(self, before: FileContent, after: FileContent) -> bool:
         ones, others = before.blocks(), after.blocks()
         one = other = b""
         left = before.size

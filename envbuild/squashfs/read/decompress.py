@@ -13,17 +13,17 @@ from functools import cache
 from envbuild.core.errors import VerifyError
 from envbuild.squashfs.codec import IDS
 
-Inflate = Callable[[bytes, int], bytes]  # (one stored block, bytes it may have at most) → its content
+Decompress = Callable[[bytes, int], bytes]  # (one stored block, bytes it may have at most) → its content
 
 NAMES = {number: name for name, number in IDS.items()}
 XZ_MEMORY = 64 << 20  # the dictionary of a block of 1 MiB needs a few MiB; a lie may ask for 4 GiB
 
 
-class Damaged(ValueError):
+class CorruptDataError(ValueError):
     """A block that does not unpack, or to more than it may have."""
 
 
-def inflater(codec: int, where: str) -> Inflate:
+def find_decompressor(codec: int, where: str) -> Decompress:
     """The unpacker of a compressor id. Raises VerifyError for one that cannot be read; it raises `Damaged` itself."""
     name = NAMES.get(codec, f"unknown ({codec})")
     if name not in UNPACK:
@@ -38,9 +38,9 @@ def inflater(codec: int, where: str) -> Inflate:
         try:
             result = unpack(data, limit)
         except Exception as error:  # every library has errors of its own
-            raise Damaged(f"a {name} block is damaged: {error}") from error
+            raise CorruptDataError(f"a {name} block is damaged: {error}") from error
         if len(result) > limit:
-            raise Damaged(f"a {name} block is larger than it may be")
+            raise CorruptDataError(f"a {name} block is larger than it may be")
         return result
 
     return inflate
@@ -52,7 +52,7 @@ def _gzip(data: bytes, limit: int) -> bytes:
     stream = isal_zlib.decompressobj()
     result: bytes = stream.decompress(data, limit + 1)
     if len(result) <= limit and not stream.eof:
-        raise Damaged("it is cut short")
+        raise CorruptDataError("it is cut short")
     return result
 
 
@@ -74,7 +74,7 @@ def _liblzma(form: int, data: bytes, limit: int) -> bytes:
     stream = lzma.LZMADecompressor(form, memlimit=XZ_MEMORY)
     result = stream.decompress(data, limit + 1)
     if len(result) <= limit and not stream.eof:
-        raise Damaged("it is cut short")
+        raise CorruptDataError("it is cut short")
     return result
 
 
@@ -96,18 +96,18 @@ def _zstd(data: bytes, limit: int) -> bytes:
 
     size = zstandard.frame_content_size(data)  # -1: the frame does not say; what it says is allocated at once
     if size > limit:
-        raise Damaged(f"it says that it holds {size} bytes")
+        raise CorruptDataError(f"it says that it holds {size} bytes")
     return _zstd_stream()(data, limit)
 
 
 @cache
-def _zstd_stream() -> Inflate:
+def _zstd_stream() -> Decompress:
     """One for the whole program: readers have one thread."""
     import zstandard
 
     return zstandard.ZstdDecompressor().decompress
 
 
-UNPACK: dict[str, Inflate] = {
+UNPACK: dict[str, Decompress] = {
     "gzip": _gzip, "lzma": _lzma, "lzo": _lzo, "xz": _xz, "lz4": _lz4, "zstd": _zstd,
 }  # fmt: skip

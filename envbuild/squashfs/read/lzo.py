@@ -24,7 +24,7 @@ def unpack_lzo(data: bytes, limit: int) -> bytes:
         if code < 16 and not literals:
             length = code
             if not length:
-                length, at = _long(data, at, 15)
+                length, at = _read_length(data, at, 15)
             length += 3
             out += data[at : at + length]
             at += length
@@ -40,7 +40,7 @@ def unpack_lzo(data: bytes, limit: int) -> bytes:
         elif code >= 32:
             length = code & 31
             if not length:
-                length, at = _long(data, at, 31)
+                length, at = _read_length(data, at, 31)
             length += 2
             pair = data[at] | data[at + 1] << 8
             at += 2
@@ -48,7 +48,7 @@ def unpack_lzo(data: bytes, limit: int) -> bytes:
         elif code >= 16:
             length = code & 7
             if not length:
-                length, at = _long(data, at, 7)
+                length, at = _read_length(data, at, 7)
             length += 2
             pair = data[at] | data[at + 1] << 8
             at += 2
@@ -77,7 +77,7 @@ def unpack_lzo(data: bytes, limit: int) -> bytes:
     return bytes(out)
 
 
-def _long(data: bytes, at: int, base: int) -> tuple[int, int]:
+def _read_length(data: bytes, at: int, base: int) -> tuple[int, int]:
     """A length that does not fit its bits: each zero byte adds 255, the first other byte ends it."""
     begin = at
     while not data[at]:

@@ -8,15 +8,15 @@ import struct
 from array import array
 
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.read.decompress import Damaged, Inflate
+from envbuild.squashfs.read.decompress import CorruptDataError, Decompress
 
-KEPT = 512  # pieces of one table in memory: 4 MiB
+CACHED_PIECES = 512  # pieces of one table in memory: 4 MiB
 
 
-class Pieces:
+class MetadataStream:
     """A table whose pieces begin at `places`; the last place is where it ends. All methods raise `Damaged`."""
 
-    def __init__(self, file: int, places: array[int], inflate: Inflate) -> None:
+    def __init__(self, file: int, places: array[int], inflate: Decompress) -> None:
         self.file, self.places, self.inflate = file, places, inflate
         self.room = max(len(places) - 1, 0) * sq.PIECE  # no more bytes than this
         self.numbers = {place - places[0]: number for number, place in enumerate(places[:-1])}
@@ -26,7 +26,7 @@ class Pieces:
         """Where in the stream a reference points: `piece` is its place relative to the first, `offset` in it."""
         number = self.numbers.get(piece)
         if number is None or offset >= sq.PIECE:
-            raise Damaged("a reference points between two pieces")
+            raise CorruptDataError("a reference points between two pieces")
         return number * sq.PIECE + offset
 
     def peek(self, at: int, count: int) -> bytes:
@@ -49,10 +49,10 @@ class Pieces:
     def read(self, at: int, count: int) -> bytes:
         """`count` bytes from `at`; nothing is kept for a count that cannot be there."""
         if count > self.room - at:
-            raise Damaged("a record is longer than its table")
+            raise CorruptDataError("a record is longer than its table")
         data = self.peek(at, count)
         if len(data) != count:
-            raise Damaged("a record is cut short")
+            raise CorruptDataError("a record is cut short")
         return data
 
     def _piece(self, number: int) -> bytes:
@@ -60,18 +60,18 @@ class Pieces:
         if piece is not None:
             return piece
         if not 0 <= number < len(self.places) - 1:
-            raise Damaged("a reference points outside of its table")
+            raise CorruptDataError("a reference points outside of its table")
         place, end = self.places[number], self.places[number + 1]
         stored = os.pread(self.file, end - place, place)
         if len(stored) != end - place:
-            raise Damaged("the file is cut short")
+            raise CorruptDataError("the file is cut short")
         (head,) = struct.unpack_from("<H", stored)
         if head & ~sq.STORED != len(stored) - 2:
-            raise Damaged("a piece has another length than the next one's place")
+            raise CorruptDataError("a piece has another length than the next one's place")
         piece = stored[2:] if head & sq.STORED else self.inflate(stored[2:], sq.PIECE)
         if len(piece) != sq.PIECE and number + 2 < len(self.places):
-            raise Damaged("a piece is shorter than it may be")
-        if len(self.kept) >= KEPT:
+            raise CorruptDataError("a piece is shorter than it may be")
+        if len(self.kept) >= CACHED_PIECES:
             del self.kept[next(iter(self.kept))]  # the oldest
         self.kept[number] = piece
         return piece

@@ -19,7 +19,7 @@ from envbuild.squashfs.codec import BLOCKS, IDS
 NAMES = {number: name for name, number in IDS.items()}
 ENTRY = {"fragment": 16, "export": 8, "id": 4, "xattr": 16}  # bytes of an entry
 STORED = 0x1 | 0x2 | 0x8  # superblock flags: inodes, data and fragments are not compressed
-PIECES = 1 << 18  # of one table: 2 GiB of metadata, 40 million inodes; only a bomb has more
+MAX_PIECES = 1 << 18  # of one table: 2 GiB of metadata, 40 million inodes; only a bomb has more
 
 
 def read_superblock(file: BinaryIO, name: str) -> sq.Superblock:
@@ -32,11 +32,11 @@ def read_superblock(file: BinaryIO, name: str) -> sq.Superblock:
     if (major, minor) != (4, 0):
         raise VerifyError(f"this is a squashfs file of version {major}.{minor}, not 4.0", where=name)
     if block not in BLOCKS or block.bit_length() - 1 != log:
-        raise damaged(name, "its block size is none that squashfs has")
+        raise damaged_image(name, "its block size is none that squashfs has")
     return sq.Superblock(inodes, time, block, fragments, codec, flags, ids, *places)
 
 
-def describe(file: Path) -> dict[str, Any]:
+def describe_superblock(file: Path) -> dict[str, Any]:
     """What the superblock says: size (bytes of the file), used, inodes, codec, level (None: not said), block, time,
     fragments, ids, xattrs (bool). Raises VerifyError when `file` is not squashfs.
     """
@@ -84,31 +84,31 @@ def check_image(file: Path, *, padded: bool = True) -> None:
 def read_layout(stream: BinaryIO, name: str, *, padded: bool = False) -> Layout:
     """The layout of an open file, checked as `check_image` says; `name` is for messages. Raises VerifyError."""
     try:
-        return _layout(stream, name, padded)
+        return _read_layout(stream, name, padded)
     except struct.error as error:
-        raise damaged(name, f"a table is cut short ({error})") from error
+        raise damaged_image(name, f"a table is cut short ({error})") from error
 
 
-def damaged(name: str, what: str) -> VerifyError:
+def damaged_image(name: str, what: str) -> VerifyError:
     """The error to raise for a file that is not sound."""
     hint = "make it again: envbuild make NAME; or copy it again"
     return VerifyError(f"the squashfs file is damaged: {what}", hint=hint, where=name)
 
 
-def _layout(stream: BinaryIO, file: str, padded: bool) -> Layout:
+def _read_layout(stream: BinaryIO, file: str, padded: bool) -> Layout:
     block = read_superblock(stream, file)
     size = os.fstat(stream.fileno()).st_size
     found: dict[str, array[int]] = {}
 
     def require(condition: bool, what: str) -> None:
         if not condition:
-            raise damaged(file, what)
+            raise damaged_image(file, what)
 
     def walk(name: str, at: int, stop: int) -> None:
         """From header to header."""
         places = found[name] = array("Q")
         while at < stop:
-            require(len(places) < PIECES, f"its {name} table has more than {PIECES} pieces")
+            require(len(places) < MAX_PIECES, f"its {name} table has more than {MAX_PIECES} pieces")
             places.append(at)
             stream.seek(at)
             length = struct.unpack("<H", stream.read(2))[0] & ~sq.STORED

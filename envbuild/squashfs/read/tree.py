@@ -20,10 +20,10 @@ from typing import BinaryIO, NamedTuple, Self
 from envbuild.core.errors import VerifyError
 from envbuild.core.text import escaped
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.read.content import Blocks, Content
-from envbuild.squashfs.read.decompress import Damaged, inflater
-from envbuild.squashfs.read.metadata_stream import Pieces
-from envbuild.squashfs.read.superblock import damaged, read_layout
+from envbuild.squashfs.read.content import BlockReader, FileContent
+from envbuild.squashfs.read.decompress import CorruptDataError, find_decompressor
+from envbuild.squashfs.read.metadata_stream import MetadataStream
+from envbuild.squashfs.read.superblock import damaged_image, read_layout
 
 DIRECTORY, REGULAR, SYMLINK, BLOCK_DEVICE, CHAR_DEVICE, FIFO, SOCKET = range(1, 8)
 KINDS = ("", "directory", "file", "symlink", "block device", "character device", "fifo", "socket")
@@ -76,13 +76,13 @@ class SquashTree:
             self.file: BinaryIO = stack.enter_context(path.open("rb"))
             layout = read_layout(self.file, str(path))
             self.superblock = block = layout.superblock
-            inflate = inflater(block.codec, str(path))
+            inflate = find_decompressor(block.codec, str(path))
             number = self.file.fileno()
-            tables = {name: Pieces(number, places, inflate) for name, places in layout.pieces.items()}
+            tables = {name: MetadataStream(number, places, inflate) for name, places in layout.pieces.items()}
             self._inodes, self._listings = tables["inode"], tables["directory"]
             self._xattr_sets, self._xattr_pairs = tables.get("xattr"), tables.get("xattr pairs")
             self._xattr_count = layout.xattrs
-            self.blocks = Blocks(number, block, inflate, tables.get("fragment"))
+            self.blocks = BlockReader(number, block, inflate, tables.get("fragment"))
             with self._sound("its ids"):
                 self.ids = array("I", tables["id"].read(0, 4 * block.ids))
             self._stack = stack.pop_all()
@@ -101,8 +101,8 @@ class SquashTree:
     def _sound(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (Damaged, struct.error, IndexError) as error:
-            raise damaged(str(self.path), f"{what}: {error}") from error
+        except (CorruptDataError, struct.error, IndexError) as error:
+            raise damaged_image(str(self.path), f"{what}: {error}") from error
 
     # the tree
     def walk(self) -> Iterator[Entry]:
@@ -110,7 +110,7 @@ class SquashTree:
         as the smallest byte."""
         root = self.inode(self.superblock.root)
         if root.kind != DIRECTORY:
-            raise damaged(str(self.path), "its root is not a directory")
+            raise damaged_image(str(self.path), "its root is not a directory")
         yield Entry(b"", root)
         seen = {root.reference}
         room = self._listings.room
@@ -124,7 +124,7 @@ class SquashTree:
                     room -= inode.size
                     # listings that overlap would make a small file endless
                     if inode.reference in seen or len(path) > PATH or room < 0:
-                        raise damaged(str(self.path), f"directory {shown(path)} stands at two places")
+                        raise damaged_image(str(self.path), f"directory {printable_path(path)} stands at two places")
                     seen.add(inode.reference)
                     stack.append((path + b"/", self._entries(inode)))
                     break
@@ -172,7 +172,7 @@ class SquashTree:
             for name, reference, kind in self._listing(directory):
                 inode = self.inode(reference)
                 if inode.kind != kind:
-                    raise Damaged(f"{shown(name)} is of another kind than its inode")
+                    raise CorruptDataError(f"{printable_path(name)} is of another kind than its inode")
                 yield name, inode
 
     def _listing(self, directory: Inode) -> Iterator[tuple[bytes, int, int]]:
@@ -184,7 +184,7 @@ class SquashTree:
             data = self._listings.peek(at, min(RUN, end - at))
             more, piece, _ = sq.DIR_HEADER.unpack_from(data)
             if more >= 256:
-                raise Damaged("a header has more than 256 entries")
+                raise CorruptDataError("a header has more than 256 entries")
             place = sq.DIR_HEADER.size
             for _ in range(more + 1):
                 offset, _, kind, length = unpack(data, place)
@@ -192,27 +192,27 @@ class SquashTree:
                 name = data[place : place + length + 1]
                 place += length + 1
                 if name <= last or len(name) != length + 1 or b"/" in name or b"\0" in name or name in (b".", b".."):
-                    raise Damaged(f"its names are not sound at {shown(name)}")
+                    raise CorruptDataError(f"its names are not sound at {printable_path(name)}")
                 last = name
                 yield name, piece << 16 | offset, kind
             at += place
         if at != end:
-            raise Damaged("a listing is longer than its directory")
+            raise CorruptDataError("a listing is longer than its directory")
 
     # inodes
     def inode(self, reference: int) -> Inode:
         """The inode that `reference` of a directory entry points to."""
         try:
             return self._inode(reference)
-        except (Damaged, struct.error, IndexError) as error:
-            raise damaged(str(self.path), f"an inode: {error}") from error
+        except (CorruptDataError, struct.error, IndexError) as error:
+            raise damaged_image(str(self.path), f"an inode: {error}") from error
 
     def _inode(self, reference: int) -> Inode:
         at = self._inodes.position(reference >> 16, reference & 0xFFFF)
         data = self._inodes.peek(at, 64)
         kind, mode, uid, gid, mtime, number = _COMMON.unpack_from(data)
         if not 0 < number <= self.superblock.inodes:
-            raise Damaged(f"number {number} of {self.superblock.inodes}")
+            raise CorruptDataError(f"number {number} of {self.superblock.inodes}")
         uid, gid = self.ids[uid], self.ids[gid]
         extended = kind > sq.EXTENDED
         if kind == sq.REGULAR:
@@ -236,7 +236,7 @@ class SquashTree:
         if basic == sq.SYMLINK:
             links, length = sq.INODE_LINK.unpack_from(data)[6:]
             if length > TARGET:
-                raise Damaged(f"a symlink of {length} bytes")
+                raise CorruptDataError(f"a symlink of {length} bytes")
             target, end = self._inodes.read(at + sq.INODE_LINK.size, length), sq.INODE_LINK.size + length
         elif basic in (sq.BLOCK_DEVICE, sq.CHAR_DEVICE):
             links, device = sq.INODE_DEVICE.unpack_from(data)[6:]
@@ -245,7 +245,7 @@ class SquashTree:
             (links,) = sq.INODE_IPC.unpack_from(data)[6:]
             end = sq.INODE_IPC.size
         else:
-            raise Damaged(f"a type {kind} that squashfs does not have")
+            raise CorruptDataError(f"a type {kind} that squashfs does not have")
         if extended:
             (xattr,) = _XATTR.unpack(self._inodes.read(at + end, 4))
         return Inode(basic, mode, uid, gid, mtime, reference, links, xattr, len(target), target=target, device=device)
@@ -255,7 +255,7 @@ class SquashTree:
             return Inode(DIRECTORY, *common)
         at = self._listings.position(piece, offset)
         if size - 3 > self._listings.room - at:
-            raise Damaged("a directory longer than its table")
+            raise CorruptDataError("a directory longer than its table")
         return Inode(DIRECTORY, *common, size - 3, at)
 
     # extended attributes
@@ -265,7 +265,7 @@ class SquashTree:
             return {}
         with self._sound("extended attributes"):
             if self._xattr_sets is None or self._xattr_pairs is None or inode.xattr >= self._xattr_count:
-                raise Damaged("there is no such set")
+                raise CorruptDataError("there is no such set")
             pairs, table = self._xattr_pairs, self._xattr_sets
             place, count, _ = struct.unpack("<QII", table.read(16 * inode.xattr, 16))
             at = pairs.position(place >> 16, place & 0xFFFF)
@@ -275,21 +275,21 @@ class SquashTree:
                 prefix, length = struct.unpack("<HH", pairs.read(at, 4))
                 name = PREFIXES[prefix & 0xFF] + pairs.read(at + 4, length)
                 if name in found:
-                    raise Damaged("one name stands twice")
+                    raise CorruptDataError("one name stands twice")
                 found[name], at = self._value(pairs, at + 4 + length)
                 if prefix & ELSEWHERE:
                     (place,) = struct.unpack("<Q", found[name])
                     found[name], _ = self._value(pairs, pairs.position(place >> 16, place & 0xFFFF))
                 room -= len(name) + len(found[name])
                 if room < 0:
-                    raise Damaged("a set is too large")
+                    raise CorruptDataError("a set is too large")
             return found
 
-    def _value(self, pairs: Pieces, at: int) -> tuple[bytes, int]:
+    def _value(self, pairs: MetadataStream, at: int) -> tuple[bytes, int]:
         """A value and where the next record is."""
         (length,) = struct.unpack("<I", pairs.read(at, 4))
         if length > VALUE:
-            raise Damaged(f"a value of {length} bytes")
+            raise CorruptDataError(f"a value of {length} bytes")
         return pairs.read(at + 4, length), at + 4 + length
 
     # contents
@@ -298,17 +298,17 @@ class SquashTree:
         with self._sound("a file"):
             return array("I", self._inodes.read(inode.at, 4 * self.blocks.count(inode.size, inode.fragment)))
 
-    def content(self, inode: Inode) -> Content:
+    def content(self, inode: Inode) -> FileContent:
         """The content of a file, for reading anywhere and for comparing. Raises VerifyError for what is no file."""
         if inode.kind != REGULAR:
             raise VerifyError(f"a {KINDS[inode.kind]} has no content", where=str(self.path))
-        return Content(self.blocks, inode.size, inode.start, inode.fragment, inode.offset, self.words(inode))
+        return FileContent(self.blocks, inode.size, inode.start, inode.fragment, inode.offset, self.words(inode))
 
     def open(self, path: bytes) -> BinaryIO:
         """The file at `path`, symlinks followed, as a binary stream that can seek. Raises FileNotFoundError."""
         inode = self.lookup(path)
         if inode is None or inode.kind != REGULAR:
-            raise FileNotFoundError(2, "no such file in the image", shown(path))
+            raise FileNotFoundError(2, "no such file in the image", printable_path(path))
         return io.BufferedReader(_Stream(self.content(inode), str(self.path)), self.superblock.block)
 
     def read(self, path: bytes, limit: int = 1 << 26) -> bytes | None:
@@ -317,15 +317,15 @@ class SquashTree:
         if inode is None or inode.kind != REGULAR:
             return None
         if inode.size > limit:
-            raise VerifyError(f"{shown(path)} in the image has {inode.size} bytes", where=str(self.path))
-        with self._sound(shown(path)):
+            raise VerifyError(f"{printable_path(path)} in the image has {inode.size} bytes", where=str(self.path))
+        with self._sound(printable_path(path)):
             return b"".join(self.content(inode).blocks())
 
 
 class _Stream(io.RawIOBase):
     """A file of the image for Python's buffered readers."""
 
-    def __init__(self, content: Content, name: str) -> None:
+    def __init__(self, content: FileContent, name: str) -> None:
         self.content, self.name, self.at = content, name, 0
 
     def readable(self) -> bool:
@@ -347,14 +347,14 @@ class _Stream(io.RawIOBase):
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         try:
             data = self.content.at(self.at)
-        except Damaged as error:
-            raise damaged(self.name, f"a file: {error}") from error
+        except CorruptDataError as error:
+            raise damaged_image(self.name, f"a file: {error}") from error
         count = min(len(data), len(buffer))
         buffer[:count] = data[:count]
         self.at += count
         return count
 
 
-def shown(path: bytes) -> str:
+def printable_path(path: bytes) -> str:
     """A path for a message: ASCII, on one line."""
     return escaped(path) if path else "/"

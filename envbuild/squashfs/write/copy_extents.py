@@ -23,8 +23,8 @@ from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
 from envbuild.squashfs.pack.append_file import on_disk, write_all
-from envbuild.squashfs.pack.file import PAGE, Pack, damaged
-from envbuild.squashfs.write.dedup import sources
+from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
+from envbuild.squashfs.write.dedup import open_packs
 from envbuild.squashfs.write.extents import Range
 
 NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
@@ -36,27 +36,27 @@ DIRECT_MOST = 1 << 22  # of one: what is mapped at a time, and counts as this pr
 AHEAD = 1 << 24  # bytes of the pack that are read from its disk before they are wanted
 
 
-def copy(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bool = False) -> None:
+def copy_ranges(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bool = False) -> None:
     """Copy `ranges` of packs' files into the open file `out`, which should be as long already: then no write has to
     change its size. `reread`: it is read again at once, so that it had better be in memory. Raises EnvbuildError for a
     pack that is cut short.
     """
-    with sources(packs) as files, Pages(out, direct=not reread) as pages:
+    with open_packs(packs) as files, PageCopier(out, direct=not reread) as pages:
         for number, at, length, to in ranges:
             if not copy_range(files.open(number), packs[number].base + at, out, to, length, pages):
-                raise damaged(packs[number])
+                raise damaged_pack(packs[number])
 
 
 def copy_file(path: Path, out: int) -> None:
     """Copy all of a file into the open, empty file `out`, and wait until it is on the disk. Raises EnvbuildError when
     somebody makes it shorter meanwhile."""
-    with path.open("rb") as file, Pages(out, direct=True) as pages:
+    with path.open("rb") as file, PageCopier(out, direct=True) as pages:
         if not copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages):
             raise EnvbuildError("the file became shorter while it was copied", where=str(path))
     os.fsync(out)
 
 
-def copy_range(source: int, at: int, out: int, to: int, length: int, pages: Pages) -> bool:
+def copy_range(source: int, at: int, out: int, to: int, length: int, pages: PageCopier) -> bool:
     """Copy `length` bytes between descriptors; False when the source ends before."""
     first = -at % PAGE
     whole = (length - first) // PAGE * PAGE
@@ -66,7 +66,7 @@ def copy_range(source: int, at: int, out: int, to: int, length: int, pages: Page
     return copy_bytes(source, at, out, to, first) and copy_bytes(source, at + done, out, to + done, length - done)
 
 
-class Pages:
+class PageCopier:
     """Copies whole pages into the open file `out`: shared, or (with `direct`) written past the page cache."""
 
     def __init__(self, out: int, *, direct: bool) -> None:
@@ -109,7 +109,7 @@ class Pages:
         except (OSError, ValueError):  # ValueError: the source ends before
             return 0
 
-    def __enter__(self) -> Pages:
+    def __enter__(self) -> PageCopier:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,24 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 
-from envbuild.squashfs.pack.file import Pack, damaged
+from envbuild.squashfs.pack.file import Pack, damaged_pack
 from envbuild.squashfs.pack.index import LENGTH, RAW
-from envbuild.squashfs.write.dedup_cache import Compared
-from envbuild.squashfs.write.live_extents import Live, Slot
+from envbuild.squashfs.write.dedup_cache import ComparisonCache
+from envbuild.squashfs.write.live_extents import LiveExtents, Slot
 
 PIECE = 1 << 18  # bytes compared at a time: two of them stay in a processor's cache
-KEPT = 32  # unpacked fragment blocks
+CACHED_BLOCKS = 32  # unpacked fragment blocks
 
 Extent = tuple[int, int]  # (pack, start)
 
 
-class Sources:
+class PackFiles:
     """The open files of packs."""
 
     def __init__(self, packs: Sequence[Pack]) -> None:
         self.packs = packs
         self.files: dict[object, int] = {}
-        self.fragment = lru_cache(KEPT)(self.read_fragment)
+        self.fragment = lru_cache(CACHED_BLOCKS)(self.read_fragment)
 
     def open(self, number: int) -> int:
         """Descriptor of a pack's file."""
@@ -44,7 +44,7 @@ class Sources:
         pack = self.packs[number]
         data = os.pread(self.open(number), length, pack.base + at)
         if len(data) != length:
-            raise damaged(pack)
+            raise damaged_pack(pack)
         return data
 
     def equal(self, one: Extent, other: Extent, length: int) -> bool:
@@ -55,7 +55,7 @@ class Sources:
                 del buffer[length - done :]
                 pack = self.packs[number]
                 if os.preadv(self.open(number), [buffer], pack.base + at + done) != len(buffer):
-                    raise damaged(pack)
+                    raise damaged_pack(pack)
             if buffers[0] != buffers[1]:
                 return False
         return True
@@ -68,14 +68,14 @@ class Sources:
         stored = self.read(number, columns["fragment_starts"][fragment], word & ~RAW)
         content = stored if word & RAW else index.codec.decompress(stored, size)
         if len(content) != size:
-            raise damaged(self.packs[number])
+            raise damaged_pack(self.packs[number])
         return content
 
 
 @contextmanager
-def sources(packs: Sequence[Pack]) -> Iterator[Sources]:
+def open_packs(packs: Sequence[Pack]) -> Iterator[PackFiles]:
     """The packs' files, open as long as they are needed."""
-    result = Sources(packs)
+    result = PackFiles(packs)
     try:
         for number in range(len(packs)):  # before threads use it
             result.open(number)
@@ -85,13 +85,15 @@ def sources(packs: Sequence[Pack]) -> Iterator[Sources]:
             os.close(file)
 
 
-def equal_extents(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Mapping[int, Mapping[int, Extent]]:
+def find_equal_extents(
+    packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: int
+) -> Mapping[int, Mapping[int, Extent]]:
     """Stored blocks of files that an earlier pack also holds: pack → start → the earlier ones."""
     if len(packs) < 2:
         return {}
     seen: dict[tuple[int, int], tuple[int, int, int]] = {}
     asked: list[tuple[Extent, Extent, int]] = []
-    compared = Compared(packs)
+    compared = ComparisonCache(packs)
     result: dict[int, dict[int, Extent]] = {}
     for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
         index = pack.index
@@ -106,7 +108,7 @@ def equal_extents(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Ma
                     asked.append(((number, at), (other, there), stored[row]))
     if not asked:
         return result
-    with sources(packs) as files, ThreadPoolExecutor(jobs) as pool:
+    with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
         for (own, earlier, _), same in zip(asked, pool.map(lambda item: files.equal(*item), asked), strict=True):
             if same:
                 result.setdefault(own[0], {})[own[1]] = earlier
@@ -115,7 +117,7 @@ def equal_extents(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Ma
     return result
 
 
-def equal_tails(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Mapping[Slot, Slot]:
+def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: int) -> Mapping[Slot, Slot]:
     """Tails that an earlier pack also holds → the earlier ones: all of a fragment block that is not needed then, and
     those of blocks that are packed anew anyway.
     """
@@ -142,7 +144,7 @@ def equal_tails(packs: Sequence[Pack], alive: Sequence[Live], jobs: int) -> Mapp
             seen.setdefault(key, slot)
     if not asked:
         return {}
-    with sources(packs) as files, ThreadPoolExecutor(jobs) as pool:
+    with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
 
         def confirmed(question: tuple[int, int, bool, list[tuple[int, Slot, int]]]) -> list[tuple[Slot, Slot]]:
             number, fragment, whole, found = question

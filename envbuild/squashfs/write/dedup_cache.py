@@ -15,15 +15,15 @@ from pathlib import Path
 
 from envbuild.squashfs.pack.file import Pack
 
-Places = dict[str, int]  # start of blocks (a number as text) → start of the other pack's
+EqualStarts = dict[str, int]  # start of blocks (a number as text) → start of the other pack's
 
 
-class Compared:
+class ComparisonCache:
     """What is known of `packs`, bottom first. Packs that are not kept (`Pack.digest` is empty) are left out."""
 
     def __init__(self, packs: Sequence[Pack]) -> None:
         self.packs = packs
-        self.answers: dict[int, dict[str, Places]] = {}  # of a pack: other pack → equal blocks
+        self.answers: dict[int, dict[str, EqualStarts]] = {}  # of a pack: other pack → equal blocks
         self.fresh: set[int] = set()  # packs with answers that are not written yet
 
     def equal(self, number: int, at: int, other: int, there: int) -> bool:
@@ -41,13 +41,13 @@ class Compared:
         for number in self.fresh:
             path = self.packs[number].path
             folder = path.parent
-            found = {key: places for key, places in self.answers[number].items() if (folder / name_of(key)).is_file()}
+            found = {key: places for key, places in self.answers[number].items() if (folder / file_name(key)).is_file()}
             text = json.dumps({"pack": identity(self.packs[number]), "equal": found}, sort_keys=True)
             temporary = folder / f"{path.name}.{secrets.token_hex(4)}"
             with contextlib.suppress(OSError):
                 try:
                     temporary.write_text(text)
-                    temporary.replace(beside(path))
+                    temporary.replace(cache_path(path))
                 finally:
                     temporary.unlink(missing_ok=True)
         self.fresh.clear()
@@ -56,16 +56,16 @@ class Compared:
         one, two = self.packs[number], self.packs[other]
         return bool(one.digest and two.digest) and one.path.parent == two.path.parent
 
-    def _places(self, number: int, other: int) -> Places:
+    def _places(self, number: int, other: int) -> EqualStarts:
         if number not in self.answers:
-            self.answers[number] = read(self.packs[number])
+            self.answers[number] = read_cache(self.packs[number])
         return self.answers[number].setdefault(identity(self.packs[other]), {})
 
 
-def read(pack: Pack) -> dict[str, Places]:
+def read_cache(pack: Pack) -> dict[str, EqualStarts]:
     """The answers that lie beside a pack; none when they are another's or damaged."""
     try:
-        value = json.loads(beside(pack.path).read_bytes())
+        value = json.loads(cache_path(pack.path).read_bytes())
         if value["pack"] == identity(pack):
             return {str(key): dict(places) for key, places in value["equal"].items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
@@ -73,7 +73,7 @@ def read(pack: Pack) -> dict[str, Places]:
     return {}
 
 
-def beside(path: Path) -> Path:
+def cache_path(path: Path) -> Path:
     """Where the answers of a pack lie."""
     return path.with_name(f"{path.name}.equal")
 
@@ -83,6 +83,6 @@ def identity(pack: Pack) -> str:
     return f"{pack.digest.hex()} {pack.path.name}"
 
 
-def name_of(key: str) -> str:
+def file_name(key: str) -> str:
     """The file name in an identity."""
     return key.partition(" ")[2]

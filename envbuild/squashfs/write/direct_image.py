@@ -24,9 +24,16 @@ from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.file import DATA, PAGE, Pack
 from envbuild.squashfs.pack.workers import Workers
 from envbuild.squashfs.pack.writer import PackWriter, Region
-from envbuild.squashfs.write.image_body import fill
-from envbuild.squashfs.write.merge import Tree
-from envbuild.squashfs.write.writer import Extra, Written, give, image_file, place, written
+from envbuild.squashfs.write.image_body import write_image_body
+from envbuild.squashfs.write.merge import MergedTree
+from envbuild.squashfs.write.writer import (
+    ExtraMember,
+    WrittenImage,
+    describe_written_image,
+    image_file,
+    publish_image,
+    write_extra_members,
+)
 
 
 class DirectImage:
@@ -62,16 +69,16 @@ class DirectImage:
         )
         return self.writer
 
-    def add(self, extra: Sequence[Extra]) -> Pack:
+    def add(self, extra: Sequence[ExtraMember]) -> Pack:
         """A layer of members that are there already; to be applied to the tree by the caller."""
         with self.layer() as writer:
-            give(writer, extra)
+            write_extra_members(writer, extra)
         return self.packs[-1]
 
-    def finish(self, tree: Tree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> Written:
+    def finish(self, tree: MergedTree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> WrittenImage:
         """Write the image of `tree`, which `packs` were merged to; see `envbuild.squashfs.write.writer.write_image`."""
         self._complete()
-        filled = fill(
+        filled = write_image_body(
             self.file,
             self.packs,
             tree,
@@ -83,9 +90,9 @@ class DirectImage:
             jobs=self.jobs,
             spool=self.end,
         )
-        place(self.temporary, self.out)
+        publish_image(self.temporary, self.out)
         self.discard()
-        return written(self.out, filled)
+        return describe_written_image(self.out, filled)
 
     def discard(self) -> None:
         """Leave nothing behind that has no name."""

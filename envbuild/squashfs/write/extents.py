@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 
 from envbuild.squashfs.pack.file import PAGE, Pack
 from envbuild.squashfs.pack.index import LENGTH, RAW
-from envbuild.squashfs.write.dedup import equal_extents, equal_tails
-from envbuild.squashfs.write.live_extents import Live, Slot, living
+from envbuild.squashfs.write.dedup import find_equal_extents, find_equal_tails
+from envbuild.squashfs.write.live_extents import LiveExtents, Slot, find_live_extents
 
-SHARED = 1 << 16  # pieces from this length on are placed for sharing; of shorter ones too little could be shared
+SHARED_LENGTH = 1 << 16  # pieces from this length on are placed for sharing; of shorter ones too little could be shared
 
 Range = tuple[int, int, int, int]  # (pack, position in it, length, position in the image)
 
 
 @dataclass(slots=True)
-class Plan:
+class DataPlan:
     """Where everything goes.
 
     `ranges` are copied; `starts` gives per pack the position here of the blocks that start there; `fragments` are
@@ -53,14 +53,14 @@ class Plan:
         return (kept, slot[2]) if kept is not None else self.moved[slot]
 
 
-def plan(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs: int = 1) -> Plan:
+def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs: int = 1) -> DataPlan:
     """Plan the data of an image whose living rows are `live` (per pack), from position `start` on; `jobs` threads
     compare what may be equal.
     """
-    alive = [living(pack, rows) for pack, rows in zip(packs, live, strict=True)]
-    doubles = equal_extents(packs, alive, jobs)
-    same = equal_tails(packs, alive, jobs)
-    result = Plan(same=same)
+    alive = [find_live_extents(pack, rows) for pack, rows in zip(packs, live, strict=True)]
+    doubles = find_equal_extents(packs, alive, jobs)
+    same = find_equal_tails(packs, alive, jobs)
+    result = DataPlan(same=same)
     dirty: list[tuple[int, int]] = []
     position = start
     for number, (pack, lives) in enumerate(zip(packs, alive, strict=True)):
@@ -75,9 +75,9 @@ def plan(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs:
                 pieces.append((columns["fragment_starts"][fragment], words[fragment] & ~RAW, fragment))
         pieces.sort()
         kept: dict[int, int] = {}
-        for first, after, length in joined(pieces):
+        for first, after, length in join_neighbours(pieces):
             at = pieces[first][0]
-            if length >= SHARED:
+            if length >= SHARED_LENGTH:
                 position += (at - position) % PAGE
             for piece, _, fragment in pieces[first:after]:
                 if fragment < 0:
@@ -90,11 +90,13 @@ def plan(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs:
         result.starts.append(places)
         result.kept.append(kept)
     result.copied_end = position
-    arrange(packs, alive, sorted(dirty), result)
+    plan_new_fragments(packs, alive, sorted(dirty), result)
     return result
 
 
-def arrange(packs: Sequence[Pack], alive: Sequence[Live], dirty: Iterable[tuple[int, int]], plan: Plan) -> None:
+def plan_new_fragments(
+    packs: Sequence[Pack], alive: Sequence[LiveExtents], dirty: Iterable[tuple[int, int]], plan: DataPlan
+) -> None:
     """Enter the new blocks of `dirty` fragment blocks (pack, fragment) into `plan`: what goes where follows from
     lengths alone.
     """
@@ -114,7 +116,7 @@ def arrange(packs: Sequence[Pack], alive: Sequence[Live], dirty: Iterable[tuple[
             size += length
 
 
-def joined(pieces: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
+def join_neighbours(pieces: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
     """Neighbours of sorted (position, length, …) put together: (number of the first, number after the last, length)."""
     first, end = 0, -1
     for number, (at, length, _) in enumerate(pieces):

@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.append_file import write_all
-from envbuild.squashfs.pack.file import PAGE, Pack, damaged
+from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.pack.index import RAW
 from envbuild.squashfs.write import copy_extents
-from envbuild.squashfs.write.extents import Plan, plan
-from envbuild.squashfs.write.inode_order import Walk, walk
-from envbuild.squashfs.write.merge import Tree
+from envbuild.squashfs.write.extents import DataPlan, plan_data
+from envbuild.squashfs.write.inode_order import InodeOrder, number_inodes
+from envbuild.squashfs.write.merge import MergedTree
 from envbuild.squashfs.write.move_extents import Mover
-from envbuild.squashfs.write.repack_fragments import write_new
+from envbuild.squashfs.write.repack_fragments import write_new_fragments
 from envbuild.squashfs.write.tables import Tables
-from envbuild.squashfs.write.unprivileged import make_plain
+from envbuild.squashfs.write.unprivileged import make_unprivileged
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class ImageBody:
     """Size of the file and inodes of the image, one line for each repair; `copied` bytes came from packs as they were,
     `repacked` bytes of fragment blocks had to be made anew.
     """
@@ -40,10 +40,10 @@ class Filled:
     repacked: int
 
 
-def fill(
+def write_image_body(
     file: int,
     packs: Sequence[Pack],
-    tree: Tree,
+    tree: MergedTree,
     codec: Codec,
     block: int,
     *,
@@ -53,24 +53,24 @@ def fill(
     jobs: int = 0,
     spool: int = 0,
     reread: bool = False,
-) -> Filled:
+) -> ImageBody:
     """Write the image of `tree` into the open `file`. `spool`: 0, or `file` holds the packs' data, which ends there.
     `jobs` threads (0: as many as this process may use). `reread`: the file is read again at once.
     """
     jobs = jobs or len(os.sched_getaffinity(0))
-    messages = list(make_plain(tree, keep_dev)) if all_root else []
-    found = walk(tree, packs)
+    messages = list(make_unprivileged(tree, keep_dev)) if all_root else []
+    found = number_inodes(tree, packs)
     options = struct.pack("<H", len(codec.options) | sq.STORED) + codec.options if codec.options else b""
     start = sq.SUPERBLOCK.size + len(options)
-    planned = plan(packs, found.live, start, jobs)
+    planned = plan_data(packs, found.live, start, jobs)
     if not spool:
         os.ftruncate(file, planned.copied_end)
     with ThreadPoolExecutor(2, thread_name_prefix="copy") as pool:
         if spool:
-            data = pool.submit(squeeze, file, packs, planned, codec, start, spool, jobs)
+            data = pool.submit(compact_in_place, file, packs, planned, codec, start, spool, jobs)
         else:
-            copied = pool.submit(copy_extents.copy, packs, planned.ranges, file, reread=reread)
-            data = pool.submit(write_new, packs, planned, codec, file, planned.copied_end, jobs)
+            copied = pool.submit(copy_extents.copy_ranges, packs, planned.ranges, file, reread=reread)
+            data = pool.submit(write_new_fragments, packs, planned, codec, file, planned.copied_end, jobs)
         tables = Tables(packs, planned, codec.tables.compressor(), epoch=epoch, all_root=all_root)
         tables.write(found)
         words = data.result()
@@ -80,7 +80,7 @@ def fill(
     for word in words:
         fragments.append((end, word))
         end += word & ~RAW
-    metadata, superblock = assemble(tables, found, fragments, end, codec, block, epoch)
+    metadata, superblock = assemble_tables(tables, found, fragments, end, codec, block, epoch)
     write_all(file, [superblock + options], 0)
     write_all(file, [metadata], end)
     used = end + len(metadata)
@@ -89,30 +89,38 @@ def fill(
     os.fchmod(file, 0o644)
     os.fsync(file)
     length = sum(length for _, _, length, _ in planned.ranges)
-    return Filled(used + -used % PAGE, found.inodes, (*messages, *tables.messages()), length, end - planned.copied_end)
+    return ImageBody(
+        used + -used % PAGE, found.inodes, (*messages, *tables.messages()), length, end - planned.copied_end
+    )
 
 
-def squeeze(
-    file: int, packs: Sequence[Pack], planned: Plan, codec: Codec, start: int, spool: int, jobs: int
+def compact_in_place(
+    file: int, packs: Sequence[Pack], planned: DataPlan, codec: Codec, start: int, spool: int, jobs: int
 ) -> list[int]:
     """Bring data that lies in the image's own file to its places: new fragment blocks are made first, behind all
     data; then what lives moves down in its order, which overwrites nothing that is still needed; then what is between
     pieces becomes zeros. Returns the new blocks' size words.
     """
-    words = write_new(packs, planned, codec, file, spool, jobs)
+    words = write_new_fragments(packs, planned, codec, file, spool, jobs)
     end = start
     with Mover(file) as mover:
         for number, at, length, to in planned.ranges:
             if not mover.down(packs[number].base + at, to, length):
-                raise damaged(packs[number])
+                raise damaged_pack(packs[number])
             write_all(file, [bytes(to - end)], end)
             end = to + length
         mover.down(spool, planned.copied_end, sum(word & ~RAW for word in words))
     return words
 
 
-def assemble(
-    tables: Tables, found: Walk, fragments: Sequence[tuple[int, int]], at: int, codec: Codec, block: int, epoch: int
+def assemble_tables(
+    tables: Tables,
+    found: InodeOrder,
+    fragments: Sequence[tuple[int, int]],
+    at: int,
+    codec: Codec,
+    block: int,
+    epoch: int,
 ) -> tuple[bytes, bytes]:
     """(all tables in one piece, which stands at `at`; superblock). `fragments` are (position, size word). Readers
     insist on this order and on no byte between two tables.
@@ -127,7 +135,7 @@ def assemble(
         return at - len(data)
 
     def put_table(entries: bytes) -> int:
-        data, position = sq.table(entries, compress, at)
+        data, position = sq.lookup_table(entries, compress, at)
         put(data)
         return position
 
@@ -144,7 +152,7 @@ def assemble(
     xattr_table = sq.MISSING
     if tables.attributes.numbers:
         pairs = put(tables.attributes.stream.finish())
-        data, position = sq.table(bytes(tables.attributes.entries), compress, at)
+        data, position = sq.lookup_table(bytes(tables.attributes.entries), compress, at)
         head = struct.pack("<QII", pairs, len(tables.attributes.numbers), 0)
         split = position - at
         put(data[:split])

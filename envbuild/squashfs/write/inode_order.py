@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR, FILE
-from envbuild.squashfs.write.merge import Node, Tree
+from envbuild.squashfs.write.merge import MergedTree, Node
 
 Directory = tuple[Node, list[tuple[bytes, Node]], int]  # (node, sorted children, parent's number)
 
 
 @dataclass(slots=True)
-class Walk:
+class InodeOrder:
     """A tree in the order of its inode numbers: directories in pre-order, number of inodes, living file rows per
     pack.
     """
@@ -25,10 +25,10 @@ class Walk:
     live: list[list[int]] = field(default_factory=list)
 
 
-def walk(tree: Tree, packs: Sequence[Pack]) -> Walk:
+def number_inodes(tree: MergedTree, packs: Sequence[Pack]) -> InodeOrder:
     """Number the nodes of `tree`, count their names, and find what lives in `packs`."""
     places = {id(pack): number for number, pack in enumerate(packs)}
-    result = Walk(live=[[] for _ in packs])
+    result = InodeOrder(live=[[] for _ in packs])
     tree.root.number = 1
     stack: list[tuple[Node, int]] = [(tree.root, 0)]
     while stack:

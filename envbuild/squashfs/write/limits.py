@@ -10,28 +10,30 @@ from collections.abc import Collection, Iterable, Sequence
 from envbuild.core.text import escaped
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR
-from envbuild.squashfs.write.merge import Node, Tree
-from envbuild.squashfs.write.unprivileged import listed
+from envbuild.squashfs.write.merge import MergedTree, Node
+from envbuild.squashfs.write.unprivileged import list_paths
 from envbuild.squashfs.write.xattr_table import PREFIXES
 
-LAST = 0xFFFFFFFF  # seconds: in 2106
+LAST_TIME = 0xFFFFFFFF  # seconds: in 2106
 
 
-def told(dropped: Iterable[bytes], clamped: Iterable[bytes]) -> list[str]:
+def unsupported_metadata_messages(dropped: Iterable[bytes], clamped: Iterable[bytes]) -> list[str]:
     """One line for each kind: names of dropped attributes, paths whose time was moved."""
     result = []
     if names := ", ".join(sorted(escaped(name) for name in dropped)):
         result.append(f"dropped extended attributes that squashfs cannot hold: {names}")
     if paths := [path or b"/" for path in clamped]:
-        result.append(f"moved times before 1970 or after 2106 to the nearest that squashfs holds: {listed(paths)}")
+        result.append(f"moved times before 1970 or after 2106 to the nearest that squashfs holds: {list_paths(paths)}")
     return result
 
 
-def unheld(tree: Tree, packs: Sequence[Pack], *, attributes: bool, hidden: Collection[bytes] = ()) -> list[str]:
+def find_unsupported_metadata(
+    tree: MergedTree, packs: Sequence[Pack], *, attributes: bool, hidden: Collection[bytes] = ()
+) -> list[str]:
     """The lines for a merged `tree`, but for what lies at the paths `hidden`. `attributes`: whether they are kept at
     all. The tree is walked only when a layer holds such a thing."""
-    times = any(len(pack.index) and not held(pack) for pack in packs)
-    strange = attributes and any(unknown(pairs) for pack in packs for pairs in pack.index.xattr_sets)
+    times = any(len(pack.index) and not has_supported_times(pack) for pack in packs)
+    strange = attributes and any(unsupported_names(pairs) for pack in packs for pairs in pack.index.xattr_sets)
     if not times and not strange:
         return []
     clamped: list[bytes] = []
@@ -47,19 +49,19 @@ def unheld(tree: Tree, packs: Sequence[Pack], *, attributes: bool, hidden: Colle
         if node.kind != DIR:
             seen.add(id(node))
         index = node.pack.index
-        if not 0 <= index.columns["mtimes"][node.row] <= LAST:
+        if not 0 <= index.columns["mtimes"][node.row] <= LAST_TIME:
             clamped.append(index.paths[node.row])
         if attributes:
-            dropped.update(unknown(index.xattr_sets[index.columns["xattrs"][node.row]]))
-    return told(dropped, clamped)
+            dropped.update(unsupported_names(index.xattr_sets[index.columns["xattrs"][node.row]]))
+    return unsupported_metadata_messages(dropped, clamped)
 
 
-def held(pack: Pack) -> bool:
+def has_supported_times(pack: Pack) -> bool:
     """Whether squashfs holds all times of a pack."""
     times = pack.index.columns["mtimes"]
-    return min(times) >= 0 and max(times) <= LAST
+    return min(times) >= 0 and max(times) <= LAST_TIME
 
 
-def unknown(pairs: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
+def unsupported_names(pairs: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
     """The names in a set of attributes that squashfs has no prefix for."""
     return {name for name, _ in pairs if name[: name.find(b".") + 1] not in PREFIXES}

@@ -12,7 +12,7 @@ Slot = tuple[int, int, int]  # (pack, fragment block, offset)
 
 
 @dataclass(slots=True)
-class Live:
+class LiveExtents:
     """What lives of a pack. `extents`: start of stored blocks → a row that has them; `slots`: fragment block → offset →
     key of the tail there (see `envbuild.squashfs.pack.index`).
     """
@@ -26,7 +26,7 @@ class Live:
         return living != pack.index.columns["fragment_sizes"][fragment]
 
 
-def living(pack: Pack, rows: Iterable[int]) -> Live:
+def find_live_extents(pack: Pack, rows: Iterable[int]) -> LiveExtents:
     """What the files `rows` of a pack need."""
     columns = pack.index.columns
     stored, tails = columns["stored"], columns["tails"]
@@ -44,4 +44,4 @@ def living(pack: Pack, rows: Iterable[int]) -> Live:
                 slots[fragment] = {offsets[row]: tail}
             else:
                 found[offsets[row]] = tail
-    return Live(extents, slots)
+    return LiveExtents(extents, slots)

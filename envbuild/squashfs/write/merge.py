@@ -21,8 +21,10 @@ from envbuild.squashfs.pack.check_member import check_path
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR, HARDLINK, SYMLINK
 
-LINKS = 40  # symlinks followed on one path, as Linux does
-FOLLOWED = 20_000_000  # parts of targets of symlinks that are followed in all: a second of work; real images have few
+MAX_LINKS = 40  # symlinks followed on one path, as Linux does
+MAX_FOLLOWED = (
+    20_000_000  # parts of targets of symlinks that are followed in all: a second of work; real images have few
+)
 HINT = "use another image, or have whoever made it push it again"
 AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
 
@@ -49,7 +51,7 @@ class Node:
         return self.pack.index.links[self.row] if self.pack else b""
 
 
-class Tree:
+class MergedTree:
     """The merged layers; `apply` adds one more on top."""
 
     def __init__(self) -> None:
@@ -102,7 +104,7 @@ class Tree:
         there is none.
         """
         node, rest = self.root, path
-        for _ in range(LINKS):
+        for _ in range(MAX_LINKS):
             parent, _, name = rest.rstrip(b"/").rpartition(b"/")
             if name in (b"", b".", b".."):
                 return self._directory(rest, create=False)
@@ -133,7 +135,7 @@ class Tree:
             child = trail[-1].children.get(name)
             if child is not None and child.kind == SYMLINK:
                 links += 1
-                if links > LINKS or (explicit and walked in explicit):
+                if links > MAX_LINKS or (explicit and walked in explicit):
                     if not create:
                         return None
                     raise InputError(f"symlinks go in a circle at {os.fsdecode(path)!r}", HINT)
@@ -142,7 +144,7 @@ class Tree:
                     del trail[1:]
                 parts = target.split(b"/")
                 self.followed += len(parts)
-                if self.followed > FOLLOWED:
+                if self.followed > MAX_FOLLOWED:
                     raise InputError("its paths go through symlinks without end", HINT)
                 pending.extend(parts[::-1])
                 continue
@@ -229,10 +231,10 @@ def is_whiteout(path: bytes) -> bool:
     return path.rpartition(b"/")[2].startswith(WHITEOUT) or any(part.startswith(AUFS) for part in path.split(b"/"))
 
 
-def merge(packs: Sequence[Pack], begun: Tree | None = None) -> Tree:
+def merge_packs(packs: Sequence[Pack], begun: MergedTree | None = None) -> MergedTree:
     """The tree of `packs`, bottom first; `begun` is that of the lowest of them, which becomes it. Raises what
     `Tree.apply` does, and says of which layer."""
-    tree = begun or Tree()
+    tree = begun or MergedTree()
     for number, pack in enumerate(packs[tree.layers :], tree.layers + 1):
         try:
             tree.apply(pack)

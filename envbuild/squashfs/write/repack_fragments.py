@@ -14,12 +14,12 @@ from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.append_file import write_all
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import RAW
-from envbuild.squashfs.write.dedup import Sources, sources
-from envbuild.squashfs.write.extents import Plan
+from envbuild.squashfs.write.dedup import PackFiles, open_packs
+from envbuild.squashfs.write.extents import DataPlan
 from envbuild.squashfs.write.live_extents import Slot
 
 
-def write_new(packs: Sequence[Pack], plan: Plan, codec: Codec, out: int, at: int, jobs: int) -> list[int]:
+def write_new_fragments(packs: Sequence[Pack], plan: DataPlan, codec: Codec, out: int, at: int, jobs: int) -> list[int]:
     """Write the new fragment blocks of `plan` into the descriptor `out` from position `at` on; returns their size
     words. Raises EnvbuildError for damaged packs.
     """
@@ -35,10 +35,10 @@ def write_new(packs: Sequence[Pack], plan: Plan, codec: Codec, out: int, at: int
         words.append(word)
         at += len(data)
 
-    with sources(packs) as files, ThreadPoolExecutor(jobs, thread_name_prefix="repack") as pool:
+    with open_packs(packs) as files, ThreadPoolExecutor(jobs, thread_name_prefix="repack") as pool:
         try:
             for tails in plan.new:
-                pending.append(pool.submit(packed, files, tails, codec))
+                pending.append(pool.submit(repack, files, tails, codec))
                 while len(pending) > jobs + 2:
                     take()
             while pending:
@@ -49,7 +49,7 @@ def write_new(packs: Sequence[Pack], plan: Plan, codec: Codec, out: int, at: int
     return words
 
 
-def packed(files: Sources, tails: Sequence[tuple[Slot, int]], codec: Codec) -> tuple[bytes, int]:
+def repack(files: PackFiles, tails: Sequence[tuple[Slot, int]], codec: Codec) -> tuple[bytes, int]:
     """One new fragment block of `tails`: (bytes to store, size word)."""
     parts: list[bytes] = []
     last, content = (-1, -1), b""

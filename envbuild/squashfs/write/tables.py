@@ -16,11 +16,11 @@ from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import Compress
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import BLOCK, CHAR, DIR, FIFO, FILE, NONE, SYMLINK
-from envbuild.squashfs.write.extents import Plan
-from envbuild.squashfs.write.inode_order import Walk
-from envbuild.squashfs.write.limits import LAST, told
+from envbuild.squashfs.write.extents import DataPlan
+from envbuild.squashfs.write.inode_order import InodeOrder
+from envbuild.squashfs.write.limits import LAST_TIME, unsupported_metadata_messages
 from envbuild.squashfs.write.merge import Node
-from envbuild.squashfs.write.xattr_table import Attributes
+from envbuild.squashfs.write.xattr_table import XattrTable
 
 TYPES = {
     DIR: sq.DIRECTORY, FILE: sq.REGULAR, SYMLINK: sq.SYMLINK,
@@ -34,16 +34,22 @@ Listing = tuple[int, int, int, list[bytes]]  # (piece, offset, length, index ent
 class Tables:
     """Encodes the nodes of one image. `epoch` is the time of directories that no layer names, in seconds."""
 
-    def __init__(self, packs: Sequence[Pack], plan: Plan, compress: Compress, *, epoch: int, all_root: bool) -> None:
+    def __init__(
+        self, packs: Sequence[Pack], plan: DataPlan, compress: Compress, *, epoch: int, all_root: bool
+    ) -> None:
         self.plan, self.compress, self.epoch, self.all_root = plan, compress, epoch, all_root
         self.places = {id(pack): number for number, pack in enumerate(packs)}
-        self.inodes, self.listings, self.attributes = sq.Stream(compress), sq.Stream(compress), Attributes(compress)
+        self.inodes, self.listings, self.attributes = (
+            sq.MetadataWriter(compress),
+            sq.MetadataWriter(compress),
+            XattrTable(compress),
+        )
         self.ids: dict[int, int] = {0: 0} if all_root else {}
         self.clamped: list[bytes] = []  # paths whose time squashfs cannot hold
         self.references: array[int] = array("Q")
         self.root = 0
 
-    def write(self, found: Walk) -> None:
+    def write(self, found: InodeOrder) -> None:
         """Encode everything; afterwards the streams hold the inode and directory tables and `root` the root's
         reference.
         """
@@ -58,7 +64,7 @@ class Tables:
 
     def messages(self) -> list[str]:
         """One line for each kind of thing that squashfs could not hold."""
-        return told(self.attributes.dropped, self.clamped)
+        return unsupported_metadata_messages(self.attributes.dropped, self.clamped)
 
     def export_entries(self) -> bytes:
         """References by inode number."""
@@ -90,9 +96,9 @@ class Tables:
             ids = self.ids
             uid_index = ids.setdefault(uid, len(ids))
             gid_index = ids.setdefault(gid, len(ids))
-        if not 0 <= mtime <= LAST:
+        if not 0 <= mtime <= LAST_TIME:
             self.clamped.append(node.pack.index.paths[node.row] if node.pack else b"/")
-            mtime = min(max(mtime, 0), LAST)
+            mtime = min(max(mtime, 0), LAST_TIME)
         return node.mode, uid_index & 0xFFFF, gid_index & 0xFFFF, mtime, node.number
 
     def _place(self, node: Node) -> None:
@@ -125,7 +131,7 @@ class Tables:
         elif node.kind == FIFO:
             data = sq.INODE_IPC.pack(kind, *common, node.names)
         else:
-            number = sq.device(columns["majors"][row], columns["minors"][row])
+            number = sq.device_number(columns["majors"][row], columns["minors"][row])
             data = sq.INODE_DEVICE.pack(kind, *common, node.names, number)
         self.inodes.write(data + struct.pack("<I", xattr) if extended else data)
 
@@ -153,7 +159,7 @@ class Tables:
             if child.kind != FILE:
                 self._other(child)
                 continue
-            if size >= limit or child.names != 1 or not 0 <= mtime <= LAST or (keep and xattrs[row]):
+            if size >= limit or child.names != 1 or not 0 <= mtime <= LAST_TIME or (keep and xattrs[row]):
                 self._file(child)
                 continue
             if keep:

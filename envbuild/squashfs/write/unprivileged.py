@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from envbuild.core.text import escaped
 from envbuild.squashfs.pack.index import BLOCK, CHAR, DIR, FILE
-from envbuild.squashfs.write.merge import Node, Tree
+from envbuild.squashfs.write.merge import MergedTree, Node
 
-SHOWN = 3  # paths named in a message
+NAMED_PATHS = 3  # paths named in a message
 USABLE = frozenset({0o400, 0o500, 0o501, 0o510, 0o511})  # rights of a file, `& 0o511`, that need no repair
 
 
@@ -40,9 +40,9 @@ class Repairs:
             ("made directories writable and searchable for their owner", self.directories),
             ("dropped extended attributes", self.attributes),
         )
-        return tuple(f"{what}: {listed(paths)}" for what, paths in kinds if paths)
+        return tuple(f"{what}: {list_paths(paths)}" for what, paths in kinds if paths)
 
-    def empty_dev(self, tree: Tree) -> None:
+    def empty_dev(self, tree: MergedTree) -> None:
         """Drop what is below /dev."""
         dev = tree.root.children.get(b"dev")
         if dev is not None:
@@ -67,7 +67,7 @@ class Repairs:
             self.programs.append(path)
 
 
-def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
+def make_unprivileged(tree: MergedTree, keep_dev: bool = False) -> tuple[str, ...]:
     """Change `tree` in place; returns one line for each kind of repair that was needed. `keep_dev`: what is below /dev
     stays, but for device nodes."""
     repairs = Repairs()
@@ -99,7 +99,7 @@ def make_plain(tree: Tree, keep_dev: bool = False) -> tuple[str, ...]:
     return repairs.lines()
 
 
-def kept_devices(tree: Tree) -> tuple[str, ...]:
+def device_node_messages(tree: MergedTree) -> tuple[str, ...]:
     """A line for an image that keeps its device nodes, if it has any."""
     found: list[bytes] = []
     stack: list[tuple[bytes, Node]] = [(b"", tree.root)]
@@ -108,7 +108,9 @@ def kept_devices(tree: Tree) -> tuple[str, ...]:
         if node.kind in (CHAR, BLOCK):
             found.append(path[1:])
         stack += [(path + b"/" + name, child) for name, child in node.children.items()]
-    return (f"kept device nodes, so that only root can unpack it (enroot create): {listed(found)}",) if found else ()
+    return (
+        (f"kept device nodes, so that only root can unpack it (enroot create): {list_paths(found)}",) if found else ()
+    )
 
 
 def has_xattrs(node: Node) -> bool:
@@ -116,7 +118,7 @@ def has_xattrs(node: Node) -> bool:
     return node.pack is not None and node.pack.index.columns["xattrs"][node.row] != 0
 
 
-def listed(paths: list[bytes]) -> str:
+def list_paths(paths: list[bytes]) -> str:
     """``2 (a, b)``: how many, and the first few in byte order."""
-    names = ", ".join(escaped(path) for path in sorted(paths)[:SHOWN])
-    return f"{len(paths)} ({names}{', …' if len(paths) > SHOWN else ''})"
+    names = ", ".join(escaped(path) for path in sorted(paths)[:NAMED_PATHS])
+    return f"{len(paths)} ({names}{', …' if len(paths) > NAMED_PATHS else ''})"

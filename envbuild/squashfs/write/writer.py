@@ -21,15 +21,15 @@ from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.writer import PackWriter
-from envbuild.squashfs.write.image_body import Filled, fill
-from envbuild.squashfs.write.merge import Tree, merge
+from envbuild.squashfs.write.image_body import ImageBody, write_image_body
+from envbuild.squashfs.write.merge import MergedTree, merge_packs
 
 STALE = 600  # seconds without a write, after which an unfinished file of nobody is removed
-Extra = tuple[Member, bytes]  # a member to add, and its content
+ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenImage:
     """A finished image: its path, size in bytes, inodes, and what was repaired (one line each).
 
     `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks had to be made anew.
@@ -44,8 +44,8 @@ class Written:
 
 
 def write_image(
-    packs: Sequence[Pack], out: Path, *, epoch: int, all_root: bool = True, extra: Sequence[Extra] = ()
-) -> Written:
+    packs: Sequence[Pack], out: Path, *, epoch: int, all_root: bool = True, extra: Sequence[ExtraMember] = ()
+) -> WrittenImage:
     """Write the image of `packs` (bottom first) with `extra` members on top to `out` (mode 0644, renamed into place).
 
     `epoch` (seconds) is the image's creation time and the time of directories that no layer names. With `all_root`
@@ -54,14 +54,14 @@ def write_image(
     u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are kept. Raises
     EnvbuildError when packs do not fit together or cannot be read.
     """
-    with adding(packs, extra, out) as added:
+    with pack_extra_members(packs, extra, out) as added:
         everything = [*packs, *added]
-        return write_tree(everything, merge(everything), out, epoch=epoch, all_root=all_root)
+        return write_tree(everything, merge_packs(everything), out, epoch=epoch, all_root=all_root)
 
 
 def write_tree(
     packs: Sequence[Pack],
-    tree: Tree,
+    tree: MergedTree,
     out: Path,
     *,
     epoch: int,
@@ -69,14 +69,14 @@ def write_tree(
     keep_dev: bool = False,
     jobs: int = 0,
     reread: bool = False,
-) -> Written:
+) -> WrittenImage:
     """As `write_image`, for a tree that `packs` were merged to (it is changed: numbered, and made plain when
     `all_root`, but for what is below /dev with `keep_dev`). `jobs`: threads that compare and compress what must be done
     anew (0: as many as this process may use). `reread`: the file is read again at once, so it should stay in memory.
     """
-    codec, block = parameters(packs)
+    codec, block = common_codec(packs)
     with image_file(out) as (file, temporary):
-        filled = fill(
+        filled = write_image_body(
             file,
             packs,
             tree,
@@ -88,14 +88,14 @@ def write_tree(
             jobs=jobs,
             reread=reread,
         )
-        place(temporary, out)
-    return written(out, filled)
+        publish_image(temporary, out)
+    return describe_written_image(out, filled)
 
 
 @contextlib.contextmanager
 def image_file(out: Path) -> Iterator[tuple[int, Path]]:
     """A new file beside `out`, as descriptor and path; gone at the end if it was not renamed."""
-    sweep(out)
+    remove_stale_files(out)
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -107,7 +107,7 @@ def image_file(out: Path) -> Iterator[tuple[int, Path]]:
         temporary.unlink(missing_ok=True)
 
 
-def sweep(out: Path) -> None:
+def remove_stale_files(out: Path) -> None:
     """Remove what a writer of `out` that was killed left beside it: as large as the image, and nobody would look there.
     One that still writes holds its lock; where locks of another machine are not seen, its file is never old."""
     name = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
@@ -118,7 +118,7 @@ def sweep(out: Path) -> None:
                 path.unlink()
 
 
-def place(temporary: Path, out: Path) -> None:
+def publish_image(temporary: Path, out: Path) -> None:
     """Give a finished file its name, once it passed the check."""
     from envbuild.squashfs.read.superblock import check_image
 
@@ -126,12 +126,12 @@ def place(temporary: Path, out: Path) -> None:
     temporary.replace(out)
 
 
-def written(out: Path, filled: Filled) -> Written:
+def describe_written_image(out: Path, filled: ImageBody) -> WrittenImage:
     """What is told of a finished image."""
-    return Written(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked)
+    return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked)
 
 
-def parameters(packs: Sequence[Pack]) -> tuple[Codec, int]:
+def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:
     """Codec and block size that all packs share; the level for new blocks is the lowest pack's."""
     if not packs:
         raise EnvbuildError("an image needs at least one layer")
@@ -148,22 +148,22 @@ def parameters(packs: Sequence[Pack]) -> tuple[Codec, int]:
 
 
 @contextlib.contextmanager
-def adding(packs: Sequence[Pack], extra: Sequence[Extra], out: Path) -> Iterator[tuple[Pack, ...]]:
+def pack_extra_members(packs: Sequence[Pack], extra: Sequence[ExtraMember], out: Path) -> Iterator[tuple[Pack, ...]]:
     """The pack of `extra` members, beside `out` as long as it is needed; nothing when there are none."""
     if not extra:
         yield ()
         return
-    codec, block = parameters(packs)
+    codec, block = common_codec(packs)
     path = out.with_name(f".{out.name}.{secrets.token_hex(4)}.extra")
     try:
         with PackWriter(path, codec=codec.name, level=codec.level, block=block, jobs=1) as writer:
-            give(writer, extra)
+            write_extra_members(writer, extra)
         yield (replace(read_pack(path), digest=b""),)
     finally:
         path.unlink(missing_ok=True)
 
 
-def give(writer: PackWriter, extra: Sequence[Extra]) -> None:
+def write_extra_members(writer: PackWriter, extra: Sequence[ExtraMember]) -> None:
     """Put members with their content into a pack, in byte order of their paths."""
     for member, content in sorted(extra, key=lambda item: item[0].path):
         writer.begin(member)

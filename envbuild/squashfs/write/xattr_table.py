@@ -13,13 +13,13 @@ PREFIXES = {b"user.": 0, b"trusted.": 1, b"security.": 2}
 Pairs = tuple[tuple[bytes, bytes], ...]
 
 
-class Attributes:
+class XattrTable:
     """Sets of attributes as they are met: `stream` holds the pairs, `entries` the look-up table, `dropped` the names
     that squashfs has no prefix for.
     """
 
     def __init__(self, compress: Compress) -> None:
-        self.stream = sq.Stream(compress)
+        self.stream = sq.MetadataWriter(compress)
         self.entries = bytearray()
         self.numbers: dict[Pairs, int] = {}
         self.dropped: set[bytes] = set()

@@ -15,9 +15,9 @@ from typing import Any
 from envbuild.core.result import Result
 from envbuild.lock.lockfile import Lock
 from envbuild.spec.workspace import Workspace
-from envbuild.squashfs.read.compare import TIME, Change, Comparison, pairs
-from envbuild.squashfs.read.superblock import describe
-from envbuild.squashfs.read.tree import KINDS, SquashTree, shown
+from envbuild.squashfs.read.compare import TIME, Change, Comparison, pair_entries
+from envbuild.squashfs.read.superblock import describe_superblock
+from envbuild.squashfs.read.tree import KINDS, SquashTree, printable_path
 from envbuild.verify.contents.diff_text import diff_report
 from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary, counted_folder
@@ -175,7 +175,7 @@ def describe_side(side: Side) -> dict[str, Any]:
         "name": side.name,
         "file": str(side.file or ""),
         "image": str(image),
-        "squashfs": describe(side.file) if side.file else None,
+        "squashfs": describe_superblock(side.file) if side.file else None,
     }
 
 
@@ -184,7 +184,7 @@ def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> File
     """Compare two trees; keeps all changes with `everything`, else the first few."""
     seen = FileDiff()
     comparison = Comparison(old, new)
-    for before, after in pairs(old, new):
+    for before, after in pair_entries(old, new):
         seen.entries += 1
         fields: dict[str, tuple[str, str]] = {}
         if before:
@@ -225,7 +225,7 @@ def folder_changes(seen: FileDiff) -> dict[str, dict[str, Any]]:
         for where, counts in seen.places.items()
     }
     order = sorted(rows, key=lambda where: (-abs(rows[where]["after"] - rows[where]["before"]), where))
-    return {shown(where): rows[where] for where in order}
+    return {printable_path(where): rows[where] for where in order}
 
 
 def change_row(change: Change) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def change_row(change: Change) -> dict[str, Any]:
     inode = after or before
     assert inode is not None
     return {
-        "path": shown(change.path),
+        "path": printable_path(change.path),
         "what": "time" if set(change.fields) == {TIME} else what,
         "kind": KINDS[inode.kind],
         "size": [side.size if side and KINDS[side.kind] == "file" else 0 for side in (before, after)],

@@ -90,12 +90,12 @@ class Runner:
         """Make an empty container and run a program of the host in it; what is wrong, or ""."""
         done = self.call("from", "scratch")
         if done.returncode:
-            return last(done)
+            return last_line(done)
         container = done.stdout.split()[-1]
         binds = [word for path in SYSTEM if Path(path).is_dir() for word in ("-v", f"{path}:{path}:ro")]
         done = self.call("run", "--isolation", "chroot", *binds, container, "/usr/bin/true")
         self.call("rm", container)
-        return last(done) if done.returncode else ""
+        return last_line(done) if done.returncode else ""
 
     def forget_killed(self) -> None:
         """Remove containers of builds that were killed. Only for the holder of the store's buildah lock."""
@@ -133,7 +133,7 @@ class Runner:
                     process.wait()
                 process.stdout.close()
         if code:
-            raise error_report.error(plan, code, log, self.root)
+            raise error_report.build_error(plan, code, log, self.root)
         return iid.read_text().strip()
 
     def save(self, image: str, archive: Path) -> Path:
@@ -141,7 +141,7 @@ class Runner:
         policy = str(self.work / "policy.json")
         done = self.call("push", "--quiet", "--signature-policy", policy, image, f"docker-archive:{archive}")
         if done.returncode:
-            raise EngineError(f"buildah cannot give its image: {last(done)}")
+            raise EngineError(f"buildah cannot give its image: {last_line(done)}")
         return archive
 
 
@@ -165,7 +165,7 @@ def probe(store: Store) -> Probe:
     return Probe("buildah", True, detail=f"{version}, storage driver {runner.driver}, {who}")
 
 
-def last(done: subprocess.CompletedProcess[str]) -> str:
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """The last line of what a command said."""
     lines: Sequence[str] = (done.stderr or done.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"

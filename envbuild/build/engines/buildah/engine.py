@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from envbuild.build.engines.base import BuildOptions, Built, Probe
+from envbuild.build.engines.base import BuildOptions, BuildResult, Probe
 from envbuild.build.plan.units import Plan
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord
@@ -39,14 +39,14 @@ class Buildah:
 
         return probe(store)
 
-    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> Built:
+    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Raises BuildError, InputError, EngineError.
 
         Units run in parallel where stages can, and a step that was built before comes from buildah's cache.
         """
         from envbuild.build.plan.containerfile import image_layers
 
-        keys = {name: own_key(key) for name, key in plan.keys().items()}
+        keys = {name: buildah_key(key) for name, key in plan.keys().items()}
         layers = image_layers(plan)
         names = tuple(dict.fromkeys(layers))
 
@@ -66,7 +66,7 @@ class Buildah:
         else:
             built = ()
         reused = tuple(name for name in names if name not in built)
-        return Built(self.name, tuple(have[name] for name in names), built, reused)
+        return BuildResult(self.name, tuple(have[name] for name in names), built, reused)
 
     def _build(
         self,
@@ -80,7 +80,7 @@ class Buildah:
         """Run buildah, bring the layers that the store lacks into it."""
         from envbuild.build.engines.build_context import write_context
         from envbuild.build.engines.buildah.command import Runner
-        from envbuild.build.engines.buildah.import_layers import bring_in
+        from envbuild.build.engines.buildah.import_layers import import_layers
         from envbuild.core.userns.call import call
 
         with store.workdir() as work:
@@ -96,7 +96,7 @@ class Buildah:
             finally:
                 reporter.finish("buildah")
             made = call(
-                bring_in,
+                import_layers,
                 store=str(store.root.resolve()),
                 work=str(work.resolve()),
                 archive=str(archive.resolve()),
@@ -108,6 +108,6 @@ class Buildah:
             return [LayerRecord(**value) for value in made]
 
 
-def own_key(key: str) -> str:
+def buildah_key(key: str) -> str:
     """The key under which this engine records the unit of `key`."""
     return hashlib.sha256(f"buildah {key}".encode()).hexdigest()

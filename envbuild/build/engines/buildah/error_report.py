@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.build.blocks import hpccm
-from envbuild.build.engines.error_report import last_lines, step_failed, tail
+from envbuild.build.engines.error_report import read_last_lines, read_tail, step_error
 from envbuild.build.plan.containerfile import Instruction, instructions
 from envbuild.build.plan.units import Plan
 from envbuild.core.errors import BuildError, EnvbuildError
@@ -16,29 +16,29 @@ STARTED = re.compile(rb"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")  # [stage/of] 
 CODE = re.compile(r"exit status (\d+)")
 
 
-def error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
+def build_error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
     """The error for a build that ended with `code` and left `log`: a BuildError, or an EngineError for a full disk."""
     hint = f"envbuild make {plan.image} --engine embedded --shell-on-fail  (opens a shell in the failed unit)"
-    found = FAILED.search(tail(log))
+    found = FAILED.search(read_tail(log))
     if found:
         text, reason = (part.decode(errors="replace") for part in found.groups())
         status = CODE.search(reason)
-        instruction = started(plan, normal(text), log)
+        instruction = find_started(plan, normalize(text), log)
         if instruction and instruction.step >= 0:
             unit = plan.unit(instruction.stage)
-            told = step_failed(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
+            told = step_error(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
             return BuildError(told.message, hint=hint, where=told.where) if isinstance(told, BuildError) else told
-    lines = [f"buildah failed with exit code {code}", f"the last lines of {log}:", last_lines(log)]
+    lines = [f"buildah failed with exit code {code}", f"the last lines of {log}:", read_last_lines(log)]
     return BuildError("\n".join(lines), hint=hint, where=str(log))
 
 
-def started(plan: Plan, text: str, log: Path) -> Instruction | None:
+def find_started(plan: Plan, text: str, log: Path) -> Instruction | None:
     """The instruction with this text that was started last: stages run side by side, and texts may be equal."""
     found = None
     with log.open("rb") as file:
         for line in file:
             match = STARTED.match(line)
-            if match and normal(match[3].decode(errors="replace")) == text:
+            if match and normalize(match[3].decode(errors="replace")) == text:
                 found = int(match[1] or 1), int(match[2])
     if found is None:
         return None
@@ -48,6 +48,6 @@ def started(plan: Plan, text: str, log: Path) -> Instruction | None:
         return stage[found[1] - 1]
 
 
-def normal(text: str) -> str:
+def normalize(text: str) -> str:
     """An instruction as buildah prints it: one line, and here one space for every run of them."""
     return " ".join(text.replace("\\\n", " ").split())

@@ -28,7 +28,7 @@ MOUNT_POINTS = (
 )  # empty files that buildah leaves where it mounted its own
 
 
-def bring_in(
+def import_layers(
     *,
     store: str,
     work: str,
@@ -65,7 +65,7 @@ def bring_in(
                 content = image.extractfile(name)
                 assert content is not None, name
                 apply_tar(content, tree, lowers)
-            _tidy(tree, lowers)
+            _remove_mount_points(tree, lowers)
             sinks = [PackSink(PackFormat(**form)) for form in packs]
             record = make_layer(folder, lowers, place, epoch=epoch, unit=unit, sinks=sinks)
             shutil.rmtree(folder, ignore_errors=True)  # still there when the store had the layer
@@ -75,7 +75,7 @@ def bring_in(
     return made
 
 
-def _tidy(tree: Path, lowers: Sequence[Path]) -> None:
+def _remove_mount_points(tree: Path, lowers: Sequence[Path]) -> None:
     """Remove what buildah leaves in a layer for its own sake."""
     view = LowerView([os.fsencode(path) for path in lowers])
     for name in MOUNT_POINTS:

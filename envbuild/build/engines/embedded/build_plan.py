@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from envbuild.build.engines.base import BuildOptions, Built
+from envbuild.build.engines.base import BuildOptions, BuildResult
 from envbuild.build.engines.embedded.scheduler import Schedule
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 CLEANING = 30  # seconds that the end of a build waits for the removal of old folders
 
 
-def needed(plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]) -> list[Unit]:
+def find_missing_units(
+    plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]
+) -> list[Unit]:
     """Units to build for the image, in the plan's order; those that the store has and the image or a unit to build uses
     go to `records`."""
     todo: set[str] = set()
@@ -41,7 +43,7 @@ def needed(plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, record
 
 
 @contextlib.contextmanager
-def cleaning(store: Store) -> Iterator[None]:
+def removing_abandoned(store: Store) -> Iterator[None]:
     """Remove what killed processes left in tmp/, beside the work, in a process that dies with this one."""
     paths = list(store.abandoned())
     if not paths:
@@ -56,13 +58,15 @@ def cleaning(store: Store) -> Iterator[None]:
         child.kill()
 
 
-def build(plan: Plan, store: Store, reporter: Reporter, options: BuildOptions, packs: Sequence[PackFormat]) -> Built:
+def build_plan(
+    plan: Plan, store: Store, reporter: Reporter, options: BuildOptions, packs: Sequence[PackFormat]
+) -> BuildResult:
     """Build a plan; see `envbuild.build.engines.base.Engine.build`."""
     keys = plan.keys()
     records: dict[str, UnitRecord] = {}
     built: list[str] = []
-    if todo := needed(plan, keys, store, options.rebuild, records):
-        with store.filled(), store.workdir() as work, cleaning(store):
+    if todo := find_missing_units(plan, keys, store, options.rebuild, records):
+        with store.filled(), store.workdir() as work, removing_abandoned(store):
             schedule = Schedule(plan, store, reporter, options, packs, work, keys, records)
             try:
                 schedule.run(todo)
@@ -76,4 +80,4 @@ def build(plan: Plan, store: Store, reporter: Reporter, options: BuildOptions, p
             assert layer is not None, unit.name
             layers.append(layer)
     reused = tuple(unit.name for unit in plan.units if unit.name in records and unit.name not in built)
-    return Built("embedded", tuple(layers), tuple(built), reused)
+    return BuildResult("embedded", tuple(layers), tuple(built), reused)

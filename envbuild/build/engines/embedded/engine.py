@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envbuild.build.engines.base import BuildOptions, Built, Probe
+from envbuild.build.engines.base import BuildOptions, BuildResult, Probe
 from envbuild.build.plan.units import Plan
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
@@ -32,14 +32,14 @@ class Embedded:
 
     def probe(self, store: Store) -> Probe:
         """Try everything that a build needs, in the store's own folder."""
-        from envbuild.build.engines.embedded.probe import probe
+        from envbuild.build.engines.embedded.probe import probe_machine
 
-        return probe(store)
+        return probe_machine(store)
 
-    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> Built:
+    def build(self, plan: Plan, store: Store, reporter: Reporter, options: BuildOptions) -> BuildResult:
         """Build what the store does not have. Call it from the main thread. Raises BuildError, InputError,
         EngineError."""
-        from envbuild.build.engines.embedded.build_plan import build
+        from envbuild.build.engines.embedded.build_plan import build_plan
         from envbuild.squashfs.pack.format import PackFormat
 
-        return build(plan, store, reporter, options, (PackFormat(),) if self.packs is None else self.packs)
+        return build_plan(plan, store, reporter, options, (PackFormat(),) if self.packs is None else self.packs)

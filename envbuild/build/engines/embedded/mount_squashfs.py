@@ -28,25 +28,25 @@ def mount_image(image: Path, work: Path) -> tuple[Path, str]:
     if not shutil.which("mount"):
         tried.append("mount is not installed")
     else:
-        done = command("mount", "-t", "squashfs", "-o", "loop,ro,nodev", str(image), str(target))
+        done = run_program("mount", "-t", "squashfs", "-o", "loop,ro,nodev", str(image), str(target))
         if done.returncode == 0:
             return target, f"{image.name} is mounted by the kernel"
         tried.append(last_line(done.stderr, "mount failed"))
-    why = no_squashfuse() or squashfuse(image, target)
+    why = squashfuse_obstacle() or start_squashfuse(image, target)
     if not why:
         return target, f"{image.name} is mounted by squashfuse"
     tried.append(why)
     if not shutil.which("unsquashfs"):
         tried.append("unsquashfs is not installed")
     else:
-        done = command("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
+        done = run_program("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
         if done.returncode == 0:
             return target, f"{image.name} was unpacked to {work} ({'; '.join(tried)})"
         tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
     raise SetupError("mount squashfs", "; ".join(tried))
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
@@ -56,7 +56,7 @@ def last_line(text: str, otherwise: str) -> str:
     return lines[-1].removesuffix(".") if lines else otherwise
 
 
-def no_squashfuse() -> str:
+def squashfuse_obstacle() -> str:
     """Why squashfuse cannot be tried here, "" when it can."""
     if not shutil.which("squashfuse"):
         return "squashfuse is not installed"
@@ -67,7 +67,7 @@ def no_squashfuse() -> str:
     return ""
 
 
-def squashfuse(image: Path, target: Path) -> str:
+def start_squashfuse(image: Path, target: Path) -> str:
     """Start squashfuse; it lives in the unit's pid namespace and ends with it. Returns why it did not mount, or ""."""
     before = target.stat().st_dev
     child = subprocess.Popen(

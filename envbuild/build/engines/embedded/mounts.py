@@ -24,7 +24,7 @@ PROC_HIDDEN = ("acpi", "kcore", "keys", "latency_stats", "sched_debug", "scsi", 
 HOSTS = "127.0.0.1 localhost envbuild\n::1 localhost ip6-localhost ip6-loopback\n"
 
 
-def overlay(work: Path, lowers: Sequence[str]) -> Path:
+def mount_overlay(work: Path, lowers: Sequence[str]) -> Path:
     """Mount the overlay of ``work/upper`` over `lowers` (absolute, bottom first) at ``work/root``. Raises SetupError.
 
     The mount options are one page: links with short names stand for the lower directories.
@@ -56,7 +56,7 @@ def overlay(work: Path, lowers: Sequence[str]) -> Path:
     return root
 
 
-def bind(source: str | Path, target: Path, *, read_only: bool = True, recursive: bool = False) -> None:
+def bind_mount(source: str | Path, target: Path, *, read_only: bool = True, recursive: bool = False) -> None:
     """Show a file or folder at `target`, which is made when it is missing. Raises SetupError."""
     source = Path(source)
     if not os.path.lexists(target):
@@ -80,7 +80,7 @@ def locked_flags(path: Path) -> int:
     return flags | (libc.MS_RELATIME if found & 4096 else 0)  # ST_RELATIME
 
 
-def system(root: Path, *, sys: bool) -> None:
+def mount_system(root: Path, *, sys: bool) -> None:
     """/proc, /dev, /run, /tmp, and /sys when asked for: its content is the machine's, so builds do not get it. Raises
     SetupError."""
     for name, mode in (("proc", 0o555), ("sys", 0o555), ("dev", 0o755), ("run", 0o755), ("tmp", 0o1777)):
@@ -88,8 +88,8 @@ def system(root: Path, *, sys: bool) -> None:
         if not folder.is_dir():
             folder.mkdir()
             folder.chmod(mode)
-    proc(root / "proc")
-    devices(root / "dev")
+    mount_proc(root / "proc")
+    mount_devices(root / "dev")
     flags = libc.MS_NOSUID | libc.MS_NODEV
     libc.mount("tmpfs", root / "run", "tmpfs", flags, "mode=755")
     libc.mount("tmpfs", root / "tmp", "tmpfs", flags, "mode=1777")
@@ -103,10 +103,10 @@ def system(root: Path, *, sys: bool) -> None:
             OSError
         ):  # a user namespace may mount sysfs only with its own network namespace, or not at all when nested
             with contextlib.suppress(SetupError):
-                bind("/sys", root / "sys", read_only=False, recursive=True)
+                bind_mount("/sys", root / "sys", read_only=False, recursive=True)
 
 
-def proc(target: Path) -> None:
+def mount_proc(target: Path) -> None:
     """A fresh /proc for this pid namespace, with the machine's knobs read-only. Raises SetupError."""
     try:
         libc.mount("proc", target, "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
@@ -114,16 +114,16 @@ def proc(target: Path) -> None:
         raise SetupError.of("mount proc", error) from error
     for name in PROC_READ_ONLY:
         if (target / name).exists():
-            bind(target / name, target / name)
+            bind_mount(target / name, target / name)
     for name in PROC_HIDDEN:
         path = target / name
         if path.is_dir():
             libc.mount("tmpfs", path, "tmpfs", libc.MS_RDONLY, "size=0")
         elif path.exists():
-            bind("/dev/null", path)
+            bind_mount("/dev/null", path)
 
 
-def devices(target: Path) -> None:
+def mount_devices(target: Path) -> None:
     """A minimal /dev: six nodes of the machine (read-only, which still lets them be written to), pts, shm, the usual
     links."""
     try:
@@ -133,7 +133,7 @@ def devices(target: Path) -> None:
     for name in DEVICES:
         source = Path("/dev") / name
         if source.exists() and stat.S_ISCHR(source.stat().st_mode):
-            bind(source, target / name)
+            bind_mount(source, target / name)
     (target / "pts").mkdir()
     base = "newinstance,ptmxmode=0666,mode=0620"
     try:

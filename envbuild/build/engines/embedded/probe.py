@@ -24,14 +24,14 @@ from envbuild.core.userns.process import spawn
 NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
 
-def probe(store: Store) -> Probe:
+def probe_machine(store: Store) -> Probe:
     """Try in a fresh process; takes a fraction of a second. Never raises for what is only missing here."""
     if not hasattr(os, "memfd_create") or os.uname().sysname != "Linux":
         return Probe("embedded", False, "kernel", f"{os.uname().sysname} is not Linux", "use a Linux machine")
     detail = describe()
     try:
         with store.workdir() as work:
-            child = spawn(trial, {"work": str(work / "probe")})
+            child = spawn(try_build, {"work": str(work / "probe")})
             output, _ = child.process.communicate()
     except OSError as error:
         return Probe("embedded", False, "fork", str(error), fix_for("fork"), detail)
@@ -47,23 +47,23 @@ def probe(store: Store) -> Probe:
 
 def require(store: Store) -> Probe:
     """The probe, or EngineError with its reason and fix."""
-    result = probe(store)
+    result = probe_machine(store)
     if not result.ok:
         raise EngineError(f"the embedded engine cannot run here: {result.step}: {result.reason}", hint=result.fix)
     return result
 
 
-def trial(*, work: str) -> None:
+def try_build(*, work: str) -> None:
     """Do what a build does, then what dpkg does, in a process that is root. Raises SetupError with the step."""
     folder = Path(work)
     folder.mkdir()
     try:
-        _trial(folder)
+        _try_build(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _trial(work: Path) -> None:
+def _try_build(work: Path) -> None:
     lower = work / "lower"
     for folder in ("etc", "var/cache"):
         (lower / folder).mkdir(parents=True)
@@ -94,9 +94,9 @@ def _trial(work: Path) -> None:
 def _inside(work: Path, lower: Path) -> None:
     namespaces.private_mounts()
     (work / "proc").mkdir()
-    mounts.proc(work / "proc")
-    root = mounts.overlay(work, [str(lower)])
-    mounts.system(root, sys=False)
+    mounts.mount_proc(work / "proc")
+    root = mounts.mount_overlay(work, [str(lower)])
+    mounts.mount_system(root, sys=False)
     upper = work / "upper"
 
     def whiteout() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.build.engines.embedded import unit_process
-from envbuild.build.engines.error_report import setup_failed
+from envbuild.build.engines.error_report import setup_error
 from envbuild.build.plan.units import SYSTEM_PATH
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
@@ -23,7 +23,7 @@ TIMED_OUT = 124  # as timeout(1)
 SHELL = "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi"
 
 
-def run_in(
+def run_in_root(
     root: Sequence[Path] | Path,
     argv: Sequence[str],
     *,
@@ -53,32 +53,32 @@ def run_in(
         check_image(image, padded=False)  # before a mount program says something else about a damaged file
     trees = [] if isinstance(root, Path) else [str(path.resolve()) for path in root]
     with store.workdir() as work:
-        job = job_of(work / "run", trees, argv, whole, interactive=interactive and not capture)
+        job = make_job(work / "run", trees, argv, whole, interactive=interactive and not capture)
         job |= {
             "network": network,
             "image": str(image.resolve()) if image else "",
             "binds": [[*item, False][:3] for item in binds],
         }
-        child = start(job, capture)
+        child = start_job(job, capture)
         try:
             output = child.process.communicate(timeout=timeout)[0] or b""
         except subprocess.TimeoutExpired as expired:
             child.kill()
             late = child.process.stdout.read() if child.process.stdout else b""
-            remove_rest(work)
+            remove_folders(work)
             return TIMED_OUT, (expired.output or b"") + late
         except BaseException:
             child.kill()
-            remove_rest(work)
+            remove_folders(work)
             raise
-        answer = result_of(child)
+        answer = read_result(child)
     for note in answer["notes"]:
         if reporter:
             reporter.info(note)
     return answer["code"], output
 
 
-def job_of(
+def make_job(
     work: Path, lowers: Sequence[str], argv: Sequence[str], env: Mapping[str, str], *, interactive: bool
 ) -> dict[str, Any]:
     return {
@@ -95,35 +95,35 @@ def job_of(
     }
 
 
-def start(job: dict[str, Any], capture: bool) -> Child:
+def start_job(job: dict[str, Any], capture: bool) -> Child:
     output = subprocess.PIPE if capture else None
     return spawn(
-        unit_process.run, {"job": job}, what=unit_process.PROCESS, output=output, interactive=job["interactive"]
+        unit_process.run_job, {"job": job}, what=unit_process.PROCESS, output=output, interactive=job["interactive"]
     )
 
 
-def result_of(child: Child) -> dict[str, Any]:
+def read_result(child: Child) -> dict[str, Any]:
     """Return what `run` of unitrun answered. Raises EngineError, and SpecError for a bind that cannot be made."""
     try:
         answer: dict[str, Any] = child.result()
     except SetupError as error:
-        raise setup_failed(error) from None
+        raise setup_error(error) from None
     return answer
 
 
-def failed_shell(job: dict[str, Any], work: Path) -> None:
+def open_failed_shell(job: dict[str, Any], work: Path) -> None:
     """An interactive shell in the root of a failed unit (its `job`): its upper directory becomes a lower one, so the
     evidence stays."""
     lowers = [*job["lowers"], f"{job['work']}/upper"]
     env = {**job["env"], "TERM": os.environ.get("TERM", "dumb")}
-    shell = job_of(work, lowers, ["/bin/sh", "-c", SHELL], env, interactive=True)
+    shell = make_job(work, lowers, ["/bin/sh", "-c", SHELL], env, interactive=True)
     shell |= {
         "evidence": job["work"],
         "input_names": [item["name"] for item in job["inputs"]],
         "apt": any(item["name"] == "debs" and item["kind"] == "debian" for item in job["inputs"]),
     }
-    result_of(start(shell, capture=False))
+    read_result(start_job(shell, capture=False))
 
 
-def remove_rest(work: Path) -> None:
+def remove_folders(work: Path) -> None:
     remove_trees(path for path in work.iterdir() if path.is_dir())

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.build.engines.embedded.unit_root import Box, mount_root, no_services
+from envbuild.build.engines.embedded.unit_root import RootSpec, mount_root, no_services
 from envbuild.build.steps import INPUTS
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
@@ -36,7 +36,9 @@ class Outcome:
     notes: tuple[str, ...] = field(default=())
 
 
-def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *, interactive: bool = False) -> Outcome:
+def run_in_sandbox(
+    box: RootSpec, commands: Sequence[Sequence[str]], env: Mapping[str, str], *, interactive: bool = False
+) -> Outcome:
     """Run `commands` (argument lists) until one fails, with this process's stdout and stderr. Raises SetupError,
     OSError.
 
@@ -48,7 +50,7 @@ def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *
     keeper = fork_keeper()
     if keeper == 0:
         os.close(read)
-        _keep(write, box, commands, env, interactive)
+        _run_keeper(write, box, commands, env, interactive)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         answer = pipe.read()
@@ -59,7 +61,9 @@ def boxed(box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], *
     return Outcome(step, code, tuple(notes))
 
 
-def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool) -> None:
+def _run_keeper(
+    write: int, box: RootSpec, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
+) -> None:
     """Make the namespaces, start init, wait for it; never returns.
 
     A process of its own: after unshare(CLONE_NEWPID) a process cannot start threads, which compressing the layer needs.
@@ -68,7 +72,7 @@ def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[
         isolate(box.network)
         init = fork_init()
         if init == 0:
-            _as_init(write, box, commands, env, interactive)
+            _run_init(write, box, commands, env, interactive)
         os.waitpid(init, 0)
     except (SetupError, OSError) as error:
         os.write(write, encode_error(error))
@@ -76,8 +80,8 @@ def _keep(write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[
         os._exit(0)
 
 
-def _as_init(
-    write: int, box: Box, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
+def _run_init(
+    write: int, box: RootSpec, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
 ) -> None:
     """Everything that pid 1 does; never returns."""
     answer = encode_error(SetupError("init", "unknown"))
@@ -109,7 +113,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> i
     child = os.fork()
     if child == 0:
         try:
-            _become(interactive)
+            _prepare_step(interactive)
             os.execvpe(command[0], list(command), dict(env))
         except OSError as error:
             os.write(2, f"envbuild: {command[0]}: {os.strerror(error.errno or 0)}\n".encode())
@@ -126,7 +130,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> i
             return code if code >= 0 else 128 - code
 
 
-def _become(interactive: bool) -> None:
+def _prepare_step(interactive: bool) -> None:
     """From init to a step: its own session, no input, default signals, fewer capabilities."""
     if not interactive:
         os.setsid()

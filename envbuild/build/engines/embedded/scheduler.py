@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from envbuild.build.engines import error_report, resources
 from envbuild.build.engines.base import BuildOptions
 from envbuild.build.engines.embedded import unit_process
-from envbuild.build.engines.embedded.unit_job import blobs_of, unit_job
+from envbuild.build.engines.embedded.unit_job import input_digests, make_unit_job
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
@@ -35,7 +35,7 @@ LIGHT_GB = 0.5  # Unit.memory_gb of a unit that does not compile
 
 
 @dataclass
-class Running:
+class RunningUnit:
     """A unit in flight. `job` is what its process got; `last` the unfinished last line of its output."""
 
     unit: Unit
@@ -60,11 +60,11 @@ class Schedule:
     keys: dict[str, str]
     records: dict[str, UnitRecord] = field(default_factory=dict)
     built: list[str] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningUnit] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
     checked: set[str] = field(default_factory=set)
     error: EnvbuildError | None = None
-    failed: tuple[Running, int] | None = None
+    failed: tuple[RunningUnit, int] | None = None
 
     def __post_init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -75,7 +75,7 @@ class Schedule:
     def run(self, todo: list[Unit]) -> None:
         """Build the units in `todo`. Raises BuildError, InputError, EngineError."""
         resources.check_memory(todo, self.memory)
-        if said := resources.words(todo, self.options.jobs or self.cores, self.memory):
+        if said := resources.forecast(todo, self.options.jobs or self.cores, self.memory):
             self.reporter.info(said)
         try:
             while (todo and not self.error) or self.running:
@@ -132,9 +132,9 @@ class Schedule:
             return None
         return file
 
-    def _spawn(self, unit: Unit, jobs: int, lock: IO[str]) -> Running:
+    def _spawn(self, unit: Unit, jobs: int, lock: IO[str]) -> RunningUnit:
         key = self.keys[unit.name]
-        job = unit_job(
+        job = make_unit_job(
             unit,
             self.records,
             store=self.store,
@@ -146,18 +146,18 @@ class Schedule:
         )
         log = self.store.log(unit.name, key).open("wb", buffering=0)
         self.reporter.start(unit.name, f"{unit.name}: {unit.title}" if unit.title else unit.name)
-        child = spawn(unit_process.build, {"job": job}, what=unit_process.PROCESS)
+        child = spawn(unit_process.build_unit, {"job": job}, what=unit_process.PROCESS)
         assert child.process.stdout is not None
         os.set_blocking(child.process.stdout.fileno(), False)
         reserved = (jobs if unit.memory_gb > LIGHT_GB else 1) * unit.memory_gb * resources.GB
-        item = Running(unit, child, job, lock, log, reserved)
+        item = RunningUnit(unit, child, job, lock, log, reserved)
         self.selector.register(child.process.stdout, selectors.EVENT_READ, item)
         return item
 
     # running and ending
     def _wait(self) -> None:
         for key, _ in self.selector.select(POLL if self.running else (POLL if self.waiting else 0)):
-            item: Running = key.data
+            item: RunningUnit = key.data
             chunk = os.read(key.fd, 1 << 16)
             if chunk:
                 item.log.write(chunk)
@@ -174,7 +174,7 @@ class Schedule:
         if not self.running and self.waiting:
             time.sleep(POLL)
 
-    def _finish(self, item: Running) -> None:
+    def _finish(self, item: RunningUnit) -> None:
         unit, log = item.unit, Path(item.log.name)
         error: EnvbuildError
         try:
@@ -182,16 +182,16 @@ class Schedule:
         except EnvbuildError as raised:
             error = raised
         except SetupError as raised:
-            error = error_report.setup_failed(raised)
+            error = error_report.setup_error(raised)
         except OSError as raised:
-            error = error_report.system_failed(unit, raised, log, self.store.root)
+            error = error_report.system_error(unit, raised, log, self.store.root)
         else:
             if "failed" not in answer:
                 self._record(unit, answer)
-                self.checked |= blobs_of(item.job)
+                self.checked |= input_digests(item.job)
                 return
             step, code = answer["failed"]
-            error = error_report.step_failed(unit, self.plan.image, step, code, log, self.store.root, answer["free"])
+            error = error_report.step_error(unit, self.plan.image, step, code, log, self.store.root, answer["free"])
             if not self.failed:
                 self.failed = item, step
         self.reporter.finish(unit.name)
@@ -210,7 +210,7 @@ class Schedule:
         self.built.append(unit.name)
         self.reporter.finish(unit.name, f"{unit.name} built in {record.seconds:.1f} s")
 
-    def _release(self, item: Running) -> None:
+    def _release(self, item: RunningUnit) -> None:
         assert item.child.process.stdout is not None
         with contextlib.suppress(KeyError, ValueError):
             self.selector.unregister(item.child.process.stdout)
@@ -218,9 +218,9 @@ class Schedule:
         item.log.close()
         item.lock.close()
 
-    def _shell(self, item: Running, step: int) -> None:
-        from envbuild.build.engines.embedded.run_command import failed_shell
+    def _shell(self, item: RunningUnit, step: int) -> None:
+        from envbuild.build.engines.embedded.run_command import open_failed_shell
 
         command = item.unit.steps[step].command
         self.reporter.info(f"a shell in unit {item.unit.name} as step {step + 1} left it; the command was:\n{command}")
-        failed_shell(item.job, self.work / "shell")
+        open_failed_shell(item.job, self.work / "shell")

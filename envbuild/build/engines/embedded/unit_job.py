@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from envbuild.squashfs.pack.format import PackFormat
 
 
-def unit_job(
+def make_unit_job(
     unit: Unit,
     records: Mapping[str, UnitRecord],
     *,
@@ -25,7 +25,7 @@ def unit_job(
     checked: Collection[str],
     keep_failed: bool,
 ) -> dict[str, Any]:
-    """Return the job of `unit`, for `envbuild.build.engines.embedded.unit_process.build`.
+    """Return the job of `unit`, for `envbuild.build.engines.embedded.unit_process.build_unit`.
 
     records: what the units that it needs gave.
     work: its folder, which the process makes.
@@ -54,7 +54,7 @@ def unit_job(
     }
 
 
-def blobs_of(job: Mapping[str, Any]) -> set[str]:
+def input_digests(job: Mapping[str, Any]) -> set[str]:
     """Return the digests of the inputs in a job."""
     return {sha256 for item in job["inputs"] for _, sha256 in item["blobs"]}
 

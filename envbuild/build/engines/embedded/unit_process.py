@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbuild.build.engines import prepare_inputs
-from envbuild.build.engines.embedded.sandbox import Outcome, boxed
-from envbuild.build.engines.embedded.unit_root import Box
+from envbuild.build.engines.embedded.sandbox import Outcome, run_in_sandbox
+from envbuild.build.engines.embedded.unit_root import RootSpec
 from envbuild.build.engines.error_report import free_bytes
 from envbuild.build.plan.units import Product
 from envbuild.core.store.store import Store
@@ -26,19 +26,19 @@ Job = dict[str, Any]
 PROCESS = "the process of a unit"  # in messages
 
 
-def build(job: Job) -> Job:
+def build_unit(job: Job) -> Job:
     """Build a unit: seed or layers, steps, product."""
     began = time.monotonic()
     store, work = Store(Path(job["store"])), Path(job["work"])
     work.mkdir()
     try:
-        checked = prepare_inputs.prepare(store, job["inputs"], work / "inputs", job["checked"])
+        checked = prepare_inputs.prepare_inputs(store, job["inputs"], work / "inputs", job["checked"])
         (work / "upper").mkdir()
         if job["seed"]:
             from envbuild.build.engines import deb
 
             debs = dict(next(item for item in job["inputs"] if item["name"] == prepare_inputs.DEBS)["blobs"])
-            deb.unpack(
+            deb.unpack_packages(
                 (work / "inputs" / prepare_inputs.DEBS / name for name in job["seed"] if name in debs), work / "upper"
             )
         if job["layers"]:
@@ -48,12 +48,12 @@ def build(job: Job) -> Job:
             apply_layers(blobs, work / "upper", lambda text: print(f"envbuild: {text}", flush=True))
         # A box without a command would only be set up.
         steps = [["/bin/sh", "-c", step] for step in job["steps"]]
-        outcome = boxed(box_of(job), steps, job["env"]) if steps else Outcome()
+        outcome = run_in_sandbox(make_root_spec(job), steps, job["env"]) if steps else Outcome()
         for note in outcome.notes:
             print(f"envbuild: {note}", flush=True)
         if outcome.code:
-            return failed(job, outcome)
-        answer = product(job, store, work)
+            return describe_failure(job, outcome)
+        answer = store_product(job, store, work)
         libc.sync(store.root)  # a record must not outlive its layer in a power cut
     except OSError:
         shutil.rmtree(work, ignore_errors=True)
@@ -62,20 +62,20 @@ def build(job: Job) -> Job:
     return {"seconds": round(time.monotonic() - began, 3), "checked": checked, **answer}
 
 
-def box_of(job: Job) -> Box:
+def make_root_spec(job: Job) -> RootSpec:
     names = tuple(item["name"] for item in job["inputs"])
     apt = any(item["name"] == prepare_inputs.DEBS and item["kind"] == "debian" for item in job["inputs"])
-    return Box(Path(job["work"]), tuple(job["lowers"]), names, apt=apt)
+    return RootSpec(Path(job["work"]), tuple(job["lowers"]), names, apt=apt)
 
 
-def failed(job: Job, outcome: Outcome) -> Job:
+def describe_failure(job: Job, outcome: Outcome) -> Job:
     free = free_bytes(Path(job["store"]))  # before the unit's files go: whether they filled the disk
     if not job["keep_failed"]:
         shutil.rmtree(job["work"], ignore_errors=True)
     return {"failed": [outcome.step, outcome.code], "free": free}
 
 
-def product(job: Job, store: Store, work: Path) -> Job:
+def store_product(job: Job, store: Store, work: Path) -> Job:
     """The layer or the wheels that the steps left."""
     if job["product"] == Product.WHEEL:
         wheels = sorted((work / "out").glob("*.whl"))
@@ -107,14 +107,14 @@ def pack_sinks(formats: Sequence[Sequence[Any]]) -> list[PackSink]:
     return [PackSink(PackFormat(*item)) for item in formats]
 
 
-def run(job: Job) -> Job:
+def run_job(job: Job) -> Job:
     """Run commands in layers with a throw-away upper; also the shell in a failed step, whose folder is not touched."""
     work = Path(job["work"])
     work.mkdir()
     evidence = job.get("evidence")
     if evidence:
         (work / "inputs").symlink_to(Path(evidence) / "inputs")
-    box = Box(
+    box = RootSpec(
         work,
         tuple(job["lowers"]),
         tuple(job["input_names"]),
@@ -126,7 +126,7 @@ def run(job: Job) -> Job:
         binds=tuple((source, target, read_only) for source, target, read_only in job["binds"]),
     )
     try:
-        outcome = boxed(box, [job["argv"]], job["env"], interactive=job["interactive"])
+        outcome = run_in_sandbox(box, [job["argv"]], job["env"], interactive=job["interactive"])
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return {"code": outcome.code, "notes": list(outcome.notes)}

@@ -18,7 +18,7 @@ POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d asks it; 101 forbids starti
 
 
 @dataclass(frozen=True)
-class Box:
+class RootSpec:
     """What a root is made of. `lowers`: layer trees, bottom first. `inputs`: folders of ``work/inputs`` to show below
     /run/envbuild.
 
@@ -36,7 +36,7 @@ class Box:
     binds: tuple[tuple[str, str, bool], ...] = ()
 
 
-def mount_root(box: Box, notes: list[str]) -> Path:
+def mount_root(box: RootSpec, notes: list[str]) -> Path:
     """Mount all that `box` says; return the root. What a person should know goes to `notes`. Raises SetupError."""
     lowers = box.lowers
     if box.image:
@@ -45,14 +45,14 @@ def mount_root(box: Box, notes: list[str]) -> Path:
         lower, how = mount_image(Path(box.image), box.work)
         notes.append(how)
         lowers = (str(lower),)
-    root = mounts.overlay(box.work, lowers)
-    mounts.system(root, sys=box.sys)
+    root = mounts.mount_overlay(box.work, lowers)
+    mounts.mount_system(root, sys=box.sys)
     run = root / INPUTS.strip("/")
     run.mkdir()
     for name in box.inputs:
-        mounts.bind(box.work / "inputs" / name, run / name)
+        mounts.bind_mount(box.work / "inputs" / name, run / name)
     if box.apt:
-        prepare_inputs.apt_files(run)
+        prepare_inputs.write_apt_files(run)
     if box.build:
         for name, target in (
             ("scratch", run / "work"),
@@ -63,15 +63,15 @@ def mount_root(box: Box, notes: list[str]) -> Path:
             folder.mkdir(exist_ok=True)
             folder.chmod(0o1777 if name == "vartmp" else 0o755)
             if name != "vartmp" or target.is_dir():
-                mounts.bind(folder, target, read_only=False)
+                mounts.bind_mount(folder, target, read_only=False)
     hosts = resolve_in_root(root, "/etc/hosts")
     if hosts.is_file() or not box.build:
         source = Path("/etc/hosts") if box.network else box.work / "hosts"
         if not box.network:
             source.write_text(mounts.HOSTS)
-        mounts.bind(source, hosts)
+        mounts.bind_mount(source, hosts)
     if box.network and Path("/etc/resolv.conf").is_file():
-        mounts.bind(Path("/etc/resolv.conf").resolve(), resolve_in_root(root, "/etc/resolv.conf"))
+        mounts.bind_mount(Path("/etc/resolv.conf").resolve(), resolve_in_root(root, "/etc/resolv.conf"))
     for source_name, name, read_only in box.binds:
         _bind(Path(source_name).resolve(), root, name, read_only)
     return root
@@ -80,7 +80,7 @@ def mount_root(box: Box, notes: list[str]) -> Path:
 def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
     """A bind that a person asked for. Raises SetupError that names it: it says nothing about the machine."""
     try:
-        mounts.bind(source, resolve_in_root(root, name), read_only=read_only, recursive=not read_only)
+        mounts.bind_mount(source, resolve_in_root(root, name), read_only=read_only, recursive=not read_only)
     except SetupError as error:
         why = f"{os.strerror(error.code)} (errno {error.code})"
         raise SetupError(BIND, f"{source}:{name} cannot be mounted: {why}") from error
