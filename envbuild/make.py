@@ -19,7 +19,12 @@ from envbuild.spec.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to make: the engine (auto, embedded, buildah; empty: the site's), what to build with, whether to verify."""
+    """Options of `make`.
+
+    engine: auto, embedded, buildah; empty: the engine of the site.
+    build: workers, jobs and the shell on failure.
+    verify: whether to audit and run the finished image.
+    """
 
     engine: str = ""
     build: BuildOptions = field(default_factory=BuildOptions)
@@ -35,7 +40,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     if done := read_image_record(before, workspace, engine=options.engine, verified=options.verify):
         return done
 
-    # imported only when there is work: the run that finds none stays short
+    # imported only when there is work, so that a run without any is short
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.project_image import link_artifact, write_artifact

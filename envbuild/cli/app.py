@@ -1,41 +1,34 @@
 """The command line: parse, call, print. It decides nothing.
 
-stdout is data, stderr is talk; `--json` wherever a script may listen; every command ends with the next thing to type.
-Heavy modules are
-imported inside the commands: `--help` costs only typer.
+stdout is data, stderr is progress and messages; commands that scripts use have `--json`; a command ends with the next
+command to type. Heavy modules are imported inside the commands: `--help` costs only typer.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import io
-import os
-import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
 from envbuild import __version__
+from envbuild.cli.compile import compile_command
 from envbuild.cli.export import EXPORT
 from envbuild.cli.export import export as export_command
-from envbuild.cli.json_answer import answer, encode_error
+from envbuild.cli.make import make_command
 from envbuild.cli.matrix import check as check_command
 from envbuild.cli.matrix import matrix_app
 from envbuild.cli.options import Json, Name, Names, complete_image, complete_recipe, show, show_each
 from envbuild.cli.store import store_app
-from envbuild.core import signals
-from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, SpecError
-from envbuild.core.text import counted
+from envbuild.core.errors import SpecError
 
 app = typer.Typer(
     name="envbuild",
     help="Reproducible training environments: from an image spec to a squashfs that `srun --container-image=…` starts.",
-    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not made yet (diff: different), "
+    epilog="Start with:  envbuild list;  envbuild make cpu-ucx.  Exit codes: 1 not built (diff: different), "
     "2 usage or spec, 3 conflict, 4 lock, 5 engine, 6 build, 7 verify, 8 output, 9 unknown combination, "
-    "10 input unobtainable.",
+    "10 input not available.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -43,9 +36,6 @@ app = typer.Typer(
 )
 app.add_typer(store_app, name="store")
 app.add_typer(matrix_app, name="matrix")
-
-
-EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that can run here).")]
 
 
 def version(value: bool) -> None:
@@ -63,78 +53,32 @@ def root(
     """Options that come before the command."""
 
 
-@app.command()
-def make(
-    names: Names,
-    engine: EngineName = "",
-    workers: Annotated[int, typer.Option(min=0, help="Units built at once (0: from cores).")] = 0,
-    jobs: Annotated[int, typer.Option(min=0, help="Compile jobs in all (0: from cores and memory).")] = 0,
-    check: Annotated[
-        bool, typer.Option("--check", help="Build every unit twice and name the first file that differs.")
-    ] = False,
-    shell_on_fail: Annotated[
-        bool, typer.Option("--shell-on-fail", help="Open a shell in a failed step, as it left things.")
-    ] = False,
-    verify: Annotated[bool, typer.Option(help="Audit and run the finished image.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Make images: load, resolve, lock if there is no lock, fetch, plan, build, export a squashfs, verify.
-
-    Nothing is done twice: a second run with nothing changed says so; a change builds only the units whose inputs
-    changed.
-    """
-    from dataclasses import asdict
-
-    from envbuild.build.engines.base import BuildOptions
-    from envbuild.lock.resolve import resolve_image
-    from envbuild.make import Options, make_twice
-    from envbuild.make import make as make_image
-    from envbuild.spec.workspace import open_workspace
-
-    workspace = open_workspace()
-    options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
-    for name in names if len(names) > 1 else ():  # a mistake in the last one is told before the first takes minutes
-        resolve_image(name, workspace)
-    made = ((make_twice if check else make_image)(name, workspace, options) for name in names)
-    show_each(((asdict(one), summary(one)) for one in made), as_json)
-
-
-def summary(made: Any) -> str:
-    """What was made, and how to start it."""
-    artifact = Path(made.artifact)
-    link = artifact.with_name(f"{made.image}.sqsh")
-    if made.up_to_date:
-        head = f"{made.image}: up to date, nothing to do"
-    else:
-        built = counted(len(made.built), "unit")
-        head = f"{made.image}: {built} built, {len(made.reused)} from the store, in {made.seconds:.0f} s"
-    checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
-    return (
-        f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"
-        f"  start:    srun --container-image={link} --pty bash\n  or here:  envbuild run {made.image} -- bash"
-    )
+app.command("make")(make_command)
 
 
 @app.command()
 def lock(
     names: Names,
     upgrade: Annotated[
-        list[str], typer.Option("--upgrade", metavar="PKG", help="Take the newest of this package; may be repeated.")
+        list[str],
+        typer.Option("--upgrade", metavar="PKG", help="Take the newest version of this package; may be repeated."),
     ] = [],  # noqa: B006
-    refresh: Annotated[bool, typer.Option("--refresh", help="Replace only what can no longer be had.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the old lock: the newest of everything.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Replace only what is no longer available.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ignore the old lock: take the newest version of everything.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Lock every input of an image by digest into images/NAME.lock.
 
-    Versions of an older lock stay where they still fit; what changes is listed. An image that cannot be locked does not
-    keep the others from it; the exit code is that of the first.
+    Versions of an older lock are preserved where they still fit; changes are listed. An image that cannot be locked
+    does not stop the others; the exit code is that of the first error.
     """
     from envbuild.cli.lock import lock_images
     from envbuild.spec.workspace import open_workspace
 
     if fresh and (upgrade or refresh):
-        raise SpecError("--fresh takes the newest of everything", hint="leave out --upgrade and --refresh")
+        raise SpecError("--fresh takes the newest version of everything", hint="leave out --upgrade and --refresh")
     show_each(lock_images(names, open_workspace(), frozenset(upgrade), refresh=refresh, fresh=fresh), as_json)
 
 
@@ -142,14 +86,15 @@ def lock(
 def fetch(
     names: Names,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Lay them out as the mirror of an air-gapped site.")
+        Path | None, typer.Option("--to", metavar="DIR", help="Export them as the mirror of an air-gapped site.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Fetch every input of an image into the store, so that a later make needs no network; with --to, into a folder
     that an air-gapped site builds from.
 
-    An image that lacks an input does not keep the others from it; what is missing of all images is told at the end.
+    An image whose inputs are not available does not stop the others; missing inputs of all images are reported at the
+    end.
     """
     from envbuild.cli.fetch import fetch_images
     from envbuild.spec.workspace import open_workspace
@@ -158,49 +103,7 @@ def fetch(
 
 
 app.command("check")(check_command)
-
-
-@app.command("compile")
-def compile_(
-    name: Name,
-    context: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write the build context (all inputs) into this folder.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Print the Containerfile of an image; with --context, everything that `buildah build` or `docker build` needs,
-    without network.
-
-    An image without a lock is printed too; which files its inputs are then stands open.
-    """
-    from envbuild.build.plan.containerfile import containerfile
-    from envbuild.build.plan.planner import make_plan
-    from envbuild.lock.resolve import resolve_image
-    from envbuild.lock.update import current_lock, draft_lock
-    from envbuild.spec.workspace import open_workspace
-
-    workspace = open_workspace()
-    resolution = resolve_image(name, workspace)
-    has_lock = workspace.project.lock_path(resolution.spec.path).is_file() or context is not None
-    lock = current_lock(resolution, workspace) if has_lock else draft_lock(resolution)
-    plan = make_plan(resolution, lock)
-    text = containerfile(plan, locked=has_lock)
-    if not has_lock:
-        workspace.reporter.info(f"{name} has no lock; next: envbuild lock {name}")
-    if context is not None:
-        from envbuild.build.engines.build_context import write_context
-        from envbuild.lock.fetch import fetch
-
-        fetch(lock, workspace.store, workspace.site, workspace.reporter)
-        write_context(plan, workspace.store, context)
-        workspace.reporter.info(
-            "next: buildah build --isolation chroot "
-            f"-f {shlex.quote(str(context / 'Containerfile'))} {shlex.quote(str(context))}"
-        )
-    if as_json:
-        show({"image": lock.image, "containerfile": text, "context": str(context or "")}, True, "")
-    else:
-        typer.echo(text, nl=False)
+app.command("compile")(compile_command)
 
 
 app.command("export", help=EXPORT)(export_command)
@@ -208,7 +111,7 @@ app.command("export", help=EXPORT)(export_command)
 
 @app.command()
 def verify(name: Name, as_json: Json = False) -> None:
-    """Audit a made image and run its checks; NAME may be a squashfs file."""
+    """Audit a built image and run its checks; NAME may be a squashfs file."""
     from envbuild.spec.workspace import open_workspace
     from envbuild.verify.verify import verify_image
 
@@ -224,13 +127,13 @@ def run(
     ] = None,
     network: Annotated[bool, typer.Option("--network", help="Share this machine's network.")] = False,
     bind: Annotated[
-        list[str], typer.Option("--bind", metavar="SRC[:DST]", help="Make a folder visible inside; may be repeated.")
+        list[str], typer.Option("--bind", metavar="SRC[:DST]", help="Mount a folder in the image; may be repeated.")
     ] = [],  # noqa: B006
 ) -> None:
     """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs
     file.
 
-    What the command writes is thrown away, but for folders given with --bind.
+    Changes are discarded, except in folders mounted with --bind.
     """
     from envbuild.cli.run import run_image
     from envbuild.spec.workspace import open_workspace
@@ -240,7 +143,7 @@ def run(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the images: target, whether there is a lock, whether it is made."""
+    """List the images: target, state of the lock, whether the image is built."""
     from envbuild.cli.list import list_images
     from envbuild.spec.workspace import open_workspace
 
@@ -255,7 +158,7 @@ def recipes(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """List the recipes, the layers that a spec may have; of one, say what it is and which options it takes."""
+    """List the recipes, which are the layers that a spec may have; describe one with its options."""
     from envbuild.cli.recipes import describe_recipe, list_recipes
     from envbuild.spec.project import Project
 
@@ -273,15 +176,15 @@ def show_(
         ),
     ],
     cat: Annotated[
-        str, typer.Option("--cat", metavar="PATH", help="Write this one file of a squashfs file to stdout instead.")
+        str, typer.Option("--cat", metavar="PATH", help="Write one file of a squashfs file to stdout.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show an image: layers, versions, units and where each stands; of one without a lock what its spec asks for, which
+    """Show an image: layers, versions and units with their state. Without a lock: what its spec requires, which
     versions are picked, and where the lock would take its inputs from.
 
-    Of any squashfs file, whoever made it: where it came from, how it starts, what it holds. It is read as it lies:
-    nothing is mounted or run.
+    For any squashfs file: its origin, how it starts and what it contains. It is read in place: nothing is mounted or
+    run.
     """
     from envbuild.cli.show import show_image
     from envbuild.spec.workspace import open_workspace
@@ -302,13 +205,13 @@ SIDE = "A squashfs file, or a spec's name or path."
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=SIDE, autocompletion=complete_image)],
     b: Annotated[str, typer.Argument(metavar="B", help=SIDE, autocompletion=complete_image)],
-    files: Annotated[bool, typer.Option("--files", help="Tell every path and package, not the first few.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="List every path and package, not only the first.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell what image B changes of image A: components, packages, environment, files.
+    """Show what changed from image A to image B: components, packages, environment, files.
 
-    A name stands for its made squashfs, or where it is not made for its lock; then files are not compared. How a file
-    is compressed is no difference.
+    A name means its built squashfs file, or its lock if the image is not built; then files are not compared.
+    Compression does not count as a difference.
 
     Exit codes as diff: 0 equal, 1 different; a higher one is an error.
     """
@@ -318,55 +221,3 @@ def diff(
     result = diff_images(a, b, open_workspace(writes=False), files=files)
     show(result.data, as_json, result.text)
     raise typer.Exit(0 if result.data["equal"] else 1)
-
-
-def main() -> None:
-    """The command, once `envbuild.cli.start` is through: a user's mistake is told without a traceback; the exit code
-    says its kind, or that a signal ended the command (128 + its number)."""
-    streams()
-    try:
-        with signals.listening():
-            app()
-    except EnvbuildError as error:
-        fail(error)
-    except BrokenPipeError:
-        sys.exit(0)
-    except OSError as error:
-        advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
-        hint = advice.get(error.errno or 0, REPORT)
-        fail(EngineError(str(error.strerror or error), hint=hint, where=str(error.filename or "")))
-
-
-def fail(error: EnvbuildError) -> NoReturn:
-    """Report an error, to people on stderr and with ``--json`` as an object on stdout, and exit with its code."""
-    for finding in error.findings:
-        print(f"error: {finding}", file=sys.stderr)
-    if answer.requested:
-        with contextlib.suppress(OSError):  # stdout may be what failed
-            print(encode_error(error), flush=True)
-    sys.exit(error.exit_code)
-
-
-def streams() -> None:
-    """Where stdin, stdout or stderr is closed (``2>&-``), let it be the null device: the next file that is opened would
-    get its number, and messages would go into that file. What an output's encoding (``PYTHONIOENCODING``) has no sign
-    for is printed as ``?``."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
-            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
-            stream.reconfigure(errors="replace")
-
-
-REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
-FREE_ANY = f"free some space where the output goes; in the store: {FREE_SOME}"
-ADVICE = {
-    errno.ENOSPC: FREE_SOME,
-    errno.EACCES: "look at the owner and mode of that file and of the folders above it",
-    errno.EPERM: "look at the owner and mode of that file and of the folders above it",
-    errno.EROFS: "that file system is read-only: set ENVBUILD_STORE, or work in a copy of the project",
-}

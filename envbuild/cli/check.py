@@ -1,4 +1,4 @@
-"""Requests as people make them, from the names of images or from words, to answers in words."""
+"""``envbuild check``: requests from image names or from words such as ``torch=2.8``, and their answers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ LISTS = "the images: envbuild list; the components: envbuild matrix show"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An answer for a person or a program. `image`: the name of the image that was asked about ("" for words);
-    `refusals`: why its recipes cannot stand in it, told in place of what the facts say; `why`: a component, and
-    `because`: what holds it back."""
+class CheckResult:
+    """An answer for a user or a program.
+
+    image: the name of the image ("" for words).
+    refusals: why its recipes are incompatible with it, reported instead of the facts.
+    why: a component; because: what prevents a newer version of it.
+    """
 
     matrix: FactTable
     answer: Answer
@@ -55,21 +58,24 @@ class Told:
 
     @property
     def data(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The answer for ``--json``."""
         refusals = [{"text": one.message, "where": one.where, "hint": one.hint} for one in self.refusals]
-        told = {"image": self.image, "verdict": self.verdict, "exit_code": self.code, "refusals": refusals}
+        head = {"image": self.image, "verdict": self.verdict, "exit_code": self.code, "refusals": refusals}
         why = {"why": {"component": self.why, "because": list(self.because)}} if self.why else {}
-        return {**plain(self.answer), **told, **why}
+        return {**plain(self.answer), **head, **why}
 
     @property
     def text(self) -> str:
-        """All of it, for people."""
+        """The whole answer as text."""
         if self.refusals:
             return "\n".join([f"conflict: {self.title}", *(f"\n{one}" for one in self.refusals)])
         return "\n".join([text(self.answer, self.matrix, self.title), *([""] if self.why else []), *self.because])
 
     def line(self, width: int) -> str:
-        """One line, and under it what stands in the way. `width`: of the longest name of an image beside it."""
+        """Return the verdict as one line, and under it what prevents the image.
+
+        width: characters of the longest image name in the list.
+        """
         head = f"{self.verdict:<11}  {self.image:<{width}}"
         found = [str(one) for one in self.refusals] or brief(self.answer)
         if self.code:
@@ -77,9 +83,12 @@ class Told:
         return "  ".join([head, *found]).rstrip()
 
 
-def check_words(words: Sequence[str], project: Project, why: str = "") -> Told:
-    """The answer to ``torch=2.0.1 gpu=H100``; `why`: a component of which is told why it is not newer. Raises
-    SpecError."""
+def check_words(words: Sequence[str], project: Project, why: str = "") -> CheckResult:
+    """Return the answer to words such as ``torch=2.0.1 gpu=H100``.
+
+    why: a component; the answer then explains why it is not newer.
+    Raises SpecError.
+    """
     matrix = load_fact_table(project.facts())
     names = [*project.images(), *(component.name for component in matrix.components if not component.hidden)]
     strange = [word for word in words if word.isprintable() and valid_name(word) and word not in matrix.number]
@@ -90,26 +99,30 @@ def check_words(words: Sequence[str], project: Project, why: str = "") -> Told:
         )
     asks = of_words(words, matrix)
     answer = check(matrix, asks)
-    because = held_back(matrix, asks, why) if why else ()
-    return Told(matrix, answer, " ".join(words), why=why, because=because)
+    because = why_not_newer(matrix, asks, why) if why else ()
+    return CheckResult(matrix, answer, " ".join(words), why=why, because=because)
 
 
-def check_images(names: Sequence[str], why: str = "") -> tuple[list[Told], list[Finding]]:
-    """The answers for images: as they are locked, or as their specs ask where there is no current lock; `why` looks at
-    what the specs ask. And what is wrong with those that cannot be read."""
-    told: list[Told] = []
+def check_images(names: Sequence[str], why: str = "") -> tuple[list[CheckResult], list[Finding]]:
+    """Return the answers for images, and the findings of those that cannot be read.
+
+    An image is checked as it is locked, or as its spec requests if it has no current lock; `why` uses the specs.
+    """
+    results: list[CheckResult] = []
     wrong: list[Finding] = []
     for name in names:
         try:
-            told.append(check_image(name, why))
+            results.append(check_image(name, why))
         except SpecError as error:
             wrong += error.findings
-    return told, wrong
+    return results, wrong
 
 
-def check_image(name: str, why: str = "") -> Told:
-    """The answer for one image. What its recipes refuse is the plainer answer, so that it is told alone. Raises
-    SpecError."""
+def check_image(name: str, why: str = "") -> CheckResult:
+    """Return the answer for one image. A refusal of its recipes is reported alone: it is the plainer answer.
+
+    Raises SpecError.
+    """
     project = Project.of(name)
     matrix = matrix_of(project.facts())
     spec = load(name, project)
@@ -127,22 +140,22 @@ def check_image(name: str, why: str = "") -> Told:
         answer = check(matrix, overlaid(asks, locked), waived(spec), met(spec))
     if not (refusals or current):
         refusals = refused(spec, target, answer)
-    title = f"{spec.name} ({'as locked' if current else 'as its spec asks; it has no current lock'})"
-    because = held_back(matrix, asks, why, waived(spec)) if why and not refusals else ()
-    return Told(matrix, answer, title, spec.name, refusals, why, because)
+    title = f"{spec.name} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
+    because = why_not_newer(matrix, asks, why, waived(spec)) if why and not refusals else ()
+    return CheckResult(matrix, answer, title, spec.name, refusals, why, because)
 
 
-def held_back(
+def why_not_newer(
     matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
 ) -> tuple[str, ...]:
-    """Why a component is not newer. Raises SpecError for one that is not there."""
+    """Return why a component is not newer. Raises SpecError for an unknown component."""
     from envbuild.matrix.answer.conflict import why_not
 
     return tuple(why_not(matrix, asks, component, waivers))
 
 
 def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, ...]:
-    """Why the recipes cannot stand in the image, with the versions that were picked where there are any."""
+    """Return why the recipes are incompatible with the image, given the versions that were picked."""
     try:
         check_stands(filled(spec, answer.chosen) if not answer.exit_code else spec, target)
     except ConflictError as error:
@@ -152,17 +165,17 @@ def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, .
 
 @cache
 def matrix_of(folders: tuple[Path, ...]) -> FactTable:
-    """The matrix of these folders, loaded once for all images of a command."""
+    """Return the matrix of these folders, loaded once for all images of a command."""
     return load_fact_table(folders)
 
 
 def is_current(lock: LockHead, spec: ImageSpec, target: Target) -> bool:
-    """Whether a lock answers what the spec asks for. Raises ConflictError when its recipes cannot stand together."""
+    """Return whether a lock matches its spec. Raises ConflictError if the recipes are incompatible."""
     return bool(lock.inputs) and lock.inputs == lock_request(resolve(filled(spec, lock.chosen), target)).digest()
 
 
-def summary(told: Sequence[Told]) -> str:
-    """How many images there are of each verdict, and how to see more."""
-    counts = {verdict: sum(one.verdict == verdict for one in told) for verdict in VERDICTS}
+def summary(results: Sequence[CheckResult]) -> str:
+    """Return the number of images of each verdict, and the command that shows more."""
+    counts = {verdict: sum(one.verdict == verdict for one in results) for verdict in VERDICTS}
     kinds = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    return f"{len(told)} images: {kinds}; what each rests on: envbuild check NAME"
+    return f"{len(results)} images: {kinds}; facts of one: envbuild check NAME"

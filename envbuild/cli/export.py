@@ -1,4 +1,4 @@
-"""`envbuild export`: an image of the project, or anybody's, as a file, a layout, or in the Docker Engine."""
+"""``envbuild export``: an image of the project or a third-party image as a file, a layout, or in the Docker Engine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:  # --help needs none of them
     from envbuild.export.output_path import Output
     from envbuild.spec.workspace import Workspace
 
-EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project, or anybody's.
+EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project or a third-party image.
 
-SOURCE is the name of an image of the project (made first when it is not made), or:
+SOURCE is the name of an image of the project (built first if needed), or:
 
 \b
   docker://[REGISTRY/]PATH[:TAG][@sha256:…]   an image of a registry
   oci:DIR[:TAG]                               an OCI layout (skopeo, buildah, crane)
   docker-archive:FILE[:TAG]                   what `docker save` or `podman save` wrote; .tar.gz too
   docker-daemon:NAME                          an image of the Docker Engine here (dockerd://NAME is the same)
-  ./FILE or ./DIR                             an archive or a layout, by what is there
+  ./FILE or ./DIR                             an archive or a layout, by its content
 
-Layers are compressed once and kept in the store: the next image that has them only copies them. The same image gives
-the same bytes, from whichever source, by however many jobs.
+Layers are compressed once and cached in the store: the next image that has them only copies them. The same image
+results in the same bytes, from any source and with any number of jobs.
 
 \b
   envbuild export docker://nvcr.io/nvidia/pytorch:25.10-py3 --to squashfs
@@ -35,11 +35,10 @@ the same bytes, from whichever source, by however many jobs.
   docker save app:1 -o app.tar && envbuild export ./app.tar --to squashfs -o /fs/images/app.sqsh
   envbuild export docker-daemon:app:1 --to squashfs --compression lz4
   envbuild export cpu-ucx --to oci -o cpu-ucx.oci
-  envbuild export --list                      what runs on this store now, and what ended in the last day
+  envbuild export --list                      running exports of this store, and those of the last day
 
-On a terminal an export shows how far it is, how fast, and how long it will take; --list shows that of everybody's
-exports, from any host that has the store. Ctrl-C or SIGTERM ends one with nothing left behind but finished packs: the
-same command goes on there.
+On a terminal an export shows its progress, rate and remaining time; --list shows them for all exports, from any host
+that has the store. Ctrl-C or SIGTERM ends an export and leaves only finished packs; the same command resumes there.
 """
 
 
@@ -67,7 +66,7 @@ def export(
             "-o",
             "--output",
             metavar="PATH",
-            help="File to write, or a folder for it (one that is there, or NEW/); default: in the store.",
+            help="File to write, or a folder for it (an existing one, or NEW/); default: in the store.",
         ),
     ] = None,
     compression: Annotated[
@@ -110,19 +109,19 @@ def export(
         bool,
         typer.Option(
             "--cache/--no-cache",
-            help="Keep the compressed layers for the next image, or write them straight into the file.",
+            help="Cache the compressed layers for the next image, or write them directly into the file.",
         ),
     ] = True,
     keep_layers: Annotated[
         bool,
         typer.Option(
             "--keep-layers",
-            help="Of docker://: keep the layers as they come. A killed pull goes on within a layer, another "
+            help="Of docker://: also cache the layers as pulled. An interrupted pull resumes within a layer; another "
             "--compression pulls nothing.",
         ),
     ] = False,
     sha256: Annotated[
-        bool, typer.Option("--sha256", help="Tell the sha256 of the file (reads all of it again).")
+        bool, typer.Option("--sha256", help="Print the sha256 of the file (reads the whole file again).")
     ] = False,
     tag: Annotated[str, typer.Option(help="Reference in the Docker Engine; default NAME:<lock digest>.")] = "",
     list_: Annotated[
@@ -170,8 +169,8 @@ def export(
 
 
 def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Result:
-    """Export an image of the project (made first when it is not made) as squashfs, as OCI layout or into the Docker
-    Engine; an image of anybody (`envbuild.oci.sources.open`) as squashfs."""
+    """Export an image of the project (built first if needed) as squashfs, as OCI layout or into the Docker Engine; a
+    third-party image (`envbuild.oci.sources.open`) as squashfs."""
     from envbuild.export.export import export_foreign, write_output
     from envbuild.oci.sources.open import place_of
 
@@ -181,7 +180,7 @@ def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Res
     options.check_own(name)
     if options.output:  # before the image is made, which may take long
         prepare(options.output, options.to, name)
-    from envbuild.export.built_image import load_built_image  # only here: somebody else's image needs no plan
+    from envbuild.export.built_image import load_built_image  # only here: a third-party image needs no plan
     from envbuild.export.progress import PACKING, track_export
     from envbuild.make import Options, make
 
@@ -194,7 +193,7 @@ def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Res
 
 
 def prepare(output: Output, to: str, name: str) -> None:
-    """See that an output of kind `to` can be put where -o says. Raises SpecError and PublishError."""
+    """Check that an output of kind `to` can be written to the path of -o. Raises SpecError and PublishError."""
     if to == "squashfs":
         output.prepare(name)
     elif to == "oci":

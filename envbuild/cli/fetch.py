@@ -1,6 +1,6 @@
 """``envbuild fetch``: the inputs of images into the store, or into a folder that an air-gapped site uses as its mirror.
 
-Gives data and texts and prints nothing.
+Returns data and texts and prints nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from envbuild.spec.workspace import Workspace
 
 
 def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) -> Iterator[tuple[dict[str, Any], str]]:
-    """Fetch the inputs of images, locking those without a lock: (data, text) of each as soon as it has all of them;
-    with `to`, as soon as they are laid out there.
+    """Fetch the inputs of images, locking those without a lock. Yield (data, text) of each image when its inputs are
+    complete; with `to`, when they are exported there.
 
-    One that lacks inputs, or cannot be locked, keeps none of the others from it. Raises what `load` and `resolve` raise
+    An image that lacks inputs, or cannot be locked, does not stop the others. Raises what `load` and `resolve` raise
     before anything is fetched; at the end what `lock`, `fetch` and `carry` raise, with the findings of all images.
     """
     folder = to.absolute() if to else None
@@ -51,15 +51,15 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
                     lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where
                 )
                 if folder:
-                    row, held = carried(lock, workspace, folder)
-                    text = f"{held}\n  there:    {there(name, resolution, folder)}"
+                    row, line = export_inputs(lock, workspace, folder)
+                    text = f"{line}\n  there:    {offline_command(name, resolution, folder)}"
                 else:
-                    row, held = stored(lock, workspace.store)
-                    text = f"{held}\n  next:     envbuild make {name}   (needs no network)"
+                    row, line = count_inputs(lock, workspace.store)
+                    text = f"{line}\n  next:     envbuild make {name}   (needs no network)"
             except EnvbuildError as error:
                 recorder.take_warnings()
                 failed.append(error)
-                if isinstance(error, EngineError):  # a store that is full is so for the others too
+                if isinstance(error, EngineError):  # a full store is full for the others as well
                     break
                 continue
             yield {"image": lock.image, **row, "warnings": recorder.take_warnings()}, text
@@ -69,26 +69,28 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
         raise combine_errors(failed)
 
 
-def carried(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, Any], str]:
-    """Lay out the inputs of an image: what is there then, as data and as a line."""
+def export_inputs(lock: Lock, workspace: Workspace, folder: Path) -> tuple[dict[str, Any], str]:
+    """Export the inputs of an image into the mirror `folder`. Return its content as data and as a line."""
     done = export_mirror(lock, workspace.store, folder, workspace.reporter)
     row = {"files": done.files, "bytes": done.size, "new": done.new, "new_bytes": done.new_size}
-    new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all there before"
-    held = f"{lock.image}: {counted(done.files, 'file')}, {amount(done.size)} in {folder}, {new}"
-    return {"to": str(folder), **row}, held
+    new = f"{done.new} of them new ({amount(done.new_size)})" if done.new else "all present before"
+    line = f"{lock.image}: {counted(done.files, 'file')}, {amount(done.size)} in {folder}, {new}"
+    return {"to": str(folder), **row}, line
 
 
-def stored(lock: Lock, store: Store) -> tuple[dict[str, Any], str]:
-    """The inputs of an image in the store, as data and as a line."""
+def count_inputs(lock: Lock, store: Store) -> tuple[dict[str, Any], str]:
+    """Return number and size of the inputs of an image in the store, as data and as a line."""
     digests = {entry.sha256 for entry in list_inputs(lock)}
     size = sum(store.blob(digest).stat().st_size for digest in digests)
-    held = f"{lock.image}: {counted(len(digests), 'file')}, {amount(size)}, all in the store {store.root}"
-    return {"store": str(store.root), "files": len(digests), "bytes": size}, held
+    line = f"{lock.image}: {counted(len(digests), 'file')}, {amount(size)}, all in the store {store.root}"
+    return {"store": str(store.root), "files": len(digests), "bytes": size}, line
 
 
-def there(name: str, resolution: Resolution, folder: Path) -> str:
-    """The command at the air-gapped site. The folder itself will do for an image that ships with envbuild; the specs
-    and recipes of a project travel with the project."""
+def offline_command(name: str, resolution: Resolution, folder: Path) -> str:
+    """Return the command to type at the air-gapped site.
+
+    The folder is enough for an image that ships with envbuild; specs and recipes of a project travel with the project.
+    """
     if resolution.spec.path.resolve().is_relative_to(project.SHIPPED / "images"):
         return f"cd {shlex.quote(str(folder))} && envbuild make {name}"
     site = shlex.quote(str(folder / "site.yaml"))

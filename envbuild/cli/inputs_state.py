@@ -1,4 +1,4 @@
-"""What stands between an image and its lock: which of its inputs come from where on this site."""
+"""The inputs of an image before it is locked: which place of this site supplies each origin."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from envbuild.lock.request import lock_request
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
-NAMED = 4  # origins that a line for people names
+NAMED = 4  # origins named in one line
 
 
 def needs(resolution: Resolution, workspace: Workspace) -> dict[str, list[str]]:
-    """Return what stands between an image and its lock: `needs` are the origins that neither a mirror of the site nor
-    this machine's apt and pip supply, `needs_mirror` those of them whose name stands for no public place either."""
+    """Return the origins that a lock of the image needs from elsewhere.
+
+    needs: origins that neither a mirror of the site nor this machine's apt and pip supply.
+    needs_mirror: those of them that have no public place either.
+    """
     return lacking(suppliers(resolution, workspace))
 
 
 def suppliers(resolution: Resolution, workspace: Workspace) -> dict[str, str]:
-    """Return origin → who supplies it here (`envbuild.lock.inputs.supplier`), of all that the lock of an image asks
-    for."""
+    """Return origin → its supplier here (`envbuild.lock.inputs.supplier`), for all inputs of the lock of an image."""
     return {origin: supplier(workspace.site, origin) for origin in requested_origins(lock_request(resolution))}
 
 
@@ -35,7 +37,7 @@ def lacking(found: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def unlocked(rows: list[dict[str, Any]]) -> list[str]:
-    """Return lines for people: the next thing to do for each image that has no lock."""
+    """Return a line for each image without a lock: the next step."""
     lines = []
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:

@@ -15,7 +15,7 @@ SCHEMA = 1  # raised when a key is renamed, removed or gets another meaning; not
 
 @dataclass(slots=True)
 class JsonAnswer:
-    """Whether this command answers in JSON, and the results that an error must not lose."""
+    """State of the answer: whether JSON is requested, and the results that an error must not lose."""
 
     requested: bool = False
     results: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ def encode(value: Mapping[str, Any]) -> str:
 
 
 def encode_error(error: EnvbuildError) -> str:
-    """Return the answer of a command that failed, with the results that it had until then."""
+    """Return the answer of a command that failed, with the results so far."""
     findings = [finding_data(finding) for finding in error.findings]
     description = {"code": error.code, "exit_code": error.exit_code, "findings": findings}
     return encode({**answer.results, "error": description})

@@ -1,4 +1,4 @@
-"""The images that there are, as data and as a text for people."""
+"""``envbuild list``: the images of the project and those that ship with envbuild."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ NAMING = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter
 
 
 def list_images(workspace: Workspace) -> Result:
-    """Every image of the project and those that ship with envbuild; of those without a lock, what the lock takes from
-    where.
-    """
+    """Return every image with the state of its lock; for those without a lock, where its inputs would come from."""
     rows: list[dict[str, Any]] = []
     for name in workspace.project.images():
         row = {"name": name, "target": "", "lock": "", "made": "", "description": "", "needs": [], "needs_mirror": []}
@@ -32,7 +30,9 @@ def list_images(workspace: Workspace) -> Result:
             resolution = resolve_as_locked(load(name, workspace.project), workspace.project)
             state = lock_state(resolution, workspace)
         except EnvbuildError as error:
-            row["description"] = str(error.findings[0]).partition("\nhint: ")[0]  # envbuild check NAME tells it whole
+            row["description"] = str(error.findings[0]).partition("\nhint: ")[
+                0
+            ]  # envbuild check NAME reports it in full
             continue
         done = read_image_record(resolution, workspace) if state == "current" else None
         made = done.artifact if done else ""
@@ -42,7 +42,7 @@ def list_images(workspace: Workspace) -> Result:
             row |= needs(resolution, workspace)
     for path in workspace.project.misnamed():
         what = "an image's file ends in .yaml" if path.suffix == ".yml" else NAMING
-        workspace.reporter.warn(f"{shown(path)} is no image by its name: {what}")
+        workspace.reporter.warn(f"{shown(path)} is not an image, because of its name: {what}")
     columns = ("name", "target", "lock", "made", "description")
     cells = [[row[column] for column in columns] for row in short_made(rows)]
     text = table([column.upper() for column in columns], cells)
@@ -50,7 +50,7 @@ def list_images(workspace: Workspace) -> Result:
 
 
 def lock_state(resolution: Resolution, workspace: Workspace) -> str:
-    """none, current, outdated or damaged."""
+    """Return the state of a lock: none, current, outdated or damaged."""
     path = workspace.project.lock_path(resolution.spec.path)
     if not path.is_file():
         return "none"

@@ -1,6 +1,6 @@
 """``envbuild lock``: the inputs of images into their locks.
 
-Gives data and texts and prints nothing.
+Returns data and texts and prints nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from envbuild.spec.workspace import Workspace
 def lock_images(
     names: Sequence[str], workspace: Workspace, upgrade: frozenset[str], *, refresh: bool, fresh: bool
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Lock images, one after the other: (data, text) of each as soon as its lock is written.
+    """Lock images, one after the other. Yield (data, text) of each when its lock is written.
 
-    One that cannot be locked keeps none of the others from it. Raises at the end what `load`, `resolve` and `make_lock`
+    An image that cannot be locked does not stop the others. Raises at the end what `load`, `resolve` and `make_lock`
     raise, with the findings of all images, as the error of the first.
     """
     recorder = RecordingReporter(workspace.reporter)
@@ -49,7 +49,7 @@ def lock_images(
 
 
 def named(error: EnvbuildError, name: str) -> EnvbuildError:
-    """The error with the image's name before what has no place in its spec."""
+    """Return the error with the name of the image in front of findings without a place in its spec."""
     return type(error).of(
         finding if finding.where else replace(finding, message=f"{name}: {finding.message}")
         for finding in error.findings

@@ -21,7 +21,7 @@ matrix_app = typer.Typer(
 
 
 def complete_request(incomplete: str) -> list[str]:
-    """Shell completion: images, then components, then their values."""
+    """Complete images, then components, then their values."""
     from envbuild.spec.project import Project
 
     images = [] if "=" in incomplete else Project.find().images()
@@ -29,7 +29,7 @@ def complete_request(incomplete: str) -> list[str]:
 
 
 def complete_word(incomplete: str) -> list[str]:
-    """Shell completion: components, then their values."""
+    """Complete components, then their values."""
     from envbuild.matrix.facts.compile import load_fact_table
     from envbuild.spec.project import Project
 
@@ -42,7 +42,7 @@ def complete_word(incomplete: str) -> list[str]:
 
 
 def complete_component(incomplete: str) -> list[str]:
-    """Shell completion: components."""
+    """Complete components."""
     from envbuild.matrix.facts.compile import load_fact_table
     from envbuild.spec.project import Project
 
@@ -55,22 +55,22 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="NAME… | COMPONENT=VERSION…",
-            help="Images; or what is to work together: gpu=H100 torch=2.8 'cuda>=12.6' apex driver=535.86.10.",
+            help="Images; or components to use together: gpu=H100 torch=2.8 'cuda>=12.6' apex driver=535.86.10.",
             autocompletion=complete_request,
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every image of the project and of envbuild.")] = False,
     why: Annotated[
-        str, typer.Option("--why", metavar="COMPONENT", help="Also say why this component is not newer.")
+        str, typer.Option("--why", metavar="COMPONENT", help="Also explain why this component is not newer.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Check that versions work together, on the hardware they are meant for: valid, conflict, conditional, disputed or
-    unknown, with the facts that say so.
+    """Check that versions work together on their hardware: valid, conflict, conditional, disputed or unknown, with the
+    facts behind it.
 
-    An image is checked as it is locked, or as its spec asks when it has no current lock; --all prints one line for
-    each, and what stands in the way. Components that are asked for without a version (apex, torch) are picked: the
-    newest that go together. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
+    An image is checked as it is locked, or as its spec requests if it has no current lock; --all prints one line for
+    each image, and what prevents it. For components without a version (apex, torch) the newest compatible version is
+    picked. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
     """
     from envbuild.cli.check import check_images, check_words, summary
     from envbuild.spec.project import Project
@@ -85,13 +85,15 @@ def check(
     images = [word for word in words if word in names or word.endswith((".yaml", ".yml"))]
     if images and len(images) != len(words):
         other = next(word for word in words if word not in images)
-        raise SpecError(f"'{other}' is no image, and images are checked apart from words", hint="envbuild check NAME…")
+        raise SpecError(
+            f"'{other}' is not an image, and images are checked separately from words", hint="envbuild check NAME…"
+        )
     if everything or images:
         results, wrong = check_images(list(project.images()) if everything else images, why)
     else:
         for word in words:
             if "/" in word and Path(f"{word}.yaml").is_file():
-                raise SpecError(f"'{word}' is no image", hint=f"envbuild check {word}.yaml")
+                raise SpecError(f"'{word}' is not an image", hint=f"envbuild check {word}.yaml")
         results, wrong = [check_words(words, project, why)], []
     if as_json:
         data = {"answers": [result.data for result in results]}
@@ -133,7 +135,7 @@ def show(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what the facts say of a component, as the table that people ask for; without one, list the components."""
+    """Print the facts of a component as a table; without a component, list the components."""
     from envbuild.matrix.answer.table import show_component, show_components
     from envbuild.spec.project import Project
 
@@ -147,13 +149,13 @@ def show(
 @matrix_app.command("lint")
 def lint(
     months: Annotated[
-        int, typer.Option("--older-than", metavar="MONTHS", min=0, help="Warn of sources last looked at before that.")
+        int, typer.Option("--older-than", metavar="MONTHS", min=0, help="Warn of sources last checked before that.")
     ] = 12,
     as_json: Json = False,
 ) -> None:
-    """Look for facts that contradict each other, sources that say nothing, questions without an answer.
+    """Find facts that contradict each other, sources without content, questions without an answer.
 
-    Exit code 2 when there are any. A fact whose source nobody has looked at for long is only warned of.
+    Exit code 2 if there are any. A source that has not been checked for long is only a warning.
     """
     from datetime import date
 
@@ -194,7 +196,7 @@ def refresh(
     to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder of the derived fact files.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Collect the derived facts anew, from the package index as this machine is set up for it: metadata of wheels and,
+    """Collect the derived facts again, from the package index as this machine is set up for it: metadata of wheels and,
     by byte ranges, architecture lists, ptxas targets, host compiler limits. Prints what changes, row by row.
 
     Nothing is downloaded whole, and a refresh that loses rows is refused.
@@ -210,12 +212,12 @@ def refresh(
 
     if manifest is not None and not manifest_from:
         raise SpecError(
-            "--manifest does not say where the file is from", hint="--manifest-from aws-neuron/aws-neuron-sdk@COMMIT"
+            "--manifest needs the origin of the file", hint="--manifest-from aws-neuron/aws-neuron-sdk@COMMIT"
         )
     folder = to or FACTS / "derived"
     if to is None and not os.access(folder, os.W_OK) and not dry_run:
         raise SpecError(
-            f"{folder} cannot be written", hint="--to facts/derived of a project, whose facts replace those"
+            f"{folder} cannot be written", hint="--to facts/derived of a project, whose facts override those"
         )
     report = collect(
         names or [],

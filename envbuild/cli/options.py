@@ -1,4 +1,4 @@
-"""What several commands share: their arguments and options with completion, and how a result is printed."""
+"""Arguments and options of several commands, with completion, and the printing of results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from envbuild.cli.json_answer import encode, kept_on_error, note_request
 
 
 def complete_image(incomplete: str) -> list[str]:
-    """Shell completion of image names."""
+    """Complete image names."""
     from envbuild.spec.project import Project
 
     return [name for name in Project.find().images() if name.startswith(incomplete)]
 
 
 def complete_recipe(incomplete: str) -> list[str]:
-    """Shell completion of recipe names."""
+    """Complete recipe names."""
     from envbuild.spec.project import Project
 
     return [name for name in Project.find().recipes() if name.startswith(incomplete)]
@@ -49,7 +49,7 @@ def show(value: Mapping[str, Any], as_json: bool, text: str) -> None:
 
 
 def one_of(*names: str) -> Callable[[str], list[str]]:
-    """Shell completion of an option that takes one of some words."""
+    """Return the completion of an option that takes one of `names`."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 

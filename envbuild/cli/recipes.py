@@ -1,6 +1,4 @@
-"""``envbuild recipes``: which recipes there are, and what a spec may write under one.
-
-All of it comes from the classes themselves."""
+"""``envbuild recipes``: the recipes and the options that a spec may set, as their classes declare them."""
 
 from __future__ import annotations
 
@@ -25,8 +23,10 @@ WORDS = {str: "text", int: "whole number", float: "number"}
 
 
 def list_recipes(project: Project) -> Result:
-    """Every recipe of the project and those that ship with envbuild: name, what it is, file. One that does not load is
-    told in its line."""
+    """Return every recipe of the project and those that ship with envbuild: name, description, file.
+
+    The error of a recipe that does not load is its description.
+    """
     rows: list[dict[str, Any]] = []
     for name in project.recipes():
         path = project.find_recipe(name)
@@ -41,11 +41,13 @@ def list_recipes(project: Project) -> Result:
 
 
 def describe_recipe(name: str, project: Project) -> Result:
-    """What one recipe says of itself: docstring, options, what it stands on. Raises SpecError for a name that is none,
-    and for a file that does not load."""
+    """Return the description, options and dependencies of a recipe.
+
+    Raises SpecError for an unknown name, and for a file that does not load.
+    """
     recipe = load_recipe(project.find_recipe(name))
     keys, hints = keys_of(recipe), types_of(recipe)
-    after, requires = stands(recipe)
+    after, requires = dependencies(recipe)
     options = [option(keys[key], hints[key]) for key in keys]
     description = text_of(recipe)
     data: dict[str, Any] = {
@@ -68,21 +70,23 @@ def describe_recipe(name: str, project: Project) -> Result:
     if data["shorthand"]:
         lines.append(f"a bare value, {name}: …, sets {data['shorthand']}")
     lines += [f"needs the layers: {', '.join(requires)}"] if requires else []
-    lines += [f"stands above, where the image has them: {', '.join(after)}"] if after else []
+    lines += [f"built after these layers, if the image has them: {', '.join(after)}"] if after else []
     return Result(data, "\n".join([*head, *lines]))
 
 
-def stands(recipe: type[Recipe]) -> tuple[list[str], list[str]]:
-    """(`after`, `requires`); where a recipe makes them of its options, those of its defaults, and none where it has
-    options without a default."""
-    one = recipe if any(map(required, keys_of(recipe).values())) else ask_class(recipe)
+def dependencies(recipe: type[Recipe]) -> tuple[list[str], list[str]]:
+    """Return (`after`, `requires`) of a recipe.
+
+    If they depend on its options, those of the defaults; none if an option has no default.
+    """
+    one = recipe if any(map(required, keys_of(recipe).values())) else default_recipe(recipe)
     found = [getattr(one, name) for name in ("after", "requires")]
     after, requires = ([] if isinstance(value, property) else list(value) for value in found)
     return after, requires
 
 
-def ask_class(recipe: type[Recipe]) -> Recipe | type[Recipe]:
-    """The recipe with its defaults, or the class where those are refused (some options go together)."""
+def default_recipe(recipe: type[Recipe]) -> Recipe | type[Recipe]:
+    """Return the recipe with its defaults, or the class if it refuses them (some options depend on each other)."""
     with blame(file_of(recipe)):
         try:
             return recipe()
@@ -91,19 +95,19 @@ def ask_class(recipe: type[Recipe]) -> Recipe | type[Recipe]:
 
 
 def about(recipe: type[Recipe]) -> str:
-    """What it is, in a line: the first of its file, or of the class."""
+    """Return the description in one line: the first line of the file's docstring, or of the class."""
     whole = inspect.getdoc(sys.modules[recipe.__module__]) or text_of(recipe)
     return whole.partition("\n")[0]
 
 
 def text_of(recipe: type[Recipe]) -> str:
-    """The class's docstring; one that only dataclass wrote is none."""
+    """Return the docstring of the class, "" if only `dataclass` wrote one."""
     own = recipe.__doc__ or ""
     return "" if own.startswith(f"{recipe.__name__}(") else inspect.cleandoc(own)
 
 
 def option(field: dataclasses.Field[Any], annotation: Any) -> dict[str, Any]:
-    """One option: name, type in words, choices, default (None: it has to be given)."""
+    """Return an option: name, type in words, choices, default (None: required)."""
     kind, choices = typed(annotation)
     value = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
     needed = required(field)
@@ -117,7 +121,7 @@ def option(field: dataclasses.Field[Any], annotation: Any) -> dict[str, Any]:
 
 
 def typed(annotation: Any) -> tuple[str, list[str]]:
-    """(type in words, choices) of an annotation that `envbuild.core.yaml_reader.Reader.value` reads."""
+    """Return (type in words, choices) of an annotation that `envbuild.core.yaml_reader.Reader.value` reads."""
     if annotation is bool:
         return "true or false", []
     if isinstance(annotation, types.UnionType):
@@ -135,5 +139,5 @@ def typed(annotation: Any) -> tuple[str, list[str]]:
 
 
 def default(row: Mapping[str, Any]) -> str:
-    """A default for people."""
+    """Return a default as text."""
     return "(must be given)" if row["required"] else "" if row["default"] is None else flow(row["default"])

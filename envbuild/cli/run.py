@@ -1,4 +1,4 @@
-"""Running a command in a finished image on this machine, in the sandbox that built it."""
+"""``envbuild run``: a command in a finished image on this machine, in the sandbox that built it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ exec /bin/sh
 
 
 def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
-    """Run a command in a made image or a squashfs file; returns its exit code."""
+    """Run a command in a built image or a squashfs file. Return its exit code."""
     from envbuild.build.engines.embedded.run_command import run_in_root
 
     pairs = [bind_pair(bind) for bind in binds]
@@ -40,11 +40,14 @@ def run_image(name: str, command: Sequence[str], workspace: Workspace, *, networ
 
 
 def bind_pair(bind: str) -> tuple[str, str]:
-    """``SRC[:DST]`` as two absolute paths. Raises SpecError for a source that is not there and for another DST."""
+    """Return ``SRC[:DST]`` as two absolute paths.
+
+    Raises SpecError if SRC does not exist or DST is not absolute.
+    """
     source, _, target = bind.partition(":")
     path = Path(source).expanduser().absolute()
     if not path.exists():
         raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
     if target and not target.startswith("/"):
-        raise SpecError(f"--bind {bind}: {target!r} is no absolute path", hint=f"--bind {source}:/{target}")
+        raise SpecError(f"--bind {bind}: {target!r} is not an absolute path", hint=f"--bind {source}:/{target}")
     return str(path), target or str(path)

@@ -1,5 +1,5 @@
-"""`envbuild show NAME`: the units and versions of an image; of one without a lock what its spec, its recipes and the
-version matrix say."""
+"""``envbuild show NAME``: the units and versions of an image; without a lock, what its spec, its recipes and the
+version matrix provide."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ TITLES = {"mirror": "from mirrors", "network": "from the network", "": "without 
 
 
 def show_image(name: str, workspace: Workspace) -> Result:
-    """Return the units of an image with their keys and where they stand, and the versions that its lock holds; without
-    a lock what its spec says (`show_spec`); of a squashfs file where it came from and what it holds
-    (`envbuild.cli.show_file`)."""
+    """Return a description of an image or of a squashfs file.
+
+    With a lock: units with keys and state, and versions. Without a lock: its spec (`show_spec`). A squashfs file: its
+    origin and contents (`envbuild.cli.show_file`).
+    """
     file = find_squashfs_file(name)
     if file:
         from envbuild.cli.show_file import show_file
@@ -39,7 +41,7 @@ def show_image(name: str, workspace: Workspace) -> Result:
 
 
 def show_locked(name: str, resolution: Resolution, workspace: Workspace) -> Result:
-    """Return units with their keys and where they stand, and the versions that the lock holds."""
+    """Return the units with their keys and state, and the locked versions."""
     from envbuild.build.plan.planner import make_plan
 
     lock = current_lock(resolution, workspace)
@@ -73,7 +75,7 @@ def show_locked(name: str, resolution: Resolution, workspace: Workspace) -> Resu
         f"  target {resolution.target.name}, base {lock.base}, lock {lock_digest(lock)[7:19]}\n"
     )
     versions = "".join(f"  {component} {version}\n" for component, version in sorted(lock.versions.items()))
-    made = f"  squashfs {done.artifact}\n" if done else f"  not made: envbuild make {name}\n"
+    made = f"  squashfs {done.artifact}\n" if done else f"  not built: envbuild make {name}\n"
     return Result(data, head + versions + made + table(["UNIT", "KEY", "PART", "SIZE", "TOOK", "PRODUCT"], rows))
 
 
@@ -105,12 +107,15 @@ def unit_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
 
 
 def short(digest: str) -> str:
+    """Return a digest cut to 12 hexadecimal digits."""
     return digest[:19] if digest.startswith("sha256:") else digest
 
 
 def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result:
-    """Layers in build order with versions and options, where the lock would take its inputs from, and what to type
-    next. `name` is what was asked for: a name or a path."""
+    """Return the layers in build order with versions and options, the places of the inputs, and the next command.
+
+    name: what the user typed, a name or a path.
+    """
     spec = resolution.spec
     found = suppliers(resolution, workspace)
     without = lacking(found)
@@ -131,7 +136,7 @@ def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result
         "made": None,
         "next": command,
     }
-    rows = [[item["layer"], versioned(item), "  ".join(shown(item["options"]))] for item in data["layers"]]
+    rows = [[item["layer"], versioned(item), "  ".join(option_lines(item["options"]))] for item in data["layers"]]
     lines = [
         f"{spec.name}: {spec.description}",
         f"  target {spec.target}, base {spec.base}, python {spec.python}; no lock yet",
@@ -148,8 +153,8 @@ def show_spec(name: str, resolution: Resolution, workspace: Workspace) -> Result
 
 
 def layer(name: str, resolution: Resolution) -> dict[str, Any]:
-    """One layer: the version, who says it (``spec``, ``matrix``, ``recipe``; empty: the lock will find one), and the
-    options that are not at their default."""
+    """Return a layer: its version, where the version comes from (``spec``, ``matrix``, ``recipe``; "": the lock will
+    find one), and the options that differ from their default."""
     recipe = resolution.spec.recipes[name]
     made = {
         key: field.default_factory()
@@ -163,16 +168,16 @@ def layer(name: str, resolution: Resolution) -> dict[str, Any]:
         by = "matrix"
     else:
         by = "spec" if "version" in given else "recipe" if recipe.version else ""
-    kept = {key: value for key, value in given.items() if key != "version"}
-    return {"layer": name, "version": recipe.version, "version_by": by, "options": kept}
+    rest = {key: value for key, value in given.items() if key != "version"}
+    return {"layer": name, "version": recipe.version, "version_by": by, "options": rest}
 
 
 def versioned(item: dict[str, Any]) -> str:
-    """A version with who says it, where that is not the spec."""
+    """Return a version as text, with where it comes from unless that is the spec."""
     why = {"matrix": " (picked)", "recipe": " (the recipe's)"}.get(item["version_by"], "")
     return f"{item['version']}{why}"
 
 
-def shown(given: dict[str, Any]) -> list[str]:
-    """Options as a spec writes them."""
+def option_lines(given: dict[str, Any]) -> list[str]:
+    """Return options as a spec writes them."""
     return [f"{key}: {flow(value)}" for key, value in given.items()]

@@ -1,4 +1,4 @@
-"""`envbuild show FILE`: where a squashfs file came from, how it starts, what it holds."""
+"""``envbuild show FILE``: the origin of a squashfs file, how it starts, what it contains."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, re
 from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
-ROWS = 12  # folders that people see
+ROWS = 12  # folders in the text
 FILES = 8
 
 
 def show_file(file: Path) -> Result:
-    """Everything that can be said of a squashfs file of any origin. Raises VerifyError where it is damaged."""
+    """Return a description of a squashfs file of any origin. Raises VerifyError if it is damaged."""
     with SquashTree(file) as tree:
         within = read_metadata(tree)
         holdings = SizeSummary().add_all(tree.walk())
@@ -44,12 +44,14 @@ def show_file(file: Path) -> Result:
         "folders": {printable_path(path): size for path, size in holdings.folders.most_common()},
         "largest": [[printable_path(path), size] for path, size in holdings.largest],
     }
-    return Result(data, "\n".join([headline(file, block), *said(file, within), *held(data, holdings)]))
+    return Result(data, "\n".join([headline(file, block), *origin_lines(file, within), *content_lines(data, holdings)]))
 
 
 def cat_file(name: str, path: str, out: IO[bytes]) -> None:
-    """Write one file of the squashfs file `name` to `out`. Raises SpecError for a name that is none, and for a path
-    where no file is."""
+    """Write one file of the squashfs file `name` to `out`.
+
+    Raises SpecError if `name` is not a squashfs file, and if it has no file at `path`.
+    """
     file = find_squashfs_file(name)
     if file is None:
         raise SpecError(f"--cat takes a squashfs file, and {name} is a spec's name", hint="envbuild list")
@@ -64,14 +66,14 @@ def cat_file(name: str, path: str, out: IO[bytes]) -> None:
 
 
 def headline(file: Path, block: dict[str, Any]) -> str:
-    """Superblock in one line."""
+    """Return the superblock in one line."""
     level = f" level {block['level']}" if block["level"] else ""
     size = amount(block["size"])
     return f"{file}: {size}, {block['inodes']} inodes, {block['codec']}{level}, block {block['block']}"
 
 
-def said(file: Path, within: ImageMetadata) -> list[str]:
-    """What the image says of itself."""
+def origin_lines(file: Path, within: ImageMetadata) -> list[str]:
+    """Return the lines about the image's own records: origin, lock, start, labels."""
     origin, rows = within.origin, []
     if origin:
         image, target = (printable(origin.get(key, "?")) for key in ("image", "target"))
@@ -81,25 +83,25 @@ def said(file: Path, within: ImageMetadata) -> list[str]:
     elif within.provenance:
         rows.append(f"imported by enroot from {printable(within.provenance)}")
     else:
-        rows.append("it does not say where it came from: envbuild did not make it")
+        rows.append("origin not recorded: not built by envbuild")
     if within.lock:
         rows.append(f"lock      {lock_digest(within.lock)[7:19]}: envbuild show {file} --cat etc/envbuild/lock.yaml")
     if within.trouble:
-        rows.append(f"lock      does not read: {printable(within.trouble)}")
-    rows += exported(within.export)
+        rows.append(f"lock      not readable: {printable(within.trouble)}")
+    rows += export_lines(within.export)
     if within.started:
         rows.append(f"starts    {printable(within.command) or '?'} in {printable(within.workdir) or '/'}")
     else:
-        rows.append("starts    it does not say: there is no /etc/rc")
+        rows.append("starts    not recorded: no /etc/rc")
     if path := within.env.get("PATH"):
         rows.append(f"PATH      {printable(path)}")
     rows += [f"label     {printable(name)} {printable(value)}" for name, value in sorted(within.labels.items())]
     return [f"  {row}" for row in rows]
 
 
-def exported(export: dict[str, Any]) -> list[str]:
-    """What export.json says (`envbuild.export.squashfs_image`): the image by its configuration, how it was written,
-    what was mended."""
+def export_lines(export: dict[str, Any]) -> list[str]:
+    """Return the content of export.json (`envbuild.export.squashfs_image`): the image by its configuration, how it was
+    written, what was repaired."""
     image, written = (value if isinstance(value := export.get(key), dict) else {} for key in ("image", "compression"))
     rows = []
     if image:
@@ -116,12 +118,12 @@ def exported(export: dict[str, Any]) -> list[str]:
     return rows
 
 
-def held(data: dict[str, Any], holdings: SizeSummary) -> list[str]:
-    """What the image holds: components, counts, the largest folders and files."""
+def content_lines(data: dict[str, Any], holdings: SizeSummary) -> list[str]:
+    """Return the lines about the content: components, counts, the largest folders and files."""
     kinds, packages = data["kinds"], data["packages"]
     counts = ", ".join(f"{number} {plural(kind, number)}" for kind, number in kinds.items())
     rows = [
-        f"  holds     {amount(data['unpacked'])} unpacked: {counts}",
+        f"  contains  {amount(data['unpacked'])} unpacked: {counts}",
         f"  packages  {len(packages['debian'])} of Debian, {len(packages['python'])} of Python",
     ]
     versions = data["origin"].get("versions")
@@ -139,7 +141,7 @@ def held(data: dict[str, Any], holdings: SizeSummary) -> list[str]:
 
 
 def plural(kind: str, number: int) -> str:
-    """``1 directory``, ``2 directories``."""
+    """Return the plural of a kind where needed: ``1 directory``, ``2 directories``."""
     if number == 1:
         return kind
     return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

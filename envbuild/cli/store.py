@@ -17,7 +17,7 @@ store_app = typer.Typer(help="The store of inputs, layers and packs.", no_args_i
 
 @store_app.command("du")
 def store_du(as_json: Json = False) -> None:
-    """Bytes in the store, by kind."""
+    """Print the bytes in the store, by kind."""
     from envbuild.spec.workspace import open_workspace
 
     result = store_usage(open_workspace(writes=False))
@@ -26,13 +26,13 @@ def store_du(as_json: Json = False) -> None:
 
 @store_app.command("gc")
 def store_gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Remove every unit and input that no finished image holds, however new.")
+        bool, typer.Option("--all", help="Remove every unit and input that no finished image uses, of any age.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what no image made from this store needs."""
+    """Remove what no image built from this store needs."""
     from envbuild.spec.workspace import open_workspace
 
     result = store_collect(open_workspace(), dry_run=dry_run, everything=everything)
@@ -52,7 +52,7 @@ def store_usage(workspace: Workspace) -> Result:
 
 
 def store_collect(workspace: Workspace, *, dry_run: bool, everything: bool) -> Result:
-    """Remove what no made image needs."""
+    """Remove what no built image needs."""
     from envbuild.core.result import Result
     from envbuild.core.store.gc import collect
     from envbuild.core.text import amount

@@ -32,7 +32,7 @@ def test_help_teaches_and_names_the_exit_codes() -> None:
         "list",
         "show",
         "store",
-        "10 input unobtainable",
+        "10 input not available",
     ):
         assert word in done.stdout
 
@@ -121,7 +121,7 @@ def test_a_mount_goes_to_an_absolute_path() -> None:
     from envbuild.core.errors import SpecError
 
     assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")
-    with pytest.raises(SpecError, match="no absolute path") as caught:
+    with pytest.raises(SpecError, match="not an absolute path") as caught:
         bind_pair("/tmp:data")
     assert caught.value.hint == "--bind /tmp:/data"
 
@@ -131,8 +131,8 @@ def test_files_that_no_name_leads_to_are_told(project: Path, tmp_path: Path) -> 
         shutil.copy(project / "images/cpu-ucx.yaml", project / "images" / name)
     done = envbuild("list", cwd=project, ENVBUILD_STORE=str(tmp_path))
     assert done.returncode == 0
-    assert "images/My Image.yaml is no image by its name: a name is made of a-z" in done.stderr
-    assert "images/mine.yml is no image by its name: an image's file ends in .yaml" in done.stderr
+    assert "images/My Image.yaml is not an image, because of its name: a name is made of a-z" in done.stderr
+    assert "images/mine.yml is not an image, because of its name: an image's file ends in .yaml" in done.stderr
 
 
 def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_path_that_is_no_image_file(command: str, name: str, text: str, tmp_pa
 
 def test_options_of_lock_that_contradict_each_other(project: Path, tmp_path: Path) -> None:
     done = envbuild("lock", "cpu-ucx", "--fresh", "--refresh", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
-    refused(done, 2, "--fresh takes the newest of everything")
+    refused(done, 2, "--fresh takes the newest version of everything")
 
 
 def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(project: Path, tmp_path: Path) -> None:

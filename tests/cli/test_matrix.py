@@ -62,7 +62,7 @@ def test_verdicts_and_exit_codes(words: list[str], code: int, verdict: str) -> N
         (["torch=2.1.0", "torch=2.2.0"], "contradictory arguments: torch==2.1.0 and torch==2.2.0"),
         (["torch="], "has nothing after '='"),
         ([], "nothing to check"),
-        (["h100-nccl", "torch=2.8"], "images are checked apart from words"),
+        (["h100-nccl", "torch=2.8"], "images are checked separately from words"),
         (["--all", "h100-nccl"], "--all takes every image"),
         (["cuda=banana", "gpu=H1000", "trch=1"], "no component is called 'trch'"),
     ],
@@ -97,7 +97,7 @@ def test_all_images_are_a_line_each_and_what_stands_in_the_way(tmp_path: Path) -
     assert lines[at + 1].startswith("  images/bad.yaml:4:27: Because ")
     assert "[torch.nccl]" in lines[at + 1]
     assert lines[at + 2].startswith("  hint: nccl=2.30.7")
-    assert images[-1].endswith("what each rests on: envbuild check NAME")
+    assert images[-1].endswith("facts of one: envbuild check NAME")
 
 
 def test_why_says_what_holds_a_version_back() -> None:

@@ -28,7 +28,7 @@ def test_show_every_line(tmp_path):
         "  PATH      /bin",
         "  label     io.envbuild.target cpu",
         "  label     org.opencontainers.image.title small",
-        "  holds     1.7 MB unpacked: 20 directories, 15 files, 1 hard link, 1 symlink",
+        "  contains  1.7 MB unpacked: 20 directories, 15 files, 1 hard link, 1 symlink",
         "  packages  2 of Debian, 1 of Python",
         "components",
         "  gone 1",
@@ -57,8 +57,8 @@ def test_show_every_line(tmp_path):
 def test_show_what_says_nothing(tmp_path):
     lines = show_file(image(tmp_path / "a.sqsh", [file(b"x", b"1")])).text.splitlines()
     assert lines[1:3] == [
-        "  it does not say where it came from: envbuild did not make it",
-        "  starts    it does not say: there is no /etc/rc",
+        "  origin not recorded: not built by envbuild",
+        "  starts    not recorded: no /etc/rc",
     ]
 
 
@@ -73,7 +73,7 @@ def test_what_an_image_says_cannot_steer_a_terminal_or_break_show(tmp_path):
     ]
     text = show_file(image(tmp_path / "a.sqsh", layer)).text
     assert "\x1b" not in text and "\x07" not in text
-    assert "lock      does not read: the lock is damaged: it has format 99" in text
+    assert "lock      not readable: the lock is damaged: it has format 99" in text
     names = [str(image(tmp_path / f"{number}.sqsh", part)) for number, part in enumerate((layer, [file(b"q", b"")]))]
     assert "\x1b" not in diff_images(*names, None, files=True).text  # type: ignore[arg-type]
 

@@ -1,0 +1,72 @@
+"""The process around a command: streams, signals, and errors without a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from typing import NoReturn
+
+from envbuild.cli.app import app
+from envbuild.cli.json_answer import answer, encode_error
+from envbuild.core import signals
+from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError
+
+
+def main() -> None:
+    """Run the command, after `envbuild.cli.start`.
+
+    A user's mistake is reported without a traceback. The exit code is the one of its kind, or 128 + the number of the
+    signal that ended the command.
+    """
+    streams()
+    try:
+        with signals.listening():
+            app()
+    except EnvbuildError as error:
+        fail(error)
+    except BrokenPipeError:
+        sys.exit(0)
+    except OSError as error:
+        advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
+        hint = advice.get(error.errno or 0, REPORT)
+        fail(EngineError(str(error.strerror or error), hint=hint, where=str(error.filename or "")))
+
+
+def fail(error: EnvbuildError) -> NoReturn:
+    """Report an error as text on stderr, with ``--json`` also as an object on stdout, and exit with its code."""
+    for finding in error.findings:
+        print(f"error: {finding}", file=sys.stderr)
+    if answer.requested:
+        with contextlib.suppress(OSError):  # stdout may be what failed
+            print(encode_error(error), flush=True)
+    sys.exit(error.exit_code)
+
+
+def streams() -> None:
+    """Open the null device for each of stdin, stdout and stderr that is closed (``2>&-``).
+
+    Otherwise the next file that is opened gets its number, and messages are written into that file. A character that
+    the encoding of an output (``PYTHONIOENCODING``) lacks is printed as ``?``.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="replace")
+
+
+REPORT = "if the store and the project can be read and written, this is a fault of envbuild: please report it"
+FREE_ANY = f"free some space where the output goes; in the store: {FREE_SOME}"
+ADVICE = {
+    errno.ENOSPC: FREE_SOME,
+    errno.EACCES: "check the owner and mode of that file and of the folders above it",
+    errno.EPERM: "check the owner and mode of that file and of the folders above it",
+    errno.EROFS: "that file system is read-only: set ENVBUILD_STORE, or work in a copy of the project",
+}

@@ -1,0 +1,66 @@
+"""``envbuild make``: images up to a verified squashfs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envbuild.cli.options import Json, Names, show_each
+from envbuild.core.text import counted
+
+if TYPE_CHECKING:  # --help needs none of them
+    from envbuild.export.built_image import ImageRecord
+
+EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that runs here).")]
+
+
+def make_command(
+    names: Names,
+    engine: EngineName = "",
+    workers: Annotated[int, typer.Option(min=0, help="Units built at once (0: from cores).")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Compile jobs in all (0: from cores and memory).")] = 0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Build every unit twice and name the first file that differs.")
+    ] = False,
+    shell_on_fail: Annotated[
+        bool, typer.Option("--shell-on-fail", help="Open a shell in a failed step, in the state it left.")
+    ] = False,
+    verify: Annotated[bool, typer.Option(help="Audit and run the finished image.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Make images: load, resolve, lock if there is no lock, fetch, plan, build, export a squashfs, verify.
+
+    A second run without a change does nothing. After a change, only the units whose inputs changed are built.
+    """
+    from dataclasses import asdict
+
+    from envbuild.build.engines.base import BuildOptions
+    from envbuild.lock.resolve import resolve_image
+    from envbuild.make import Options, make_twice
+    from envbuild.make import make as make_image
+    from envbuild.spec.workspace import open_workspace
+
+    workspace = open_workspace()
+    options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
+    for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes
+        resolve_image(name, workspace)
+    made = ((make_twice if check else make_image)(name, workspace, options) for name in names)
+    show_each(((asdict(one), summary(one)) for one in made), as_json)
+
+
+def summary(made: ImageRecord) -> str:
+    """Return what was made and how to start it."""
+    artifact = Path(made.artifact)
+    link = artifact.with_name(f"{made.image}.sqsh")
+    if made.up_to_date:
+        head = f"{made.image}: up to date, nothing to do"
+    else:
+        built = counted(len(made.built), "unit")
+        head = f"{made.image}: {built} built, {len(made.reused)} from the store, in {made.seconds:.0f} s"
+    checked = "" if made.evidence else "\n  verify:   not run (--no-verify)"
+    return (
+        f"{head}\n  squashfs: {artifact}\n  sha256:   {made.sha256}{checked}\n"
+        f"  start:    srun --container-image={link} --pty bash\n  or here:  envbuild run {made.image} -- bash"
+    )
