@@ -133,7 +133,7 @@ def test_no_git(demo: Repo, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None
     git_program.git_path.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     try:
-        with pytest.raises(InputError, match="need the program git") as caught:
+        with pytest.raises(InputError, match="require the program git") as caught:
             desk.lock(wanted)
     finally:
         monkeypatch.undo()

@@ -30,7 +30,7 @@ def test_working_tree_that_leads_nowhere(demo: Repo, desk: Desk, tmp_path: Path)
     for text in ("gitdir: .", "gitdir: /nowhere", ""):
         (tmp_path / "work/other").mkdir(exist_ok=True)
         (tmp_path / "work/other/.git").write_text(text)
-        with pytest.raises(InputError, match="holds no git repository"):
+        with pytest.raises(InputError, match="contains no git repository"):
             desk.lock(Git("x", "github:other", demo.head))
 
 
@@ -49,7 +49,7 @@ def test_partial_clone(demo: Repo, tmp_path: Path) -> None:
         ([b"../x"], "leave its folder"),
         ([b"/etc/x"], "leave its folder"),
         ([b".."], "leave its folder"),
-        ([b".GIT"], "steer git"),
+        ([b".GIT"], "control git"),
         ([b"a", b"a"], "'a' twice"),
     ],
 )
@@ -66,7 +66,7 @@ def test_hostile_file_below_a_link(demo: Repo, desk: Desk) -> None:
     link = demo.object("blob", b"/etc")
     with pytest.raises(InputError, match="twice"):
         desk.lock(Git("demo", ORIGIN, demo.hostile((b"120000", b"a", link), (b"40000", b"a", inner))))
-    with pytest.raises(InputError, match="without a target"):
+    with pytest.raises(InputError, match="without a valid target"):
         desk.lock(Git("demo", ORIGIN, demo.hostile((b"120000", b"a", demo.object("blob", b"x\0y")))))
     with pytest.raises(InputError, match="unknown kind"):
         desk.lock(Git("demo", ORIGIN, demo.hostile((b"60000", b"a", link))))

@@ -41,7 +41,7 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
                 desk.site, transport, Transfer(transport, desk.store), desk.store, desk.reporter, [], [wanted], {},
                 pins={wanted.file: "the commit in recipes/demo.py:3"},
             )  # fmt: skip
-        assert caught.value.hint.endswith("look at what changed, then change the commit in recipes/demo.py:3")
+        assert caught.value.hint.endswith("review what changed, then change the commit in recipes/demo.py:3")
 
 
 def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Served) -> None:

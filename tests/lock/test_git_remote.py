@@ -46,7 +46,7 @@ def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> Non
         found = desk.lock(wish(demo, tag="v1"))
     assert desk.lock(wish(demo, tag="v1")) == found
     (line,) = desk.reporter.lines
-    assert f"whether v1 still is {demo.head[:12]}" in line and "connection refused" in line
+    assert f"cannot verify that v1 still is {demo.head[:12]}" in line and "connection refused" in line
 
 
 def test_old_server_that_gives_only_what_is_named(demo: Repo, tmp_path: Path, server: Served) -> None:
@@ -88,7 +88,7 @@ def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
     host = server.url.removeprefix("http://")
     Desk(tmp_path / "s", github=f"http://me:s3cr%2Ft@{host}").lock(wish(demo, tag="v1"))
     for number, place in enumerate((f"http://me:wr0ng@{host}", server.url)):
-        with pytest.raises(InputError, match="HTTP 401: it asks for a password") as caught:
+        with pytest.raises(InputError, match="HTTP 401: it requires a password") as caught:
             Desk(tmp_path / f"t{number}", github=place).lock(wish(demo))
         assert "wr0ng" not in str(caught.value)
 
@@ -159,7 +159,7 @@ def test_server_that_is_not_there(demo: Repo, tmp_path: Path) -> None:
     assert caught.value.message == (
         f"the source {ORIGIN}@{demo.head} (demo-{demo.head[:12]}.tar) cannot be had; looked at:\n"
         f"  {tmp_path}/none: no such folder\n"
-        f"  {tmp_path}: holds no git repository demo/demo.git, demo/demo, demo.git, demo\n"
+        f"  {tmp_path}: contains no git repository demo/demo.git, demo/demo, demo.git, demo\n"
         f"  {url}/demo/demo: connection refused"
     )
     assert caught.value.hint == (

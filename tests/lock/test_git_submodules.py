@@ -56,7 +56,7 @@ def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Pat
         desk.lock(wanted)
     first, second = caught.value.findings
     assert first.message.startswith(f"the submodule libs/one of github:demo/top@{nested.head} (github:demo/one@")
-    assert f"{tmp_path}/work: holds no git repository demo/one.git, demo/one, one.git, one" in first.message
+    assert f"{tmp_path}/work: contains no git repository demo/one.git, demo/one, one.git, one" in first.message
     assert 'mirrors: {"github:other/three": [FOLDER-OR-ADDRESS]}' in second.hint
 
 
@@ -72,7 +72,7 @@ def test_submodule_without_an_address(demo: Repo, desk: Desk) -> None:
     git(demo.path, "commit", "--quiet", "--message", "stray")
     assert desk.lock(wish(demo, "*")).submodules == {}
     assert "stray" in desk.reporter.lines[0] and "left out" in desk.reporter.lines[0]
-    with pytest.raises(InputError, match=r"its \.gitmodules does not name it"):
+    with pytest.raises(InputError, match=r"is not listed in \.gitmodules"):
         desk.lock(wish(demo, "stray"))
 
 

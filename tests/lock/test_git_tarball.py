@@ -35,7 +35,7 @@ def test_remade_from_the_lock_alone(nested: Repo, desk: Desk, tmp_path: Path) ->
 
 def test_lock_that_was_edited(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     found = replace(desk.lock(wish(nested, "*")), submodules={})
-    with pytest.raises(InputError, match="but the lock says"):
+    with pytest.raises(InputError, match="but the lock has"):
         Desk(tmp_path / "other", github=tmp_path / "work").obtain(found)
 
 
@@ -60,9 +60,9 @@ def test_tarball_with_other_content(demo: Repo, desk: Desk, tmp_path: Path) -> N
     other.obtain(found)  # made again
     assert other.store.has_blob(found.sha256)
     shutil.rmtree(demo.path)
-    with pytest.raises(InputError, match=f"{found.file}: it has other content") as caught:
+    with pytest.raises(InputError, match=f"{found.file}: digest mismatch") as caught:
         Desk(tmp_path / "third", github=tmp_path / "work").obtain(found)
-    assert "holds no git repository" in caught.value.message
+    assert "contains no git repository" in caught.value.message
 
 
 def test_tarball_unpacks(nested: Repo, desk: Desk, tmp_path: Path) -> None:

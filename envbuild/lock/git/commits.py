@@ -1,4 +1,4 @@
-"""Commits that are wanted, from the places that have them; what cannot be had is told all at once."""
+"""Find the commits of a source in the places that have them; all that are not available are reported at once."""
 
 from __future__ import annotations
 
@@ -30,28 +30,34 @@ class SourceCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitFinder:
-    """Finds commits. `note` is told what is being done."""
+    """Finder of commits. `report_status` receives the current step as text."""
 
     site: Site
     transport: Transport
     store: Store
-    note: Callable[[str], None]
+    report_status: Callable[[str], None]
 
-    def top(self, part: SourceCommit, tag: str, file: str) -> tuple[CommitTree, list[GitRepository]]:
-        """The commit of a source itself, and the places from the one that gave it on. Raises InputError."""
+    def find_source(self, part: SourceCommit, tag: str, file: str) -> tuple[CommitTree, list[GitRepository]]:
+        """Return the commit of a source itself, and its places from the one that has it.
+
+        Raises InputError if no place has it.
+        """
         try:
             return self._find(part, tag)
         except DownloadError as error:
             raise not_available_error(f"{part.origin}@{part.commit}", file, "", error.misses) from None
 
-    def trees(
+    def find_all(
         self, parts: Sequence[SourceCommit], top: str, file: str, sha256: str = "", refused: Sequence[Miss] = ()
     ) -> dict[str, CommitTree]:
-        """Path → commit, of all `parts` of the source `top`, whose tarball is `file`; `refused` are other places that
-        were looked at for it. Raises InputError with every part that cannot be had.
+        """Return path → commit, of all `parts` of the source `top`, whose tarball is `file`.
+
+        refused: other places that were tried for the source
+
+        Raises InputError with every part that is not available.
         """
 
-        def one(part: SourceCommit) -> CommitTree | Finding:
+        def find_one(part: SourceCommit) -> CommitTree | Finding:
             try:
                 return self._find(part, "")[0]
             except DownloadError as error:
@@ -63,16 +69,16 @@ class CommitFinder:
                 return source_finding(message, commit, file)
 
         with ThreadPoolExecutor(PARALLEL) as pool:
-            found = dict(zip((part.path for part in parts), pool.map(one, parts), strict=True))
+            found = dict(zip((part.path for part in parts), pool.map(find_one, parts), strict=True))
         findings = [item for item in found.values() if isinstance(item, Finding)]
         if findings:
             raise InputError.of(findings)
         return {path: tree for path, tree in found.items() if isinstance(tree, CommitTree)}
 
     def _find(self, part: SourceCommit, tag: str) -> tuple[CommitTree, list[GitRepository]]:
-        """The commit, and the places from the one that gave it on. Raises DownloadError, InputError."""
+        """Return the commit, and the places from the one that has it. Raises DownloadError, InputError."""
         misses: list[Miss] = []
-        places = find_repositories(self.site, self.transport, self.store, part.origin, self.note)
+        places = find_repositories(self.site, self.transport, self.store, part.origin, self.report_status)
         for number, place in enumerate(places):
             try:
                 return read_tree(place.obtain(part.commit, tag), part.origin, part.commit), places[number:]
@@ -82,5 +88,5 @@ class CommitFinder:
 
 
 def submodule_path(path: str, link: bytes) -> str:
-    """The path of a submodule, `link` of the commit at `path`, from the top of the source."""
+    """Return the path of a submodule, `link` of the commit at `path`, from the top of the source."""
     return f"{path}/{link.decode(errors='replace')}".lstrip("/")

@@ -1,8 +1,8 @@
-"""The git program, kept from the user's configuration and from what a repository would have it do; objects read and
-checked.
+"""The git program, isolated from the user's configuration and from what a repository would make it execute; a reader
+of verified objects.
 
-A commit's hash verifies its content only when somebody computes it, which git does for what it fetches but not for what
-lies on disk. So every object that is read here is hashed again: a folder need be trusted no more than a server.
+A commit's hash verifies its content only if it is computed. git computes it for fetched objects, but not for those
+on disk. So every object that is read here is hashed again: a folder needs no more trust than a server.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from envbuild.net.transport import NotFoundError, RefusedError, describe_error
 
 CHUNK = 1 << 18
 LIMIT = 3600  # seconds of one call; a stalled transfer ends sooner (`SLOW`)
-SLOW = 60  # seconds without a byte per second after which git gives a transfer up
-# None of these is secret: they stand in the process list. gc would run in the background and outlive the command.
+SLOW = 60  # seconds without a byte per second after which git aborts a transfer
+# None of these is secret: the process list shows them. gc would run in the background and outlive the command.
 SETTINGS = (
     "safe.directory=*", "core.hooksPath=/dev/null", "core.askPass=", "credential.helper=", "gc.auto=0",
     "maintenance.auto=false", "fetch.recurseSubmodules=false", "protocol.version=2",
@@ -34,18 +34,18 @@ INHERITED = ("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND")  # where git is, and
 
 @functools.cache
 def git_path() -> str:
-    """Path of git. Raises InputError when there is none."""
+    """Return the path of git. Raises InputError if it is not installed."""
     found = shutil.which("git")
     if not found:
         raise InputError(
-            "sources that are commits need the program git, which is not installed", "sudo apt install git"
+            "sources that are commits require the program git, which is not installed", "sudo apt install git"
         )
     return found
 
 
 def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """What git is called with: no configuration of the user or the machine, no questions, no protocol but those that
-    `extra` allows (GIT_ALLOW_PROTOCOL)."""
+    """Return the environment of a git call: no configuration of the user or the machine, no prompts, no protocol but
+    those that `extra` allows (GIT_ALLOW_PROTOCOL)."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in INHERITED}
     own |= {
         "LC_ALL": "C",
@@ -54,7 +54,7 @@ def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace of a repository shows another object under a hash
-        "GIT_NO_LAZY_FETCH": "1",  # a partial clone would go to the network for what it lacks
+        "GIT_NO_LAZY_FETCH": "1",  # a partial clone would fetch missing objects from the network
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "GIT_ALLOW_PROTOCOL": "none",
@@ -66,7 +66,8 @@ def git_environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def git_command(folder: Path | None, *arguments: str, settings: Iterable[str] = ()) -> list[str]:
-    """The words of a git call in the git directory `folder` (an explicit one is not checked for its owner)."""
+    """Return the arguments of a git call in the git directory `folder` (git does not check the owner of an explicit
+    one)."""
     given = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
     return [git_path(), *given, *([f"--git-dir={folder}"] if folder else []), *arguments]
 
@@ -78,29 +79,29 @@ def run_git(
     extra: Mapping[str, str] = {},
     settings: Iterable[str] = (),
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git to its end; the caller looks at the exit code. Raises InputError (no git), subprocess.TimeoutExpired."""
+    """Run git to its end; the caller checks the exit code. Raises InputError (no git), subprocess.TimeoutExpired."""
     return subprocess.run(
         git_command(folder, *arguments, settings=settings),
         input=content,
         capture_output=True,
         check=False,
         env=git_environment(extra),
-        cwd="/",  # a repository around the current folder has nothing to say
+        cwd="/",  # a repository around the current folder must have no effect
         timeout=LIMIT,
     )
 
 
 def error_summary(stderr: bytes) -> str:
-    """What git said, in one line and without passwords."""
+    """Return git's error output in one line and without passwords."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    # The last error is often a mere "the remote end hung up"; the first one tells why.
-    told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    if told:
-        text = told[0].partition(": ")[2] or told[0]
+    # The last error is often a mere "the remote end hung up"; the first one has the cause.
+    errors = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    if errors:
+        text = errors[0].partition(": ")[2] or errors[0]
         if re.search("terminal prompts disabled|Authentication failed|could not read (Username|Password)", text):
-            return "it asks for a password, or has no such repository"
+            return "it requires a password, or has no such repository"
         if re.search("certificate|SSL", text):
-            return "its certificate is not trusted (give ca_bundle in site.yaml)"
+            return "its certificate is not trusted (set ca_bundle in site.yaml)"
         if "Could not resolve host" in text:
             return "its name cannot be resolved"
         return describe_error(Exception(text))
@@ -108,7 +109,7 @@ def error_summary(stderr: bytes) -> str:
 
 
 class ObjectReader:
-    """Reads the objects of one git directory (``git cat-file --batch``), each checked against its hash."""
+    """A reader of the objects of one git directory (``git cat-file --batch``), each checked against its hash."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -130,13 +131,13 @@ class ObjectReader:
         self.process.communicate()
 
     def read(self, sha: str, kind: str) -> bytes:
-        """A whole object of `kind` (commit, tree, blob). Raises NotFoundError, RefusedError."""
+        """Return a whole object of `kind` (commit, tree, blob). Raises NotFoundError, RefusedError."""
         chunks: list[bytes] = []
         self.copy(sha, kind, chunks.append)
         return b"".join(chunks)
 
     def copy(self, sha: str, kind: str, write: Callable[[bytes], object]) -> None:
-        """Give the content of an object to `write`; only after the return is it known to be the right one. Raises
+        """Pass the content of an object to `write`; only after the return is it known to be the right one. Raises
         Absent, Refused."""
         asked, answer = self.process.stdin, self.process.stdout
         assert asked and answer
@@ -144,12 +145,12 @@ class ObjectReader:
             asked.write(f"{sha}\n".encode())
             asked.flush()
         except OSError:
-            raise self._dead() from None
+            raise self._failure() from None
         line = answer.readline().split()
         if len(line) == 2:
             raise NotFoundError(f"it lacks the {kind} {sha}")
         if len(line) != 3:
-            raise self._dead()
+            raise self._failure()
         found, size = line[1].decode(), int(line[2])
         if found != kind:
             raise RefusedError(f"{sha} is a {found} there, not a {kind}")
@@ -157,7 +158,7 @@ class ObjectReader:
         while size:
             chunk = answer.read(min(size, CHUNK))
             if not chunk:
-                raise self._dead()
+                raise self._failure()
             digest.update(chunk)
             write(chunk)
             size -= len(chunk)
@@ -165,14 +166,14 @@ class ObjectReader:
         if digest.hexdigest() != sha:
             raise RefusedError(f"it is damaged: the {kind} {sha} has other content there")
 
-    def _dead(self) -> RefusedError:
+    def _failure(self) -> RefusedError:
         self.process.kill()
         _, errors = self.process.communicate()
         return RefusedError(f"git cannot read it: {error_summary(errors)}")
 
 
 def blob_sizes(folder: Path, hashes: Iterable[str]) -> dict[str, int]:
-    """Blob → its length in bytes; what the repository lacks is left out. Raises RefusedError."""
+    """Return blob → its length in bytes, without those that the repository lacks. Raises RefusedError."""
     asked = "".join(f"{sha}\n" for sha in hashes).encode()
     done = run_git(
         folder, "cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype) %(objectsize)", content=asked

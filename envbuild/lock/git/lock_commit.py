@@ -1,7 +1,8 @@
-"""Sources that are commits: the canonical tarball of each, locked by its digest, and made again from the lock alone.
+"""Sources that are commits: the canonical tarball of each, locked by its digest and reproducible from the lock alone.
 
-A tarball is made in the store from the first place that has the commit (`envbuild.lock.git.repositories`). A mirror may
-hold the finished tarball, as the folder of an air-gapped site does; it is taken when its digest is the locked one.
+A tarball is written into the store from the first place that has the commit (`envbuild.lock.git.repositories`). A
+mirror may have the finished tarball, as the folder of an air-gapped site does; it is used if its digest is the locked
+one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from envbuild.net.site import Site
 from envbuild.net.transport import NotFoundError, Transport, UnreachableError
 from envbuild.spec.recipe import Git
 
-ALL = "*"  # among the submodules that are wanted
+ALL = "*"  # among the requested submodules
 NAMED = 6  # names in a message
 
 
@@ -37,48 +38,50 @@ def lock_commit(
     reporter: Reporter,
     git: Git,
     known: Mapping[str, SourceFile],
-    pin: str = "",
+    commit_hint: str = "",
 ) -> SourceFile:
-    """The commit as a locked tarball, which is then in the store.
+    """Return the commit as a locked tarball, which is then in the store.
 
-    An entry of `known` (file name → an earlier lock's entry) for the same commit with the same submodules is given back
-    without any work: a commit's hash verifies its content, and its tarball is always the same. `pin`: where the commit
-    is written down, for a tag that was moved. Raises InputError (no place has the commit or a submodule, the tag names
-    another commit), SpecError, EngineError (the store).
+    known: file name → an earlier lock's entry. One for the same commit with the same submodules is returned without
+        any work: a commit's hash verifies its content, and its tarball is always the same
+    commit_hint: where the user changes the commit, for a tag that was moved
+
+    Raises InputError (no place has the commit or a submodule, the tag names another commit), SpecError, EngineError
+    (the store).
     """
     if not COMMIT.fullmatch(git.commit):
         raise SpecError(
             f"the source '{git.name}' ({git.origin}) names '{git.commit}', which is not a commit",
             hint="a commit has 40 hexadecimal digits:  git ls-remote ADDRESS TAG",
         )
-    work = CommitJob(site, transport, store, reporter, f"git {git.file}", pin or "the commit in the recipe")
+    work = CommitJob(site, transport, store, reporter, f"git {git.file}", commit_hint or "the commit in the recipe")
     origin = f"{git.origin}@{git.commit}"
     earlier = known.get(git.file)
-    if earlier and earlier.git and earlier.origin == origin and work.agrees(git, earlier):
+    if earlier and earlier.git and earlier.origin == origin and work.has_requested_submodules(git, earlier):
         return earlier
     reporter.start(work.task, f"{git.origin} {git.tag or git.commit[:12]}")
     try:
-        trees = work.wanted(git)
-        made = work.tarball(git.file, trees)
+        trees = work.find_trees(git)
+        written = work.write_tarball(git.file, trees)
     finally:
         reporter.finish(work.task)
-    if made.pointers:
+    if written.pointers:
         reporter.warn(
-            f"{git.file}: {list_some(made.pointers)} are pointers to content in Git LFS, which is not downloaded; "
+            f"{git.file}: {list_some(written.pointers)} are pointers to content in Git LFS, which is not downloaded; "
             "if the build needs it, add it to the recipe as an archive"
         )
     submodules = {path: f"{tree.origin}@{tree.commit}" for path, tree in sorted(trees.items()) if path}
-    return SourceFile(git.file, origin, made.sha256, made.size, git=True, submodules=submodules)
+    return SourceFile(git.file, origin, written.sha256, written.size, git=True, submodules=submodules)
 
 
 def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Reporter, source: SourceFile) -> None:
-    """Bring the tarball of a locked commit into the store: from a mirror that has it, else made again from the commits
-    that the lock names. Raises InputError, EngineError (the store).
+    """Put the tarball of a locked commit into the store: from a mirror that has it, else from the commits that the lock
+    names. Raises InputError, EngineError (the store).
     """
     work = CommitJob(site, transport, store, reporter, f"git {source.file}")
     if store.has_blob(source.sha256):
         return
-    refused = work.ready(source)
+    refused = work.download_tarball(source)
     if store.has_blob(source.sha256):
         return
     reporter.start(work.task, source.origin)
@@ -87,44 +90,45 @@ def obtain_commit(site: Site, transport: Transport, store: Store, reporter: Repo
             parse_source_commit("", source.origin),
             *(parse_source_commit(path, origin) for path, origin in sorted(source.submodules.items())),
         ]
-        trees = work.commits.trees(parts, source.origin, source.file, source.sha256, refused)
-        made = work.tarball(source.file, trees)
+        trees = work.commits.find_all(parts, source.origin, source.file, source.sha256, refused)
+        written = work.write_tarball(source.file, trees)
     finally:
         reporter.finish(work.task)
-    if made.sha256 != source.sha256:
+    if written.sha256 != source.sha256:
         raise InputError(
-            f"the tarball {source.file} of {source.origin} has sha256 {made.sha256}, but the lock says {source.sha256}",
-            hint="the lock was edited, or made by another version of envbuild: lock again",
+            f"the tarball {source.file} of {source.origin} has sha256 {written.sha256}, but the lock has "
+            f"{source.sha256}",
+            hint="the lock was edited, or made by another version of envbuild; run: envbuild lock NAME --fresh",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CommitJob:
-    """Work on one source; `task` is its name in the talk, `pin` where its commit is written down."""
+    """Work on one source; `task` is its name in progress lines, `commit_hint` where the user changes its commit."""
 
     site: Site
     transport: Transport
     store: Store
     reporter: Reporter
     task: str
-    pin: str = ""
+    commit_hint: str = ""
 
     @property
     def commits(self) -> CommitFinder:
         return CommitFinder(self.site, self.transport, self.store, lambda text: self.reporter.note(self.task, text))
 
-    def agrees(self, git: Git, earlier: SourceFile) -> bool:
-        """Whether a locked entry holds just the submodules that are wanted."""
-        have, wish = set(earlier.submodules), set(git.submodules)
-        if ALL not in wish:
-            return wish <= have and all(is_included(path, wish) for path in have)
-        # A lock does not tell whether there are others; the tarball does, when it is at hand.
+    def has_requested_submodules(self, git: Git, earlier: SourceFile) -> bool:
+        """Return whether a locked entry has exactly the requested submodules."""
+        have, requested = set(earlier.submodules), set(git.submodules)
+        if ALL not in requested:
+            return requested <= have and all(is_included(path, requested) for path in have)
+        # A lock does not list the submodules that were left out; the tarball has an empty folder for each.
         if not self.store.has_blob(earlier.sha256):
-            self.ready(earlier)
+            self.download_tarball(earlier)
         return self.store.has_blob(earlier.sha256) and not empty_folders(self.store.blob(earlier.sha256))
 
-    def ready(self, source: SourceFile) -> list[Miss]:
-        """Take the finished tarball from a mirror, if one has it. Returns those that have another one, with why."""
+    def download_tarball(self, source: SourceFile) -> list[Miss]:
+        """Download the finished tarball from a mirror, if one has it. Return mirrors with another file."""
         places = tarball_places(self.site, parse_source_commit("", source.origin).origin, source.file)
         try:
             Transfer(self.transport, self.store).obtain(places, source.sha256)
@@ -132,41 +136,44 @@ class CommitJob:
             return [miss for miss in error.misses if miss.kind is MissKind.MISMATCH]
         return []
 
-    def wanted(self, git: Git) -> dict[str, CommitTree]:
-        """Path → commit, of the commit itself (an empty path) and the submodules that are wanted of it. Raises
-        InputError.
+    def find_trees(self, git: Git) -> dict[str, CommitTree]:
+        """Return path → commit, of the commit itself (an empty path) and its requested submodules.
+
+        Raises InputError.
         """
-        origin, wish = f"{git.origin}@{git.commit}", set(git.submodules)
-        tree, places = self.commits.top(SourceCommit("", git.origin, git.commit), git.tag, git.file)
+        origin, requested = f"{git.origin}@{git.commit}", set(git.submodules)
+        tree, places = self.commits.find_source(SourceCommit("", git.origin, git.commit), git.tag, git.file)
         if git.tag:
             self.check_tag(git, places)
         found = level = {"": tree}
         while level:
-            parts = [item for path, tree in level.items() for item in self.submodules(path, tree, wish, origin)]
-            level = self.commits.trees(parts, origin, git.file)
+            parts = [
+                item for path, tree in level.items() for item in self.select_submodules(path, tree, requested, origin)
+            ]
+            level = self.commits.find_all(parts, origin, git.file)
             found = found | level
-        if lacking := sorted(wish - set(found) - {ALL}):
-            there = sorted(submodule_path(path, link) for path, tree in found.items() for link in tree.links)
+        if missing := sorted(requested - set(found) - {ALL}):
+            there = sorted(submodule_path(path, link) for path, tree in found.items() for link in tree.gitlinks)
             hint = f"its submodules: {list_some(there)}" if there else "it has none"
-            raise InvalidInputError.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in lacking)
+            raise InvalidInputError.of(Finding(f"{origin} has no submodule {path}", "", hint) for path in missing)
         return found
 
-    def submodules(self, path: str, tree: CommitTree, wish: set[str], top: str) -> list[SourceCommit]:
-        """The wanted submodules of the commit at `path` of the source `top`. Raises InputError."""
+    def select_submodules(self, path: str, tree: CommitTree, requested: set[str], top: str) -> list[SourceCommit]:
+        """Return the requested submodules of the commit at `path` of the source `top`. Raises InputError."""
         parts, findings = [], []
-        for link, commit in sorted(tree.links.items()):
+        for link, commit in sorted(tree.gitlinks.items()):
             full = submodule_path(path, link)
-            if not is_included(full, wish):
+            if not is_included(full, requested):
                 continue
             try:
-                link.decode()  # a lock holds text; what fails here is a ValueError too
-                if link not in tree.modules:
-                    raise ValueError("its .gitmodules does not name it")
-                parts.append(SourceCommit(full, submodule_origin(tree.modules[link], tree.origin), commit))
+                link.decode()  # a lock contains text; what fails here is a ValueError too
+                if link not in tree.submodule_urls:
+                    raise ValueError("it is not listed in .gitmodules")
+                parts.append(SourceCommit(full, submodule_origin(tree.submodule_urls[link], tree.origin), commit))
             except ValueError as error:
-                what = f"where the submodule {full} of {top} comes from is not known: {error}"
-                if full in wish:
-                    findings.append(Finding(what, "", "leave it out of the recipe's submodules"))
+                what = f"the repository of the submodule {full} of {top} is not known: {error}"
+                if full in requested:
+                    findings.append(Finding(what, "", "remove it from the recipe's submodules"))
                 else:
                     self.reporter.warn(f"{what}; it is left out")
         if findings:
@@ -177,13 +184,13 @@ class CommitJob:
         """Compare what the tag names at the first of `places` that answers. Raises InputError when it is another
         commit.
 
-        The commit is what is locked. A mirror without any tags (a shallow one) says nothing of them; where there are
-        tags but not this one, somebody may have taken it back, which a person is told.
+        The commit is what is locked. A mirror without any tags (a shallow one) has no information about them. If it has
+        tags but not this one, upstream may have deleted it: that is a warning.
         """
         misses = []
         for place in places:
             try:
-                found = place.tagged(git.tag)
+                found = place.resolve_tag(git.tag)
                 gone = not found and place.has_tags()
             except (NotFoundError, UnreachableError) as error:
                 misses.append(error.miss(place.place))
@@ -191,28 +198,28 @@ class CommitJob:
             if found not in ("", git.commit):
                 raise InvalidInputError(
                     f"the source '{git.name}' ({git.origin}) cannot be locked, because the tag {git.tag} names commit "
-                    f"{found} at {place.place}, and the recipe says {git.commit}",
-                    hint=f"the tag was moved upstream: look at what changed, then change {self.pin}",
+                    f"{found} at {place.place}, and the recipe has {git.commit}",
+                    hint=f"the tag was moved upstream: review what changed, then change {self.commit_hint}",
                 )
             if gone:
                 self.reporter.warn(
-                    f"{git.origin} has no tag {git.tag} at {place.place}, though it has others; {git.commit[:12]} is "
-                    "locked, and whether upstream took the tag back is for you to see"
+                    f"{git.origin} has no tag {git.tag} at {place.place}, but it has others: upstream may have deleted "
+                    f"the tag; {git.commit[:12]} is locked: verify it before you rely on it"
                 )
             return
         why = f" ({misses[0]})" if misses else ""
-        self.reporter.warn(f"{git.origin}: nobody could say whether {git.tag} still is {git.commit[:12]}{why}")
+        self.reporter.warn(f"{git.origin}: cannot verify that {git.tag} still is {git.commit[:12]}{why}")
 
-    def tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
+    def write_tarball(self, file: str, trees: Mapping[str, CommitTree]) -> Tarball:
         """Write the tarball into the store. Raises InputError, EngineError."""
         try:
             with self.store.filled(), self.store.workdir() as folder:
                 path = folder / "tarball"
                 with path.open("wb") as output:
-                    made = write_tar(file.removesuffix(".tar"), trees, output)
+                    written = write_tar(file.removesuffix(".tar"), trees, output)
                 path.chmod(0o644)
-                path.replace(self.store.blob(made.sha256))
-                return made
+                path.replace(self.store.blob(written.sha256))
+                return written
         except (NotFoundError, UnreachableError) as error:
             raise InputError(f"the source {file} cannot be written: {error}", "repair that repository") from None
         except OSError as error:
@@ -222,17 +229,17 @@ class CommitJob:
             ) from None
 
 
-def is_included(path: str, wish: set[str]) -> bool:
-    """Whether a submodule is wanted: named itself, or the way to one that is."""
-    return ALL in wish or path in wish or any(item.startswith(f"{path}/") for item in wish)
+def is_included(path: str, requested: set[str]) -> bool:
+    """Return whether a submodule is requested: it is named itself, or contains one that is."""
+    return ALL in requested or path in requested or any(item.startswith(f"{path}/") for item in requested)
 
 
 def parse_source_commit(path: str, origin: str) -> SourceCommit:
-    """An entry of a lock: ``github:openucx/ucx@COMMIT``."""
+    """Return an entry of a lock (``github:openucx/ucx@COMMIT``) as a commit."""
     repository, _, commit = origin.rpartition("@")
     return SourceCommit(path, repository, commit)
 
 
 def list_some(names: Iterable[str]) -> str:
-    """The first of many names."""
+    """Return the first of many names as text."""
     return human_list(names, NAMED)

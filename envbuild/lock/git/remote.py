@@ -1,8 +1,8 @@
 """A repository of a server: one commit of it, fetched into a cache of the store.
 
-Of a server only one commit is asked for (``git fetch --depth=1 ADDRESS COMMIT``, which every server with protocol
-version 2 answers: gitprotocol-v2(5)). One that gives only what its branches and tags name is asked for the tag, then
-for everything.
+Only one commit is requested from a server (``git fetch --depth=1 ADDRESS COMMIT``, which every server with protocol
+version 2 answers: gitprotocol-v2(5)). If it provides only what its branches and tags name, the tag is requested, then
+everything.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from envbuild.net.miss import MissKind
 from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError
 from envbuild.net.urls import redact
 
-# What servers and git itself say when a single commit cannot be asked for; any other failure is told as it is.
-# (A server of protocol version 2 says "not our ref" of what it does not have at all.)
+# Messages of servers and of git itself if a single commit cannot be requested; any other failure is reported as it is.
+# (A server of protocol version 2 reports "not our ref" for objects that it does not have at all.)
 ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not valid|not support shallow|find remote ref")
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRepository:
-    """A repository of a server, under the first of `addresses` that is one. What was fetched stays in the store's
-    folder ``git``, one for each origin: a later commit or image, and a run without a network, have it from there."""
+    """A repository of a server, under the first of `addresses` that is one. What was fetched is cached in the
+    store's folder ``git``, one for each origin: a later commit or image, and a run without a network, use it."""
 
     transport: Transport
     store: Store
     origin: str
     addresses: tuple[str, ...]
-    note: Callable[[str], None]
+    report_status: Callable[[str], None]
 
     @property
     def place(self) -> str:
         return redact(self.addresses[-1])
 
     def obtain(self, commit: str, tag: str) -> Path:
-        """As `Folder.obtain`. Raises EngineError when the store is full."""
+        """Do as `LocalRepository.obtain`, over the network. Raises EngineError too, if the store is full."""
         name = hashlib.sha256(self.origin.encode()).hexdigest()[:32]
         shallow, whole = (self.store.root / "git" / folder for folder in (name, f"{name}-whole"))
         for folder in (shallow, whole):
             if _has_commit(folder, commit):
                 return folder
-        with self.store.lock(f"git-{name}", lambda: self.note("waits for another process that fetches it")):
+        with self.store.lock(f"git-{name}", lambda: self.report_status("waits for another process that fetches it")):
             if _has_commit(shallow, commit):
                 return shallow
-            address = self._answering()
-            keep = f"refs/envbuild/{commit}"
+            address = self._find_address()
+            reference = f"refs/envbuild/{commit}"
             for wanted in (commit, *([f"refs/tags/{tag}"] if tag else [])):
-                self.note(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
-                failure = self._fetch(address, shallow, "--depth=1", f"+{wanted}:{keep}")
+                self.report_status(f"fetching {wanted.removeprefix('refs/tags/')} from {self.place}")
+                failure = self._fetch(address, shallow, "--depth=1", f"+{wanted}:{reference}")
                 if _has_commit(shallow, commit):
                     return shallow
                 if failure and not ONLY_NAMED.search(failure):
                     raise _git_error(failure)
-            # A separate folder: one with cut histories would not be given what lies behind its cuts.
-            self.note(f"fetching the whole history from {self.place}, which does not give single commits")
+            # A separate folder: git does not complete the history of a shallow one.
+            self.report_status(f"fetching the whole history from {self.place}, which does not provide single commits")
             failure = self._fetch(address, whole, "--prune", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
             if failure:
                 raise _git_error(failure)
@@ -72,27 +72,27 @@ class RemoteRepository:
                 return whole
         raise NotFoundError("it does not have this commit")
 
-    def tagged(self, tag: str) -> str:
-        """As `Folder.tagged`."""
-        address = self._answering()
+    def resolve_tag(self, tag: str) -> str:
+        """Do as `LocalRepository.resolve_tag`, over the network."""
+        address = self._find_address()
         names = (f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}")
         done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), *names)
         if done.returncode:
             raise _git_error(done.stderr)
         lines = [line.partition("\t") for line in done.stdout.decode(errors="replace").splitlines()]
         answers = {name: commit for commit, _, name in lines}
-        return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" stands for what an annotated tag names
+        return answers.get(names[1]) or answers.get(names[0], "")  # "^{}" is the commit that an annotated tag names
 
     def has_tags(self) -> bool:
-        """As `Folder.has_tags`."""
-        address = self._answering()
+        """Do as `LocalRepository.has_tags`, over the network."""
+        address = self._find_address()
         done = self._git(address, None, "ls-remote", "--quiet", "--tags", "--", without_credentials(address))
         if done.returncode:
             raise _git_error(done.stderr)
         return bool(done.stdout.strip())
 
-    def _answering(self) -> str:
-        """The address that is a repository. Raises NotFoundError, UnreachableError, RefusedError."""
+    def _find_address(self) -> str:
+        """Return the address that is a repository. Raises NotFoundError, UnreachableError, RefusedError."""
         misses: list[NotFoundError | RefusedError] = []
         for address in self.addresses:
             try:
@@ -103,8 +103,10 @@ class RemoteRepository:
         raise misses[-1]
 
     def _probe(self, address: str) -> None:
-        """Ask for the first thing that git asks for: git has no limit for the time to connect, and tells of a missing
-        repository as of a missing password."""
+        """Send the first request of git itself. Raises NotFoundError, UnreachableError, RefusedError.
+
+        git has no time limit for connecting, and reports a missing repository as a missing password.
+        """
         if not address.startswith(("https://", "http://")):
             done = self._git(address, None, "ls-remote", "--quiet", "--", without_credentials(address), "HEAD")
             if done.returncode:
@@ -118,8 +120,8 @@ class RemoteRepository:
                 ):
                     return
             except RefusedError as error:
-                if error.kind is MissKind.UNAUTHORIZED:  # what a forge says of what it does not have
-                    why = "HTTP 401: it asks for a password, or has no such repository"
+                if error.kind is MissKind.UNAUTHORIZED:  # the answer of a forge for a repository that it does not have
+                    why = "HTTP 401: it requires a password, or has no such repository"
                     raise RefusedError(why, kind=MissKind.UNAUTHORIZED) from None
                 raise
             except UnreachableError as error:
@@ -127,15 +129,15 @@ class RemoteRepository:
         raise last or UnreachableError("no answer")
 
     def _fetch(self, address: str, folder: Path, option: str, *refs: str) -> bytes:
-        """What git said when it could not; empty when it could."""
+        """Run git fetch. Return git's error output if it failed, else nothing. Raises EngineError, UnreachableError."""
         if not (folder / "HEAD").is_file():
             done = run_git(None, "init", "--quiet", "--bare", "--template=", str(folder))
             if done.returncode:
                 raise EngineError(
-                    f"the store's folder {folder} cannot be made: {error_summary(done.stderr)}",
+                    f"the store's folder {folder} cannot be created: {error_summary(done.stderr)}",
                     hint="set ENVBUILD_STORE to a folder that you may write",
                 )
-        # Left by a git that was killed; nobody else works here while the store's lock is held.
+        # Left by a git that was killed; no other process works here while this one has the store's lock.
         for lock in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")):
             with suppress(FileNotFoundError):
                 lock.unlink()
@@ -147,7 +149,7 @@ class RemoteRepository:
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
     def _git(self, address: str, folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        """git with the site's certificates, proxy and password. Raises UnreachableError."""
+        """Run git with the site's certificates, proxy and password. Raises UnreachableError."""
         parts = urlsplit(address if "://" in address else f"ssh://{address}")
         protocols = {"http": "http:https", "https": "https"}
         extra = {"GIT_ALLOW_PROTOCOL": protocols.get(parts.scheme, parts.scheme)}
@@ -167,15 +169,15 @@ class RemoteRepository:
                 }
                 helper = '!f() { echo "username=$ENVBUILD_USER"; echo "password=$ENVBUILD_PASSWORD"; }; f'
                 host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-                settings.append(f"credential.{host}.helper={helper}")  # not for a host that it leads on to
+                settings.append(f"credential.{host}.helper={helper}")  # not for a host that it redirects to
         try:
             return run_git(folder, *arguments, extra=extra, settings=settings)
         except subprocess.TimeoutExpired:
-            raise UnreachableError("no end in time") from None
+            raise UnreachableError("no answer before the time limit") from None
 
 
 def without_credentials(address: str) -> str:
-    """An address without the user's name and password, which would stand in the process list and in git's messages."""
+    """Return an address without the user's name and password, which the process list and git's messages would show."""
     if "://" not in address:
         return address
     parts = urlsplit(address)

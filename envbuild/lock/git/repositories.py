@@ -1,5 +1,4 @@
-"""Where a repository is: folders that hold it, which are read as they are, and addresses
-(`envbuild.lock.git.remote`)."""
+"""The repositories of an origin: folders, which are read in place, and addresses (`envbuild.lock.git.remote`)."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from envbuild.net.site import DEFAULT_ADDRESSES, Site
 from envbuild.net.transport import NotFoundError, Transport
 from envbuild.net.urls import join, local_path, redact
 
-SCP = re.compile(r"[^/@]+@[^/:]+:")  # git@HOST:PATH, ssh's own way to write an address
+SCP = re.compile(r"[^/@]+@[^/:]+:")  # git@HOST:PATH, ssh's mirrors way to write an address
 READABLE = ("/", "file://", "https://", "http://")  # places that files can be read from
 
 
@@ -29,25 +28,25 @@ class LocalRepository:
     place: str
 
     def obtain(self, commit: str, tag: str) -> Path:
-        """The git directory that has `commit`, if any here does.
+        """Return the git directory that has `commit`, if this repository does.
 
         Raises NotFoundError, UnreachableError, RefusedError.
         """
         return self.path
 
-    def tagged(self, tag: str) -> str:
-        """The commit that `tag` names here; empty when there is no such tag. Raises as `obtain`."""
+    def resolve_tag(self, tag: str) -> str:
+        """Return the commit that `tag` names here; empty if there is no such tag. Raises as `obtain`."""
         done = run_git(self.path, "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
         return done.stdout.decode().strip() if done.returncode == 0 else ""
 
     def has_tags(self) -> bool:
-        """Whether there are tags at all. Raises as `obtain`."""
+        """Return whether there are tags at all. Raises as `obtain`."""
         return bool(run_git(self.path, "for-each-ref", "--count=1", "refs/tags").stdout)
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRepository:
-    """A place that holds no repository of that name."""
+    """A place that has no repository of that name."""
 
     place: str
     why: str
@@ -55,7 +54,7 @@ class MissingRepository:
     def obtain(self, commit: str, tag: str) -> Path:
         raise NotFoundError(self.why)
 
-    def tagged(self, tag: str) -> str:
+    def resolve_tag(self, tag: str) -> str:
         raise NotFoundError(self.why)
 
     def has_tags(self) -> bool:
@@ -66,49 +65,49 @@ GitRepository = LocalRepository | RemoteRepository | MissingRepository
 
 
 def find_repositories(
-    site: Site, transport: Transport, store: Store, origin: str, note: Callable[[str], None]
+    site: Site, transport: Transport, store: Store, origin: str, report_status: Callable[[str], None]
 ) -> list[GitRepository]:
-    """The repositories that may be `origin`, in the order of asking."""
+    """Return the repositories that may be `origin`, in the order of their use."""
     rest, places = site.places(origin)
     if not places and origin.startswith(GIT) and site.use_host:
         rest, places = "", (f"https://{origin.removeprefix(GIT)}",)  # the host is in the origin
     found: list[GitRepository] = []
     for place in places:
         if is_remote(place):
-            found.append(RemoteRepository(transport, store, origin, candidate_addresses(place, rest), note))
+            found.append(RemoteRepository(transport, store, origin, candidate_addresses(place, rest), report_status))
             continue
         path, names = (local_path(place) or Path(place)).absolute(), folder_names(origin, rest)
         there = [folder for name in names if (folder := find_git_directory(path / name))]
         found += [LocalRepository(folder, str(folder)) for folder in dict.fromkeys(there)]
         if not there:
-            looked = ", ".join(name for name in names if name)
+            tried = ", ".join(name for name in names if name)
             found.append(
                 MissingRepository(
-                    redact(place), f"holds no git repository {looked}" if path.is_dir() else "no such folder"
+                    redact(place), f"contains no git repository {tried}" if path.is_dir() else "no such folder"
                 )
             )
     return found
 
 
 def is_remote(place: str) -> bool:
-    """Whether a place is not on this machine."""
+    """Return whether a place is not on this machine."""
     return local_path(place) is None or ("://" not in place and SCP.match(place) is not None)
 
 
 def candidate_addresses(place: str, rest: str) -> tuple[str, ...]:
-    """Addresses of a repository below the address `place`; with nothing left of its origin, the place is its own."""
+    """Return the addresses of a repository below the address `place`; with an empty `rest`, the place is its own."""
     address = join(place, rest) if rest else place.rstrip("/")
     return (address,) if address.endswith(".git") else (f"{address}.git", address)
 
 
 def folder_names(origin: str, rest: str) -> list[str]:
-    """Paths of a repository below a folder; with nothing left of its origin, the folder may be it."""
+    """Return the paths of a repository below a folder; with an empty `rest`, the folder itself may be it."""
     last = origin.partition(":")[2].strip("/").rpartition("/")[2]
     return list(dict.fromkeys([*((f"{rest}.git", rest) if rest else ("",)), f"{last}.git", last]))
 
 
 def find_git_directory(path: Path) -> Path | None:
-    """The git directory that `path` is, or has as a working tree."""
+    """Return the git directory that `path` is, or that it has as a working tree."""
     inner = path / ".git"
     if inner.is_file():  # of a submodule, or a further working tree: "gitdir: PATH"
         with suppress(OSError):
@@ -120,7 +119,7 @@ def find_git_directory(path: Path) -> Path | None:
 
 
 def tarball_places(site: Site, origin: str, file: str) -> list[str]:
-    """Where a mirror that the site itself names may hold the finished tarball `file`."""
+    """Return where a mirror that the site itself names may have the finished tarball `file`."""
     rest, places = site.places(origin)
-    own = [place for place in places if place not in DEFAULT_ADDRESSES.values() and place.startswith(READABLE)]
-    return list(dict.fromkeys(join(place, name) for place in own for name in (file, f"{rest}/{file}")))
+    mirrors = [place for place in places if place not in DEFAULT_ADDRESSES.values() and place.startswith(READABLE)]
+    return list(dict.fromkeys(join(place, name) for place in mirrors for name in (file, f"{rest}/{file}")))

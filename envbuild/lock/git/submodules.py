@@ -1,6 +1,7 @@
-"""What repository a submodule is of: the address in .gitmodules as an origin, which a site maps to its own places.
+"""The repository of a submodule: the address in .gitmodules as an origin, which a site maps to its own places.
 
-The addresses themselves are never used: they are whatever a commit says, and a site may have the repository elsewhere.
+The addresses themselves are never used: any commit may contain any address, and a site may have the repository
+elsewhere.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ GIT = "git:"  # a repository of any other host: git:HOST/PATH
 
 
 def submodule_origin(address: str, parent: str) -> str:
-    """The origin of the repository at `address`, as the .gitmodules of the repository `parent` (an origin) gives it:
-    ``github:OWNER/NAME``, ``gitlab:GROUP/NAME``, ``git:HOST/PATH``; a relative one is taken from the parent's own.
+    """Return the origin of a submodule's repository: ``github:OWNER/NAME``, ``gitlab:GROUP/NAME``, ``git:HOST/PATH``.
 
-    Raises ValueError, with why, for an address that names no repository of another machine.
+    address: as in .gitmodules; a relative one starts at the address of the parent
+    parent: the origin of the repository that has the .gitmodules
+
+    Raises ValueError, with the cause, for an address that is not a repository of another machine.
     """
     if address.startswith(("./", "../")):
         kind, _, path = parent.partition(":")
@@ -30,9 +33,9 @@ def submodule_origin(address: str, parent: str) -> str:
         try:
             host, port = (parts.hostname or "").lower(), parts.port
         except ValueError:
-            raise ValueError("its address has no port that can be") from None
+            raise ValueError("its address has an invalid port") from None
         if parts.scheme not in SCHEMES or not host:
-            raise ValueError(f"its address begins with '{parts.scheme}:', which no other machine understands")
+            raise ValueError(f"its address begins with '{parts.scheme}:', which is not a network protocol of git")
         # The port of ssh is another service's than the one that a mirror has.
         if port and parts.scheme in ("https", "http") and port not in (80, 443):
             host += f":{port}"
@@ -40,7 +43,7 @@ def submodule_origin(address: str, parent: str) -> str:
     elif found := SCP.fullmatch(address):
         host, path = found["host"].lower(), found["path"]
     else:
-        raise ValueError("its address is a folder of somebody's machine")
+        raise ValueError("its address is a local folder")
     path = _normalize(path)
     if not HOST.fullmatch(host):
         raise ValueError("its address names no host")
@@ -50,15 +53,15 @@ def submodule_origin(address: str, parent: str) -> str:
 
 
 def _normalize(path: str) -> str:
-    """A path of plain parts, without ``.git`` at its end."""
+    """Return a path of plain names, without ``.git`` at its end. Raises ValueError."""
     path = path.strip("/").removesuffix(".git")
     if not path or not all(PART.fullmatch(part) and part not in (".", "..") for part in path.split("/")):
-        raise ValueError("the path in its address is not one of plain names")
+        raise ValueError("the path in its address has characters that are not allowed")
     return path
 
 
 def _join(path: str, relative: str) -> str:
-    """`relative` from the repository `path`, as gitsubmodules(7) has it: ``../`` drops a part of the address."""
+    """Return `relative` from the repository `path`: ``../`` drops a part of the address (gitsubmodules(7))."""
     parts = path.strip("/").split("/")
     for step in relative.rstrip("/").split("/"):
         if step == "..":

@@ -20,13 +20,13 @@ from envbuild.lock.git.tree import CommitTree, TreeEntry
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
 
-# What stands in place of a large file's content (Git LFS specification, "The Pointer"): at most 1024 bytes.
+# What a large file's content is replaced with (Git LFS specification, "The Pointer"): at most 1024 bytes.
 POINTER, POINTER_SIZE = b"version https://git-lfs.github.com/spec/v1\n", 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Tarball:
-    """A tarball that was written: `pointers` are the files whose content is elsewhere (Git LFS)."""
+    """A tarball that was written: `pointers` are the files whose content is stored elsewhere (Git LFS)."""
 
     sha256: str
     size: int
@@ -37,7 +37,7 @@ def write_tar(top: str, trees: Mapping[str, CommitTree], file: IO[bytes]) -> Tar
     """Write the commits `trees` (by their path below the folder `top`) as one tarball; a submodule that is not among
     them is an empty folder, as in a clone.
 
-    Raises NotFoundError, RefusedError when a repository does not hold what it said it holds, and InputError.
+    Raises NotFoundError, RefusedError if a repository lacks objects that it listed, and InputError.
     """
     sink, pointers = TarSink(file), []
     with contextlib.ExitStack() as stack:
@@ -57,12 +57,12 @@ def write_tar(top: str, trees: Mapping[str, CommitTree], file: IO[bytes]) -> Tar
 
 
 def _list_members(top: str, trees: Mapping[str, CommitTree]) -> dict[bytes, tuple[CommitTree, TreeEntry] | None]:
-    """Path → file or symlink, or None for a folder."""
+    """Return path → file or symlink, or None for a folder."""
     items: dict[bytes, tuple[CommitTree, TreeEntry] | None] = {top.encode(): None}
     for path, tree in trees.items():
         root = f"{top}/{path}".rstrip("/").encode()
         items |= {root + b"/" + entry.path: (tree, entry) for entry in tree.files}
-        for link in tree.links:
+        for link in tree.gitlinks:
             items.setdefault(root + b"/" + link)
     for full in list(items):
         while (full := full.rpartition(b"/")[0]) and full not in items:
@@ -71,12 +71,12 @@ def _list_members(top: str, trees: Mapping[str, CommitTree]) -> dict[bytes, tupl
 
 
 def _write_entry(sink: TarSink, path: bytes, entry: TreeEntry, objects: ObjectReader, tree: CommitTree) -> bool:
-    """Write one file or symlink; whether it is a pointer to content that is elsewhere."""
+    """Write one file or symlink. Return whether it is a pointer to content that is stored elsewhere."""
     if entry.symlink:
         link = objects.read(entry.sha, "blob")
         if not link or b"\0" in link:
             raise InputError(
-                f"the commit {tree.origin}@{tree.commit} holds a symbolic link without a target that can be: "
+                f"the commit {tree.origin}@{tree.commit} contains a symbolic link without a valid target: "
                 f"{entry.path.decode(errors='replace')}"
             )
         sink.begin(Member(path, Kind.SYMLINK, 0o777, mtime=TIME, link=link))
@@ -95,7 +95,7 @@ def _write_entry(sink: TarSink, path: bytes, entry: TreeEntry, objects: ObjectRe
 
 
 def empty_folders(path: Path) -> list[str]:
-    """Folders of a tarball of this module that hold nothing: its submodules that were left out."""
+    """Return the empty folders of a tarball of this module: the submodules that were left out."""
     folders: set[str] = set()
     filled: set[str] = set()
     with tarfile.open(path, "r:") as tar:

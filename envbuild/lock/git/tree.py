@@ -1,8 +1,8 @@
-"""What a commit holds: its files and the places of its submodules, read from the objects themselves.
+"""The tree of a commit: its files and the paths of its submodules, read from the git objects themselves.
 
 Formats: a tree is a sequence of ``MODE NAME\\0`` and 20 bytes of hash (Pro Git, "Git Objects"), gitmodules(5).
-Attributes are not looked at: ``export-ignore``, ``export-subst`` and the conversion of line ends would make what is
-read depend on the version of git.
+Attributes are ignored: with ``export-ignore``, ``export-subst`` and the conversion of line ends, the result would
+depend on the version of git.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envbuild.lock.git.git_program import ObjectReader, blob_sizes, run_git
 from envbuild.net.transport import NotFoundError, RefusedError
 
 KIND, TREE, FILE, SYMLINK, LINK = 0o170000, 0o040000, 0o100000, 0o120000, 0o160000
-MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: trees that hold themselves many times over are tiny
+MOST, LONGEST = 2_000_000, 4096  # entries, bytes of a path: a tiny tree may contain itself many times
 MODULES = b".gitmodules"
 
 
@@ -40,19 +40,22 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommitTree:
-    """A commit in the git directory `folder`, which has every file of it. `links`: path → commit of a submodule;
-    `modules`: path → address that the commit's .gitmodules gives for it."""
+    """A commit in the git directory `folder`, which has every file of it.
+
+    gitlinks: path → commit of a submodule
+    submodule_urls: path → its address in the commit's .gitmodules
+    """
 
     folder: Path
     origin: str
     commit: str
     files: tuple[TreeEntry, ...]
-    links: Mapping[bytes, str] = field(default_factory=dict)
-    modules: Mapping[bytes, str] = field(default_factory=dict)
+    gitlinks: Mapping[bytes, str] = field(default_factory=dict)
+    submodule_urls: Mapping[bytes, str] = field(default_factory=dict)
 
 
 def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
-    """The commit `commit` of `origin` as the git directory `folder` has it.
+    """Return the commit `commit` of `origin` from the git directory `folder`.
 
     Raises NotFoundError when the commit or one of its files is not there, RefusedError when it cannot be read;
     InputError when the commit itself holds what must not be unpacked.
@@ -67,13 +70,13 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
             raise RefusedError(f"it is damaged: {commit} is not a commit")
         entries = list(_walk_tree(objects, head[1].decode(), f"{origin}@{commit}"))
         listed = next((entry for entry in entries if entry.path == MODULES and entry.mode & KIND == FILE), None)
-        modules = _read_submodule_urls(objects.read(listed.sha, "blob")) if listed else {}
+        submodule_urls = _read_submodule_urls(objects.read(listed.sha, "blob")) if listed else {}
     files = [entry for entry in entries if entry.mode & KIND != LINK]
     length = blob_sizes(folder, {entry.sha for entry in files})
-    if lacking := [entry for entry in files if entry.sha not in length]:
-        example = lacking[0].path.decode(errors="replace")
+    if missing := [entry for entry in files if entry.sha not in length]:
+        example = missing[0].path.decode(errors="replace")
         raise NotFoundError(
-            f"it lacks {len(lacking)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
+            f"it lacks {len(missing)} of the commit's {len(files)} files, {example} among them (a partial copy?)"
         )
     return CommitTree(
         folder,
@@ -81,12 +84,12 @@ def read_tree(folder: Path, origin: str, commit: str) -> CommitTree:
         commit,
         tuple(replace(entry, size=length[entry.sha]) for entry in files),
         {entry.path: entry.sha for entry in entries if entry.mode & KIND == LINK},
-        modules,
+        submodule_urls,
     )
 
 
 def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry]:
-    """Every file, symlink and submodule below the tree `top`."""
+    """Yield every file, symlink and submodule below the tree `top`."""
     pending, count = [(b"", top)], 0
     while pending:
         folder, sha = pending.pop()
@@ -94,9 +97,9 @@ def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry
         for mode, name, child in _parse_tree(objects.read(sha, "tree"), sha):
             path = folder + name
             count += 1
-            # git itself writes no such names; a tree that was made by hand may hold them.
+            # git itself writes no such names; a tree that was not written by git may contain them.
             if name in (b"", b".", b"..") or b"/" in name or name.lower() == b".git":
-                raise _unsafe_path_error(what, path, "that would leave its folder, or steer git")
+                raise _unsafe_path_error(what, path, "that would leave its folder, or control git")
             if name in seen:
                 raise _unsafe_path_error(what, path, "twice")
             if len(path) > LONGEST or count > MOST:
@@ -112,7 +115,7 @@ def _walk_tree(objects: ObjectReader, top: str, what: str) -> Iterator[TreeEntry
 
 
 def _parse_tree(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
-    """(mode, name, hash) of a tree object."""
+    """Yield (mode, name, hash) of each entry of a tree object."""
     at = 0
     while at < len(raw):
         space = raw.find(b" ", at)
@@ -124,7 +127,7 @@ def _parse_tree(raw: bytes, sha: str) -> Iterator[tuple[int, bytes, str]]:
 
 
 def _read_submodule_urls(content: bytes) -> dict[bytes, str]:
-    """Path → address of a .gitmodules file, as git itself reads it."""
+    """Return path → address of a .gitmodules file, as git itself reads it."""
     done = run_git(None, "config", "--file", "-", "--null", "--list", content=content)
     if done.returncode:
         raise RefusedError("its .gitmodules cannot be read")
@@ -144,6 +147,6 @@ def _read_submodule_urls(content: bytes) -> dict[bytes, str]:
 
 def _unsafe_path_error(what: str, path: bytes, why: str) -> InputError:
     return InputError(
-        f"the commit {what} holds the path {path.decode(errors='replace')!r} {why}; it is not unpacked",
-        hint="look at the repository before any other commit of it is used",
+        f"the commit {what} contains the path {path.decode(errors='replace')!r} {why}; it is not unpacked",
+        hint="the repository may be malicious: review it before you use another commit of it",
     )
