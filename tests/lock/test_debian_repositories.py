@@ -186,18 +186,19 @@ def test_key_must_be_the_known_one(site: Site, tmp_path: Path, vendor: Signer) -
     (first, hint), (second, other) = told(caught.value)
     place = tmp_path / "cuda/ubuntu2404/x86_64/vendor.pub"
     assert first == (
-        f"the key of the package repository {CUDA} is not the known one: {place} has the key {vendor.fingerprint}, "
+        f"the key of the package repository {CUDA} is not the expected one: {place} has the key {vendor.fingerprint}, "
         f"and the recipe names {UNTOUCHED}"
     )
     assert f'keyrings: {{"{CUDA}": FILE}}' in hint
     assert second == (
-        f"the key of the package repository {DOCA} cannot be had; looked at:\n  {tmp_path}/doca/gone.pub: no such file"
+        f"the key of the package repository {DOCA} is not available; looked at:\n"
+        f"  {tmp_path}/doca/gone.pub: no such file"
     )
     assert (
         other == f'write into site.yaml:  mirrors: {{"{DOCA}": [ADDRESS-OR-FOLDER]}}  or  keyrings: {{"{DOCA}": FILE}}'
     )
     (tmp_path / "cuda/ubuntu2404/x86_64/vendor.pub").write_text("<html>not found</html>")
-    with pytest.raises(InputError, match=r"vendor\.pub holds no OpenPGP key, and the recipe names"):
+    with pytest.raises(InputError, match=r"vendor\.pub contains no OpenPGP key, and the recipe names"):
         resolve(at, repositories(vendor), base="")
 
 
@@ -322,7 +323,7 @@ def test_unknown_package_of_vendors(site: Site, tmp_path: Path, vendor: Signer) 
         resolve(at, repositories(vendor), base="", debian="cuda-nvc")
     assert told(caught.value) == [
         (
-            f"neither the Ubuntu archive nor {CUDA}, {DOCA} has a package 'cuda-nvc' (asked for by debian)",
+            f"neither the Ubuntu archive nor {CUDA}, {DOCA} has a package 'cuda-nvc' (required by debian)",
             "did you mean 'cuda-nvcc'?",
         )
     ]
@@ -362,7 +363,11 @@ def test_blame() -> None:
 
     near, far = source("http://me:pw@h/ubuntu"), source("http://h/ubuntu/more%20x")
     folder = source("/srv/a b")
-    assert [item.told for item in (near, far, folder)] == ["http://h/ubuntu", "http://h/ubuntu/more x", "file:/srv/a b"]
+    assert [item.printed_address for item in (near, far, folder)] == [
+        "http://h/ubuntu",
+        "http://h/ubuntu/more x",
+        "file:/srv/a b",
+    ]
     lines = [
         "The repository 'http://h/ubuntu ./ Release' does not have a Release file.",
         "Failed to fetch http://h/ubuntu/more%20x/InRelease  404",
@@ -370,8 +375,8 @@ def test_blame() -> None:
         "Some index files failed to download.",
     ]
     assert failures_by_place("\n".join(lines), [near, far, folder]) == {
-        near.told: lines[:1],
-        far.told: lines[1:2],
-        folder.told: lines[2:3],
+        near.printed_address: lines[:1],
+        far.printed_address: lines[1:2],
+        folder.printed_address: lines[2:3],
     }
     assert failures_by_place(lines[3], [near]) == {"": [lines[3]]}

@@ -116,9 +116,9 @@ def test_unknown_packages_are_all_named(site: Site) -> None:
         resolve(site, base="", debian="openmpi-bni awk", build_x="qqqqq")
     told = [(finding.message, finding.hint) for finding in caught.value.findings]
     assert told == [
-        ("the Debian archive has no package 'openmpi-bni' (asked for by debian)", "did you mean 'openmpi-bin'?"),
+        ("the Debian archive has no package 'openmpi-bni' (required by debian)", "did you mean 'openmpi-bin'?"),
         (
-            "the Debian archive has no package 'qqqqq' (asked for by build-x)",
+            "the Debian archive has no package 'qqqqq' (required by build-x)",
             "search for its name: apt-cache search WORD",
         ),
     ]
@@ -131,7 +131,7 @@ def test_an_unknown_run_time_package_has_the_place_of_its_layer(site: Site) -> N
         request = debian.DebianRequest(TRIXIE, "amd64", units, where=where, askers=askers)
         debian.resolve(request, site, Store.open(site.store), SilentReporter())
     (finding,) = caught.value.findings
-    assert finding.message == "the Debian archive has no package 'qqqqq' (asked for by debian-packages)"
+    assert finding.message == "the Debian archive has no package 'qqqqq' (required by debian-packages)"
     assert finding.where == "images/a.yaml:5:3"
 
 
@@ -264,7 +264,7 @@ def test_missing_parts_of_the_host(site: Site, monkeypatch: pytest.MonkeyPatch) 
         ),
     ]
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(InputError, match="no apt-get here"):
+    with pytest.raises(InputError, match="apt-get is not installed"):
         resolve(site, base="")
 
 

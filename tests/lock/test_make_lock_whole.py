@@ -174,7 +174,7 @@ def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, ke
     assert [finding.where for finding in caught.value.findings] == ["images/demo.yaml:4:1", "", ""]
     assert [finding.message.partition(";")[0] for finding in caught.value.findings] == [
         "no place is known for oci:docker.io/some/base",
-        "the key of the package repository apt:cuda cannot be had",
+        "the key of the package repository apt:cuda is not available",
         "no place is known for pip:torch, which gives torch",
     ]
     assert Store(site.store).has_blob(make(site, asked).sources[f"widget-{repo.head[:12]}.tar"].sha256)
@@ -226,10 +226,10 @@ def test_an_image_that_is_not_what_the_spec_says(site: Site, repo: Repo, key: Si
     (finding,) = caught.value.findings
     assert finding.where == "images/demo.yaml:8:3"
     assert finding.message == (
-        f"layer 'cuda' cannot stand in this image, because {BASE}, from which it takes its component, "
-        "holds no /opt/none/*, no /opt/nvcc"
+        f"layer 'cuda' is incompatible with this image: it uses the component of {BASE}, "
+        "which has no /opt/none/*, no /opt/nvcc"
     )
-    assert finding.hint == "give 'cuda' another provider, or choose a base that holds it"
+    assert finding.hint == "choose another provider of 'cuda', or a base that contains it"
 
 
 def test_the_base_is_asked_for_somewhere(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:

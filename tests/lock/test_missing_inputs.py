@@ -150,11 +150,11 @@ def test_a_name_that_is_nearly_known_is_told_while_a_repository_is_missing(desk:
     asked = replace(desk.request, units=units, repositories=(repository,))
     missing, perhaps = desk.lacks(desk.without("apt:cuda"), asked).findings
     assert missing.message == "no place is known for the package repository apt:cuda"
-    assert perhaps.message == ("'opnssl' (asked for by debian) is perhaps misspelt: no archive that can be read has it")
-    assert perhaps.hint == "did you mean 'openssl'? Else leave it: apt:cuda may have it"
+    assert perhaps.message == ("'opnssl' (required by debian) is perhaps misspelt: no archive that can be read has it")
+    assert perhaps.hint == "did you mean 'openssl'? Otherwise keep it: apt:cuda may have it"
     assert all(desk.has("apt 1.0", "gcc 1.0", desk.wheel("demo")))
     (sure,) = desk.lacks(desk.site, asked).findings
-    assert sure.message == "neither the Debian archive nor apt:cuda has a package 'opnssl' (asked for by debian)"
+    assert sure.message == "neither the Debian archive nor apt:cuda has a package 'opnssl' (required by debian)"
 
 
 def test_a_repository_whose_list_is_gone_does_not_close_the_others(desk: Desk, key: Signer) -> None:

@@ -147,7 +147,7 @@ def test_what_later_layers_take_away(layout: Layout, registry: Server, lock: Loc
     with pytest.raises(ConflictError) as caught:
         lock(reference, registry.url, promised=promised)
     assert [finding.message for finding in caught.value.findings] == [
-        f"layer '{recipe}' cannot stand in this image, because {reference}, from which it takes its component, holds "
+        f"layer '{recipe}' is incompatible with this image: it uses the component of {reference}, which has "
         f"no {pattern}"
         for recipe, pattern in (promised[0], promised[2])
     ]
@@ -170,22 +170,22 @@ def test_everything_that_is_wrong_at_once(layout: Layout, registry: Server, lock
         (finding.message.removeprefix("docker.io/some/base:1 "), finding.hint) for finding in caught.value.findings
     ] == [
         (
-            "is not made of debian:13, as the spec says, because its os-release says alpine:3.22",
+            "is not debian:13, as the spec declares: its os-release names alpine:3.22",
             "choose an image made of one of: debian:12, debian:13, ubuntu:20.04, ubuntu:22.04, ubuntu:24.04",
         ),
         (
-            "nothing can be installed on docker.io/some/base:1, because it has no /var/lib/dpkg/status, /usr/bin/dpkg, "
+            "nothing can be installed on docker.io/some/base:1: it has no /var/lib/dpkg/status, /usr/bin/dpkg, "
             "/usr/bin/apt-get",
             "choose an image with apt: not a distroless, Alpine or RPM one",
         ),
         (
-            "has no Python 3.13, because it has /usr/bin/python3.12, /opt/conda/bin/python3.8",
+            "has no Python 3.13: it has /usr/bin/python3.12, /opt/conda/bin/python3.8",
             'write python: "3.12"',
         ),
         (
-            "layer 'nccl' cannot stand in this image, because docker.io/some/base:1, from which it takes its "
-            "component, holds no /usr/include/nccl.h",
-            "give 'nccl' another provider, or choose a base that holds it",
+            "layer 'nccl' is incompatible with this image: it uses the component of docker.io/some/base:1, "
+            "which has no /usr/include/nccl.h",
+            "choose another provider of 'nccl', or a base that contains it",
         ),
     ]
 

@@ -1,7 +1,7 @@
-"""What is in an image, seen without unpacking it: the paths of all layers together, and a few small files.
+"""The file tree of an image, read without unpacking it: the paths of all layers together, and a few small files.
 
-A store keeps what was seen of an image (``base/<manifest digest>.json.gz``), because reading a large image takes
-minutes and every lock asks again.
+A store caches the tree of an image (``base/<manifest digest>.json.gz``), because reading a large image takes minutes
+and every lock needs the tree again.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from envbuild.oci.tar import member as m
 from envbuild.oci.tar.decompress import reading, sound
 from envbuild.oci.tar.member import Member
 
-FORMAT = 1  # of what a store keeps; another one is not read
-LARGEST = 64 << 20  # of a file that is kept, in bytes
+FORMAT = 1  # of the cached file; another format is not read
+LARGEST = 64 << 20  # of a captured file, in bytes
 PYTHON = r"usr(/local)?/lib/python3[^/]*/(dist|site)-packages"
-KEPT = re.compile(
+CAPTURED = re.compile(
     r"(etc|usr/lib)/os-release|var/lib/dpkg/status"
     rf"|{PYTHON}/[^/]+\.dist-info/METADATA|{PYTHON}/[^/]+\.egg-info(/PKG-INFO)?"
 )
 MAGIC = re.compile(r"[*?[]")
 
-Node = Any  # dict: a folder; str: where a link leads; bytes: a file that is kept; None: another file
+Node = Any  # dict: a folder; str: where a link leads; bytes: a captured file; None: another file
 
 
 class ImageTree(Changeset):
-    """The tree that layers make. `root`: name → what is there."""
+    """The tree of an image's layers. `root`: name → node."""
 
     def __init__(self, root: dict[str, Node] | None = None) -> None:
         super().__init__()
         self.root: dict[str, Node] = {} if root is None else root
-        self.kept, self.content = b"", bytearray()  # the file whose content is being read, if any
+        self.captured, self.content = b"", bytearray()  # the file whose content is being read, if any
 
     # as the target of a layer
     def kind(self, path: bytes) -> Kind | None:
@@ -81,36 +81,36 @@ class ImageTree(Changeset):
             self.put(path, os.fsdecode(member.link))
         elif member.kind in (m.Kind.FILE, m.Kind.FIFO):
             self.put(path, None)
-            if member.kind is m.Kind.FILE and KEPT.fullmatch(os.fsdecode(path)):
-                self.kept, self.content = path, bytearray()
+            if member.kind is m.Kind.FILE and CAPTURED.fullmatch(os.fsdecode(path)):
+                self.captured, self.content = path, bytearray()
 
     def data(self, chunk: bytes) -> None:
-        if self.kept:
+        if self.captured:
             self.content += chunk[: LARGEST - len(self.content)]
 
     def zeros(self, count: int) -> None:
-        if self.kept:
+        if self.captured:
             self.content += bytes(min(count, LARGEST - len(self.content)))
 
     def end(self) -> None:
-        if self.kept:
-            self.put(self.kept, bytes(self.content))
-        self.kept, self.content = b"", bytearray()
+        if self.captured:
+            self.put(self.captured, bytes(self.content))
+        self.captured, self.content = b"", bytearray()
 
     def put(self, path: bytes, node: Node) -> None:
         above, _, name = os.fsdecode(path).rpartition("/")
         self.node(above)[name] = node
 
     def node(self, path: str) -> Node:
-        """What is at a path that leads through no link; None also when nothing is there."""
+        """Return the node at a path that leads through no link; None also when it does not exist."""
         found: Node = self.root
         for part in path.split("/") if path else ():
             found = found.get(part) if isinstance(found, dict) else None
         return found
 
-    # to be asked
+    # queries
     def find(self, path: str) -> tuple[str, Node] | None:
-        """(path through no link, what is there), links followed, also a last one; None when nothing is there."""
+        """Return (path through no link, node), links followed, also a last one; None when the path does not exist."""
         found: list[tuple[str, Node]] = [("", self.root)]
         todo = [part for part in path.split("/") if part not in ("", ".")][::-1]
         hops = 0
@@ -135,17 +135,17 @@ class ImageTree(Changeset):
         return found[-1]
 
     def text(self, path: str) -> str | None:
-        """The content of a file that is kept; None when there is no such file."""
+        """Return the content of a captured file; None when there is no such file."""
         found = self.find(path)
         return found[1].decode(errors="replace") if found and isinstance(found[1], bytes) else None
 
     def listing(self, path: str) -> list[str]:
-        """The names in a folder, sorted; none when it is no folder."""
+        """Return the names in a folder, sorted; none when it is not a folder."""
         found = self.find(path)
         return sorted(found[1]) if found and isinstance(found[1], dict) else []
 
     def matches(self, pattern: str) -> list[str]:
-        """The paths that a shell pattern (absolute) stands for, sorted. What a link leads to must be there."""
+        """Return the paths that match a shell pattern (absolute), sorted. The target of a link must exist."""
         found = [""]
         for part in pattern.strip("/").split("/"):
             pairs = [(folder, name) for folder in found for name in self.listing(folder)]
@@ -157,16 +157,16 @@ class ImageTree(Changeset):
 
 
 def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: Reporter) -> ImageTree:
-    """The tree of the image with the manifest `digest` whose `layers` (digests, bottom first) are in the store.
+    """Return the tree of the image with the manifest `digest` whose `layers` (digests, bottom first) are in the store.
 
-    Raises InputError for a layer that cannot be unpacked, leads out of its tree, or is damaged in the store.
+    Raises InputError for a layer that cannot be unpacked, leads out of its tree, or is corrupt in the store.
     """
-    kept = store.root / "base" / f"{digest}.json.gz"
-    known = _read_cached(kept)
-    if known:
-        return known
+    cache = store.root / "base" / f"{digest}.json.gz"
+    cached = _read_cached(cache)
+    if cached:
+        return cached
     tree = ImageTree()
-    reporter.start("base", f"looking at the {len(layers)} layers of the base image")
+    reporter.start("base", f"reading the {len(layers)} layers of the base image")
     try:
         for number, layer in enumerate(layers, 1):
             reporter.note("base", f"layer {number}")
@@ -175,14 +175,14 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
                     tree.written = {b""}
                     tree.apply(stream)
             except EnvbuildError:
-                store.check_blob(layer)  # when it is the store's fault, that is what to tell
+                store.check_blob(layer)  # a corrupt blob of the store is the error to report
                 raise
     finally:
         reporter.finish("base")
-    with contextlib.suppress(RecursionError):  # folders in folders, a thousand deep
+    with contextlib.suppress(RecursionError):  # a thousand nested folders
         content = json.dumps({"format": FORMAT, "root": _to_json(tree.root)}).encode()
-        kept.parent.mkdir(exist_ok=True)
-        write_atomic(kept, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
+        cache.parent.mkdir(exist_ok=True)
+        write_atomic(cache, lambda file: file.write(gzip.compress(content, 1, mtime=0)))
     return tree
 
 

@@ -1,8 +1,8 @@
-"""A base that is somebody's image: locked by digest, its layers in the store, and looked at before anything is built on
-it.
+"""A third-party image as base: locked by digest, its layers downloaded into the store, and checked before anything is
+built on it.
 
-What an image is made of is read from its layers, so that a base that cannot carry what the spec asks for is told when
-it is locked, and not by a build an hour later.
+The contents of an image are read from its layers, so that a base that does not meet the spec is reported when it is
+locked, and not by a build an hour later.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
 from envbuild.oci.config import seconds
 
-TOGETHER = 4  # layers that are fetched at a time
+PARALLEL = 4  # layers that are downloaded at a time
 
 
 @dataclass(frozen=True, slots=True)
 class LockedBase:
     """A locked base image. `status`: its /var/lib/dpkg/status, on top of which apt resolves. `interpreter`: path of the
-    Python in it that the spec asks for. `created`: when it was made, in seconds since 1970 (0: it does not say)."""
+    Python in it that the spec requires. `created`: its date, in seconds since 1970 (0: it has none)."""
 
     image: BaseImage
     status: str
@@ -59,20 +59,22 @@ def lock_base(
 ) -> LockedBase:
     """Lock the image that `reference` names for `arch`, with its layers in the store.
 
-    `previous` with the same reference keeps its digest, whatever its tag names now. `distribution` and `python` are
-    what the spec says that the image is made of and has; `promised` are (recipe, shell pattern of a path) that recipes
-    take from it, and `where` the places at which the spec asks for these recipes. Raises SpecError (no reference),
-    InputError (what cannot be had, and where it was looked for), ConflictError with everything that the image is not or
-    has not.
+    `previous` with the same reference keeps its digest, even if its tag names another image now. `distribution` and
+    `python` are those that the spec declares for the image; `promised` are (recipe, shell pattern of a path) of the
+    files that recipes use from it, and `where` the places of these recipes in the spec. Raises SpecError (no
+    reference), InputError (unavailable parts, and the places that were tried), ConflictError with every requirement
+    that the image does not meet.
     """
-    work = _BaseDownload(Repository(parse_reference(reference), site, transport), reference, store, transfer)
-    kept = previous if previous and previous.reference == reference else None
-    digest, image, config = work.resolve(f"sha256:{kept.digest}" if kept else work.repository.reference.wanted, arch)
-    if kept and not config.fits(arch):  # it was locked for another target
-        digest, image, config = work.resolve(work.repository.reference.wanted, arch)
+    download = _BaseDownload(Repository(parse_reference(reference), site, transport), reference, store, transfer)
+    unchanged = previous if previous and previous.reference == reference else None
+    digest, image, config = download.resolve(
+        f"sha256:{unchanged.digest}" if unchanged else download.repository.reference.wanted, arch
+    )
+    if unchanged and not config.fits(arch):  # it was locked for another target
+        digest, image, config = download.resolve(download.repository.reference.wanted, arch)
     if not config.fits(arch):
         raise m.other_architecture(reference, arch, [f"{config.system}/{config.arch}"])
-    work.fetch(image.layers, reporter)
+    download.fetch(image.layers, reporter)
     tree = read_image_tree(digest, [part.digest for part in image.layers], store, reporter)
     findings = requirements.check_base(tree, reference, distribution, python, promised, where or {})
     if findings:
@@ -92,7 +94,7 @@ def lock_base(
 
 @dataclass(frozen=True, slots=True)
 class _BaseDownload:
-    """One image on its way into the store."""
+    """The download of one image into the store."""
 
     repository: Repository
     reference: str
@@ -100,7 +102,7 @@ class _BaseDownload:
     transfer: Transfer
 
     def resolve(self, wanted: str, arch: str) -> tuple[str, m.Image, m.Config]:
-        """(digest of the manifest, parts, configuration) of what `wanted` (digest or tag) is for `arch`."""
+        """Return (digest of the manifest, parts, configuration) of the image `wanted` (digest or tag) for `arch`."""
         digest, value = self.document(wanted)
         if m.is_index(value):
             digest, value = self.document(f"sha256:{m.choose(value, self.reference, arch)}")
@@ -110,7 +112,7 @@ class _BaseDownload:
         return digest, image, m.config(m.document(content, self.reference), self.reference)
 
     def document(self, wanted: str) -> tuple[str, dict[str, Any]]:
-        """(digest, content) of a manifest or index, which is in the store then."""
+        """Return (digest, content) of a manifest or index; add it to the store."""
         digest = wanted.removeprefix("sha256:")
         if digest != wanted and self.store.has_blob(digest):
             self.store.check_blob(digest)
@@ -123,21 +125,21 @@ class _BaseDownload:
         return digest, m.document(content, self.reference)
 
     def fetch(self, parts: Iterable[m.Part], reporter: Reporter) -> None:
-        """Bring parts into the store. Raises InputError with a finding for each that cannot be had."""
+        """Download parts into the store. Raises InputError with a finding for each that is not available."""
         wanted = {part.digest: part for part in parts if not self.store.has_blob(part.digest)}
         if not wanted:
             return
         done, total, guard = 0, sum(part.size for part in wanted.values()), threading.Lock()
 
-        def arrived(size: int) -> None:
+        def add_progress(size: int) -> None:
             nonlocal done
             with guard:
                 done += size
                 reporter.advance("base", done, total)
 
-        transfer = replace(self.repository.transfer(self.transfer), progress=arrived)
+        transfer = replace(self.repository.transfer(self.transfer), progress=add_progress)
 
-        def one(part: m.Part) -> Finding | None:
+        def download(part: m.Part) -> Finding | None:
             try:
                 transfer.obtain(self.repository.blobs(part.digest), part.digest)
             except DownloadError as error:
@@ -147,12 +149,12 @@ class _BaseDownload:
 
         reporter.start("base", f"fetching {self.reference}: {len(wanted)} layers, {amount(total)}")
         try:
-            with ThreadPoolExecutor(TOGETHER) as pool:
+            with ThreadPoolExecutor(PARALLEL) as pool:
                 try:
                     # The largest first: they decide when the last one is done.
-                    found = list(pool.map(one, sorted(wanted.values(), key=lambda part: -part.size)))
+                    found = list(pool.map(download, sorted(wanted.values(), key=lambda part: -part.size)))
                 except BaseException:
-                    transfer.stop.set()  # a full store, an interruption: the others need not go on
+                    transfer.stop.set()  # a full store, an interruption: the others need not continue
                     raise
         finally:
             reporter.finish("base")

@@ -1,4 +1,4 @@
-"""What a base image must be and have, asked of its tree (`envbuild.lock.base_image.file_tree`)."""
+"""The requirements of a base image, checked in its file tree (`envbuild.lock.base_image.file_tree`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envbuild.lock.base_image.file_tree import ImageTree
 STATUS = "/var/lib/dpkg/status"
 PROGRAMS = ("/bin/sh", "/usr/bin/dpkg", "/usr/bin/apt-get")  # what every unit on top of the base runs
 BINS = ("/usr/local/bin", "/usr/bin")  # in the order of PATH
-OTHERS = "/opt/*/bin"  # where images have a Python that nothing finds without its own PATH
+OTHERS = "/opt/*/bin"  # where images have a Python that is not on the default PATH
 APT_ONLY = "choose an image with apt: not a distroless, Alpine or RPM one"
 
 
@@ -27,23 +27,24 @@ def check_base(
     promised: Iterable[tuple[str, str]],
     where: Mapping[str, str],
 ) -> list[Finding]:
-    """Everything that the image is not or has not; see `envbuild.lock.base_image.lock_base.lock_base`."""
+    """Return a finding for each requirement that the image does not meet; see
+    `envbuild.lock.base_image.lock_base.lock_base`."""
     found = [*_distribution(tree, reference, distribution), *_programs(tree, reference)]
     if not find_interpreter(tree, python):
-        found.append(_no_python(tree, reference, python))
-    lacks: dict[str, list[str]] = {}
+        found.append(_no_python_finding(tree, reference, python))
+    missing: dict[str, list[str]] = {}
     for recipe, pattern in promised:
         if not tree.matches(pattern):
-            lacks.setdefault(recipe, []).append(pattern)
-    for recipe, patterns in lacks.items():
-        because = f"because {reference}, from which it takes its component, holds no {', no '.join(patterns)}"
-        hint = f"give '{recipe}' another provider, or choose a base that holds it"
-        found.append(Finding(f"layer '{recipe}' cannot stand in this image, {because}", where.get(recipe, ""), hint))
+            missing.setdefault(recipe, []).append(pattern)
+    for recipe, patterns in missing.items():
+        cause = f"it uses the component of {reference}, which has no {', no '.join(patterns)}"
+        hint = f"choose another provider of '{recipe}', or a base that contains it"
+        found.append(Finding(f"layer '{recipe}' is incompatible with this image: {cause}", where.get(recipe, ""), hint))
     return found
 
 
 def find_interpreter(tree: ImageTree, python: str) -> str:
-    """The path of python<python>, the first on PATH; empty when there is none."""
+    """Return the path of python<python>, the first on PATH; empty when there is none."""
     for folder in BINS:
         for name in (f"python{python}", "python3", "python"):
             found = tree.find(f"{folder}/{name}")
@@ -53,10 +54,11 @@ def find_interpreter(tree: ImageTree, python: str) -> str:
 
 
 def python_packages(tree: ImageTree, interpreter: str, python: str) -> dict[str, str]:
-    """Name → version of what an interpreter finds, in the order of its sys.path: the first of a name is the one."""
+    """Return name → version of the packages of an interpreter, in the order of its sys.path: the first of a name is
+    imported."""
     local = f"/usr/local/lib/python{python}"
     folders = [f"{local}/site-packages"]
-    if interpreter.startswith("/usr/bin/"):  # Debian's own, which looks elsewhere (site.py of its packages)
+    if interpreter.startswith("/usr/bin/"):  # Debian's own, which has other folders (site.py of its packages)
         folders = [f"{local}/dist-packages", "/usr/lib/python3/dist-packages", f"/usr/lib/python{python}/dist-packages"]
     found: dict[str, str] = {}
     for folder in folders:
@@ -69,8 +71,8 @@ def python_packages(tree: ImageTree, interpreter: str, python: str) -> dict[str,
 
 
 def _package(tree: ImageTree, path: str) -> tuple[str, str]:
-    """Name and version of an installed distribution (core metadata specification); from its folder's name where it has
-    no metadata."""
+    """Return name and version of an installed distribution (core metadata specification); from its folder's name where
+    it has no metadata."""
     text = tree.text(f"{path}/METADATA") or tree.text(f"{path}/PKG-INFO") or tree.text(path) or ""
     head = dict(re.findall(r"^(Name|Version): *(\S+)", text.partition("\n\n")[0], re.MULTILINE))
     name, _, rest = path.rpartition("/")[2].rpartition(".")[0].partition("-")
@@ -78,35 +80,34 @@ def _package(tree: ImageTree, path: str) -> tuple[str, str]:
 
 
 def _distribution(tree: ImageTree, reference: str, wanted: str) -> list[Finding]:
-    """os-release(5) against what the spec says."""
+    """Compare os-release(5) with the spec."""
     text = tree.text("/etc/os-release") or tree.text("/usr/lib/os-release")
-    choose = f"choose an image made of one of: {', '.join(DISTRIBUTIONS)}"
+    choose = f"choose an image of one of: {', '.join(DISTRIBUTIONS)}"
     if text is None:
-        return [Finding(f"{reference} does not say what it is made of, because it has no /etc/os-release", hint=choose)]
+        return [Finding(f"the distribution of {reference} is unknown: it has no /etc/os-release", hint=choose)]
     values = dict(re.findall(r"""^([A-Z_]+)=["']?(.*?)["']?\s*$""", text, re.MULTILINE))
     release = values.get("VERSION_ID") or values.get("VERSION_CODENAME") or "unknown"
     found = f"{values.get('ID', 'unknown')}:{release}"
     if found == known_distribution(wanted).name:
         return []
     hint = f"write distribution: {found}" if found in DISTRIBUTIONS else choose
-    because = f"because its os-release says {found}"
-    return [Finding(f"{reference} is not made of {wanted}, as the spec says, {because}", hint=hint)]
+    return [Finding(f"{reference} is not {wanted}, as the spec declares: its os-release names {found}", hint=hint)]
 
 
 def _programs(tree: ImageTree, reference: str) -> list[Finding]:
-    """What every unit needs of a base."""
-    lacks = [path for path in PROGRAMS if not tree.find(path)]
+    """Check the programs that every unit needs in a base."""
+    missing = [path for path in PROGRAMS if not tree.find(path)]
     if not tree.text(STATUS):
-        lacks.insert(0, STATUS)
-    if not lacks:
+        missing.insert(0, STATUS)
+    if not missing:
         return []
-    return [Finding(f"nothing can be installed on {reference}, because it has no {', '.join(lacks)}", hint=APT_ONLY)]
+    return [Finding(f"nothing can be installed on {reference}: it has no {', '.join(missing)}", hint=APT_ONLY)]
 
 
-def _no_python(tree: ImageTree, reference: str, python: str) -> Finding:
+def _no_python_finding(tree: ImageTree, reference: str, python: str) -> Finding:
     places = [path for folder in (*BINS, OTHERS) for path in tree.matches(f"{folder}/python[23].*")]
     versions = {path: match[1] for path in places if (match := re.search(r"/python(\d\.\d+)$", path))}
     usable = [version for path, version in versions.items() if path.rpartition("/")[0] in BINS]
     has = f"it has {', '.join(versions)}" if versions else "it has no Python"
     hint = f'write python: "{usable[0]}"' if usable else f"choose an image with python{python} in {' or '.join(BINS)}"
-    return Finding(f"{reference} has no Python {python}, because {has}", hint=hint)
+    return Finding(f"{reference} has no Python {python}: {has}", hint=hint)

@@ -1,9 +1,9 @@
-"""apt-get in folders of its own: it resolves for another distribution than the host's, as a plain user, and changes
-nothing on the host.
+"""A private apt-get: it resolves for another distribution than the host's, as an unprivileged user, and changes nothing
+on the host.
 
-The configuration is private (``APT_CONFIG`` and ``Dir::Etc``), so that the host's hooks and sources take no part; of
-the host's only ``Acquire::*`` (proxies, certificates, retries) is taken over. Trust comes from the signature of the
-archive's Release files. `envbuild.lock.debian.repositories` opens one.
+The configuration is private (``APT_CONFIG`` and ``Dir::Etc``), so that the host's hooks and sources have no effect; of
+the host's only ``Acquire::*`` (proxies, certificates, retries) is used. Trust comes from the signature of the
+archive's Release files. `envbuild.lock.debian.repositories` opens it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ EXCLUDED_OPTIONS = tuple(
 
 
 class AptError(Exception):
-    """apt-get ended with an error; the text is what it said."""
+    """apt-get ended with an error; the text is its error output."""
 
 
 @dataclass(frozen=True, slots=True)
 class AptSource:
     """One line of the private sources.list: an archive by origin (``debian:trixie/main``,
-    ``apt:nvidia-cuda/ubuntu2204``), the place to ask for it, and the file with the keys that sign it. A flat
+    ``apt:nvidia-cuda/ubuntu2204``), the place that is tried, and the file with the keys that sign it. A flat
     repository has a suite that ends in a slash and no components (sources.list(5)).
     """
 
@@ -51,26 +51,27 @@ class AptSource:
 
     @property
     def address(self) -> str:
-        """The place as apt wants it."""
+        """The place in the form that apt requires."""
         place = self.place if "://" in self.place else f"file://{self.place}"
         return place.replace(" ", "%20").rstrip("/")
 
     @property
-    def told(self) -> str:
-        """The place as apt's messages have it: plain text, without user name and password."""
+    def printed_address(self) -> str:
+        """The place as apt's messages print it: plain text, without user name and password."""
         scheme, _, rest = self.address.partition("://")
         host, slash, path = rest.partition("/")
         place = f"{scheme}:/{path}" if scheme == "file" else f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
         return unquote(place)
 
     def line(self, arch: str) -> str:
-        words = " ".join([self.address, self.suite, *self.components])
-        return f"deb [arch={arch} signed-by={self.keyring}] {words}\n"
+        """Return the line of the source for sources.list(5)."""
+        fields = " ".join([self.address, self.suite, *self.components])
+        return f"deb [arch={arch} signed-by={self.keyring}] {fields}\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Apt:
-    """One private apt: the distribution's own `sources` first, `own` of them, then those of vendors."""
+    """One private apt: the distribution's own `sources` (the first `own` ones), then those of vendors."""
 
     root: Path
     sources: tuple[AptSource, ...]
@@ -79,8 +80,8 @@ class Apt:
     def get(
         self, *arguments: str, status: Path | None = None, preferences: Path | None = None, plain: bool = False
     ) -> str:
-        """Standard output of apt-get with `status` as dpkg's database (default: nothing is installed); with `plain` it
-        knows the distribution's own archives only. Raises AptError.
+        """Run apt-get and return its standard output, with `status` as dpkg's database (default: nothing is installed);
+        with `plain` it uses the distribution's own archives only. Raises AptError.
         """
         command = ["apt-get", "-o", f"Dir::State::status={status or self.root / 'status'}"]
         if preferences:
@@ -95,8 +96,8 @@ class Apt:
         return done.stdout
 
     def lists(self) -> list[tuple[str, Path]]:
-        """(archive, package list) in the order of the sources."""
-        # The line in sources.list says which source it is: two repositories may have suites of the same name.
+        """Return (archive, package list) in the order of the sources."""
+        # The line in sources.list identifies the source: two repositories may have suites of the same name.
         text = self.get("indextargets", "--format", "$(SOURCESENTRY) $(FILENAME)", "Created-By: Packages")
         found = []
         for line in text.splitlines():
@@ -105,8 +106,8 @@ class Apt:
         return [(self.sources[number].archive, path) for number, path in sorted(found, key=lambda item: item[0])]
 
     def released(self) -> int:
-        """The date of the release itself (the first source's Release file), in seconds since 1970; 0 when it does not
-        tell it."""
+        """Return the date of the release itself (the first source's Release file), in seconds since 1970; 0 without a
+        date."""
         dates = [0]
         suite, lists = self.sources[0].suite, self.lists()
         prefix = lists[0][1].name.partition(f"_dists_{suite}_")[0] if lists else ""
@@ -118,7 +119,7 @@ class Apt:
 
 
 def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
-    """The text of the private apt.conf (apt.conf(5))."""
+    """Return the text of the private apt.conf (apt.conf(5))."""
     own = {
         "Dir": root,
         "Dir::State": root / "state",
@@ -131,9 +132,9 @@ def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
         "APT::Architecture": arch,
         "APT::Install-Recommends": "false",
         "APT::Install-Suggests": "false",
-        "APT::Sandbox::User": "root",  # the folder need not be open to the user _apt
-        # Ubuntu offers an update to a growing part of all machines, drawn by /etc/machine-id: the same for everybody
-        # here, and as in a container, where apt takes part in all of them.
+        "APT::Sandbox::User": "root",  # the folder need not be readable by the user _apt
+        # Ubuntu offers an update to a growing part of all machines, chosen by /etc/machine-id. Here all
+        # machines get the same ones, as in a container, where apt installs all of them.
         "APT::Get::Always-Include-Phased-Updates": "true",
         "Acquire::Languages": "none",
         "Acquire::GzipIndexes": "false",
@@ -147,7 +148,7 @@ def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
 
 
 def host_options() -> dict[str, str]:
-    """``Acquire::*`` of the host's apt configuration."""
+    """Return ``Acquire::*`` of the host's apt configuration."""
     done = subprocess.run(["apt-config", "dump", "--no-empty", "Acquire"], capture_output=True, text=True, check=False)
     found = dict(re.findall(r'^(Acquire::\S+) "([^"\n]*)";$', done.stdout, re.MULTILINE))
     return {
@@ -156,6 +157,7 @@ def host_options() -> dict[str, str]:
 
 
 def environment(config: Path) -> dict[str, str]:
+    """Return the environment of apt-get with the configuration file `config`."""
     return {key: value for key, value in os.environ.items() if key != "DEBIAN_FRONTEND"} | {
         "APT_CONFIG": str(config),
         "LC_ALL": "C",
@@ -163,10 +165,10 @@ def environment(config: Path) -> dict[str, str]:
 
 
 def _error_text(stderr: str, stdout: str) -> str:
-    """The lines of apt's output that say what is wrong."""
+    """Return the lines of apt's output that report an error."""
     lines = [re.sub(r"//[^/@\s]*@", "//", line) for line in stderr.splitlines()]
     errors = [line[3:] for line in lines if line.startswith(("E: ", "W: "))]
-    # An archive that does not answer is passed over in stderr when another one has a worse fault.
+    # stderr leaves out an archive that does not answer when another one has a worse error.
     for match in re.finditer(r"^Err:\d+ (.+)\n  (\S.*)$", stdout, re.MULTILINE):
         place = match[1].partition(" ")[0]
         if not any(place in line for line in errors):

@@ -1,4 +1,4 @@
-"""What apt chooses for the units of an image: the base from nothing, every other unit on top of it."""
+"""Resolution of the packages of an image's units: the base from nothing, every other unit on top of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ URI = re.compile(r"'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f
 @dataclass(frozen=True, slots=True)
 class DebianResolution:
     """One resolution. `where`: unit → place in the spec. `partial`: some package lists are missing, and units in
-    `waiting` ask for what none of the others has. `errors` is what units could not have."""
+    `waiting` require names that none of the others has. `errors`: of the units that cannot be resolved."""
 
     apt: Apt
     packages: PackageLists
@@ -39,34 +39,34 @@ class DebianResolution:
         wanted: Mapping[str, Sequence[str]],
         installed: str | None,
         arch: str,
-        stand_ins: Mapping[str, Sequence[DummyPackage]],
+        dummies: Mapping[str, Sequence[DummyPackage]],
     ) -> dict[str, list[Package]]:
-        """Return unit → the packages that its `wanted` names need, the base's first; none of a unit that wants none.
+        """Return unit → the packages that its `wanted` names need, the base's first; a unit without names has none.
 
-        `installed` is as in a DebianRequest; `stand_ins` are taken to be installed where they are named.
+        `installed` is as in a DebianRequest; `dummies` count as installed in the units that they are listed for.
         """
         chosen: dict[str, list[Package]] = {}
         others = [unit for unit, names in wanted.items() if names]
         if installed is None:
             chosen[BASE] = self.attempt(BASE, lambda: self.base(wanted.get(BASE, ())))
             installed = dpkg_status(chosen[BASE])
-            # Without a base there is nothing that they could be installed on.
+            # Without a base there is nothing to install them on.
             others = [unit for unit in others if unit != BASE] if chosen[BASE] else []
         known = self.workdir / "status"
         known.write_text(installed)
 
-        def one(unit: str) -> list[Package]:
+        def resolve_unit(unit: str) -> list[Package]:
             below = known
-            if stands := stand_ins.get(unit):
+            if present := dummies.get(unit):
                 below = self.workdir / f"status-{unit}"
-                below.write_text(installed + "".join(stand.status(arch) for stand in stands))
+                below.write_text(installed + "".join(dummy.status(arch) for dummy in present))
             return self.attempt(unit, lambda: self.install(unit, wanted[unit], below))
 
         with ThreadPoolExecutor(2) as pool:
-            return {**chosen, **dict(zip(others, pool.map(one, others), strict=True))}
+            return {**chosen, **dict(zip(others, pool.map(resolve_unit, others), strict=True))}
 
     def attempt(self, unit: str, part: Callable[[], list[Package]]) -> list[Package]:
-        """What `part` chooses for a unit; nothing where that cannot be."""
+        """Return the packages that `part` chooses for a unit; none where it fails or the unit waits."""
         try:
             if unit not in self.waiting:
                 return part()
@@ -78,19 +78,19 @@ class DebianResolution:
         return []
 
     def base(self, names: Iterable[str]) -> list[Package]:
-        """The packages of a base, from nothing: the essential ones, apt, and `names`."""
-        asked = ["?essential", "apt", *names]
-        found = self.install(BASE, asked, None)
+        """Return the packages of a base, from nothing: the essential ones, apt, and `names`."""
+        names = ["?essential", "apt", *names]
+        found = self.install(BASE, names, None)
         merged = "usr-is-merged"
         if any(package.name == "usrmerge" for package in found) and merged in self.packages.stanzas:
-            # apt takes the first of "usrmerge | usr-is-merged", which converts an old system with the help of perl; a
-            # tree that begins with /usr merged needs the second one only.
-            found = self.install(BASE, [*asked, merged], None)
+            # apt chooses the first of "usrmerge | usr-is-merged", which converts an old system with perl; a tree that
+            # has /usr merged from the start needs the second one only.
+            found = self.install(BASE, [*names, merged], None)
         return found
 
     def install(self, unit: str, names: Iterable[str], installed: Path | None) -> list[Package]:
-        """The packages that `names` need beside what is `installed` (a status file; None: nothing, and only the
-        distribution's own archives are asked). Raises ConflictError."""
+        """Return the packages that `names` need beside the `installed` ones (a status file; None: nothing, and only the
+        distribution's own archives are used). Raises ConflictError."""
         arguments = ["install", "--yes", "--no-remove", "--print-uris", *names]
         preferences = self.workdir / f"preferences-{unit}"
         preferences.write_text(
@@ -106,7 +106,9 @@ class DebianResolution:
         except AptError as first:
             if not self.prefer:
                 raise _conflict_error(unit, str(first)) from None
-            self.reporter.info(f"{unit}: the locked versions no longer fit together; Debian packages are resolved anew")
+            self.reporter.info(
+                f"{unit}: the locked versions are no longer compatible; Debian packages are resolved again"
+            )
             try:
                 text = self.apt.get(*arguments, status=installed, plain=installed is None)
             except AptError as second:
@@ -114,7 +116,7 @@ class DebianResolution:
         return list(self.read_uris(text))
 
     def read_uris(self, text: str) -> Iterator[Package]:
-        """Read the packages that ``apt-get --print-uris`` lists. Raises InputError for one that no list holds."""
+        """Read the packages that ``apt-get --print-uris`` lists. Raises InputError for one that no list contains."""
         for line in text.splitlines():
             if not line.startswith("'"):
                 continue
@@ -123,7 +125,7 @@ class DebianResolution:
             if package is None:
                 file = line.split()[1] if match is None else match["file"]
                 raise InputError(
-                    f"apt chose {file}, which the package lists do not hold with a sha256",
+                    f"apt chose {file}, which the package lists do not contain with a sha256",
                     hint="envbuild lock --refresh",
                 )
             yield package

@@ -1,5 +1,5 @@
-"""The package lists of a Debian archive, read in Python: which stanza a resolved package is, and what the essential
-packages need.
+"""The package lists of a Debian archive, read in Python: the stanza of a resolved package, and the dependencies of the
+essential packages.
 
 Format: deb822 stanzas separated by empty lines (Debian policy 5.1); relations (policy 7.1).
 """
@@ -18,7 +18,8 @@ NOT_INSTALLED = ("Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Desc
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One stanza: its fields, and the archive it stands in (``debian:trixie/main``, ``apt:nvidia-cuda/ubuntu2204``)."""
+    """One stanza: its fields, and the archive that lists it (``debian:trixie/main``,
+    ``apt:nvidia-cuda/ubuntu2204``)."""
 
     fields: dict[str, str]
     archive: str
@@ -33,8 +34,8 @@ class Package:
 
 
 class PackageLists:
-    """The lists of several archives, the most wanted first. Lists are tens of megabytes, so only stanzas that are asked
-    for are taken apart.
+    """The lists of several archives, the preferred one first. Lists are tens of megabytes, so only requested stanzas
+    are parsed.
     """
 
     def __init__(self, lists: Iterable[tuple[str, Path]]) -> None:
@@ -45,25 +46,26 @@ class PackageLists:
                     self.stanzas.setdefault(match[1].decode(), []).append((archive, stanza))
 
     def names(self) -> set[str]:
+        """Return the names of all packages."""
         return set(self.stanzas)
 
     def of(self, name: str) -> Iterator[Package]:
-        """All versions of one package."""
+        """Yield all versions of one package."""
         for archive, stanza in self.stanzas.get(name, ()):
             yield Package(parse_fields(stanza.decode("utf-8", "replace")), archive)
 
     def find(self, name: str, sha256: str) -> Package | None:
-        """The package file with this digest."""
+        """Return the package file with this digest; None if there is none."""
         return next((package for package in self.of(name) if package.fields.get("SHA256") == sha256), None)
 
-    def provided(self, name: str) -> bool:
-        """Whether some package provides the virtual package `name`."""
+    def is_provided(self, name: str) -> bool:
+        """Return whether some package provides the virtual package `name`."""
         pattern = re.compile(rb"\nProvides:[^\n]*[ ,]" + re.escape(name.encode()) + rb"(?=[ ,\n(]|$)")
         return any(pattern.search(stanza) for versions in self.stanzas.values() for _, stanza in versions)
 
 
 def parse_fields(stanza: str) -> dict[str, str]:
-    """Field → value; continuation lines keep their line ends."""
+    """Return field → value; continuation lines keep their line ends."""
     found: dict[str, str] = {}
     key = ""
     for line in stanza.splitlines():
@@ -76,7 +78,7 @@ def parse_fields(stanza: str) -> dict[str, str]:
 
 
 def alternatives(relation: str) -> list[list[str]]:
-    """``a (>= 1) | b, c:any`` → [[a, b], [c]]."""
+    """Parse ``a (>= 1) | b, c:any`` into [[a, b], [c]]."""
     groups = []
     for group in relation.split(","):
         names = [match[1] for part in group.split("|") if (match := RELATION.match(part))]
@@ -86,7 +88,7 @@ def alternatives(relation: str) -> list[list[str]]:
 
 
 def dpkg_status(packages: Iterable[Package]) -> str:
-    """A dpkg status file in which `packages` are installed."""
+    """Return a dpkg status file that lists `packages` as installed."""
     stanzas = []
     for package in packages:
         lines = [f"{key}: {value}" for key, value in package.fields.items() if key not in NOT_INSTALLED]
@@ -95,7 +97,7 @@ def dpkg_status(packages: Iterable[Package]) -> str:
 
 
 def installed_names(status: str) -> frozenset[str]:
-    """Names of the packages that are installed by a dpkg status file, as ``NAME`` and as ``NAME:ARCH``."""
+    """Return the names of the packages that a dpkg status file lists as installed, as ``NAME`` and as ``NAME:ARCH``."""
     found = set()
     for stanza in status.split("\n\n"):
         values = parse_fields(stanza.lstrip("\n"))
@@ -105,8 +107,8 @@ def installed_names(status: str) -> frozenset[str]:
 
 
 def essential_packages(packages: Iterable[Package]) -> list[Package]:
-    """The essential packages among `packages`, apt, and all that they depend on: they must be unpacked before dpkg can
-    configure anything, and before apt can put the rest into the right order (python3-minimal pre-depends on
+    """Return the essential packages among `packages`, apt, and all that they depend on: they must be unpacked before
+    dpkg can configure anything, and before apt can put the rest into the right order (python3-minimal pre-depends on
     python3.13-minimal, which dpkg alone refuses in the order of names).
     """
     present = {package.name: package for package in packages}

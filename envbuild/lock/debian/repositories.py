@@ -1,8 +1,8 @@
-"""Opening a private apt for an image: its distribution's archives and the vendors' repositories, each with its places
-and its keys, its package lists not older than an hour.
+"""Setup of a private apt for an image: the distribution's archives and the vendors' repositories, each with its places
+and its keys, with package lists not older than an hour.
 
-Everything that is missing is told at once: an archive without an address, keys that are not here, each repository that
-does not answer.
+Everything that is missing is reported at once: an archive without an address, missing keys, each repository that does
+not answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from envbuild.spec.recipe import AptRepository
 
 @dataclass(frozen=True, slots=True)
 class PackageRepository:
-    """A source of packages by origin, and all places that may have it, in the order of asking."""
+    """A source of packages by origin, and all places that may have it, in the order of the requests."""
 
     origin: str
     places: tuple[str, ...]
@@ -36,14 +36,14 @@ class PackageRepository:
     components: tuple[str, ...]
     keyring: Path
 
-    def source(self, turn: int) -> AptSource:
-        """It, at one of its places."""
-        return AptSource(self.origin, self.places[turn], self.suite, self.components, self.keyring)
+    def source(self, number: int) -> AptSource:
+        """Return the source of apt at one of the places."""
+        return AptSource(self.origin, self.places[number], self.suite, self.components, self.keyring)
 
 
 @dataclass(frozen=True, slots=True)
 class AptSetup:
-    """What it takes to open an apt."""
+    """Everything that an apt for an image is made of."""
 
     distribution: Distribution
     arch: str
@@ -54,45 +54,47 @@ class AptSetup:
     refresh: bool = False
 
     def apt(self, repositories: Iterable[AptRepository] = ()) -> Apt:
-        """An apt that knows the distribution's archives and `repositories`. Raises InputError with everything that
-        stands in the way."""
+        """Return an apt that uses the distribution's archives and `repositories`.
+
+        Raises InputError with everything that is missing.
+        """
         apt, findings = self.open(repositories)
         if apt is None or findings:
             raise InputError.of(findings)
         return apt
 
     def open(self, repositories: Iterable[AptRepository] = ()) -> tuple[Apt | None, list[Finding]]:
-        """An apt that knows the distribution's archives and those of `repositories` that can be asked, and what stands
-        in the way of the others: archives without an address, keys that are missing or wrong, archives that cannot be
-        reached or whose signature is wrong. No apt where the distribution's own are among those.
+        """Return an apt that uses the distribution's archives and those of `repositories` that can be read, and a
+        finding for each of the others: archives without an address, keys that are missing or wrong, archives that
+        cannot be reached or whose signature is wrong. No apt if the distribution's own are among those.
 
-        Whatever can be asked is asked, so that one answer names everything that is missing. Raises InputError where
-        there is no apt-get here, EngineError when the store is full.
+        All are tried, so that one run reports everything that is missing. Raises InputError without apt-get,
+        EngineError when the store is full.
         """
         if not shutil.which("apt-get"):
             raise InputError(
-                "there is no apt-get here, which resolves Debian packages",
+                "apt-get is not installed; it resolves Debian packages",
                 hint="make the lock on a Debian or Ubuntu machine; building from a lock needs no apt",
             )
         findings: list[Finding] = []
         known: list[PackageRepository] = []
         try:
-            known += self.own()
+            known += self.distribution_repositories()
         except InputError as error:
             findings += error.findings
         own = len(known)
         for repository in repositories:
             try:
-                known.append(self.vendor(repository))
+                known.append(self.vendor_repository(repository))
             except InputError as error:
                 findings += error.findings
         if not known:
             return None, findings
-        apt, more = self.reached(known, own)
+        apt, more = self.open_reachable(known, own)
         return apt if own else None, [*findings, *more]
 
-    def own(self) -> list[PackageRepository]:
-        """The distribution's archives. Raises InputError without the main one or its keys."""
+    def distribution_repositories(self) -> list[PackageRepository]:
+        """Return the distribution's archives. Raises InputError without the main one or its keys."""
         distribution, name = self.distribution, self.distribution.family.capitalize()
         kinds = list(dict.fromkeys(archive.partition(":")[0] for archive in distribution.archives))
         found: list[PackageRepository] = []
@@ -122,12 +124,13 @@ class AptSetup:
         return found
 
     def keyring(self, archive: str) -> Path | None:
-        """The keys of one of the distribution's archives: those that the site names, else those of this machine."""
+        """Return the keys of one of the distribution's archives: those that the site names, else those of this
+        machine."""
         known = (Path(path) for path in self.distribution.keyrings)
         return self.site.keyring(archive) or next((path for path in known if path.exists()), None)
 
-    def vendor(self, repository: AptRepository) -> PackageRepository:
-        """A vendor's repository. Raises InputError without an address, or with the wrong key."""
+    def vendor_repository(self, repository: AptRepository) -> PackageRepository:
+        """Return a vendor's repository. Raises InputError without an address, or with the wrong key."""
         places = self.site.roots(repository.origin)
         if not places:
             line = mirror_line(repository.origin)
@@ -141,17 +144,17 @@ class AptSetup:
         )
         return PackageRepository(repository.origin, places, repository.suite, repository.components, keyring)
 
-    def reached(self, known: Sequence[PackageRepository], own: int) -> tuple[Apt | None, list[Finding]]:
-        """The apt of the archives that answer, each at the first of its places that does, and what to tell of the
-        others. No apt when one of the first `own` is among these."""
+    def open_reachable(self, known: Sequence[PackageRepository], own: int) -> tuple[Apt | None, list[Finding]]:
+        """Return the apt of the archives that answer, each at the first of its places that does, and the findings for
+        the others. No apt when one of the first `own` is among these."""
         turns = dict.fromkeys(range(len(known)), 0)  # number of an archive → of its place
         failures: dict[str, list[str]] = {}
-        lost: list[int] = []
+        failed: list[int] = []
         while turns:
             sources = {number: known[number].source(turn) for number, turn in turns.items()}
             try:
-                apt = self.updated(tuple(sources.values()), sum(number < own for number in sources))
-                return apt, self.unreachable(failures, [known[number] for number in lost])
+                apt = self.updated_apt(tuple(sources.values()), sum(number < own for number in sources))
+                return apt, self.unreachable_findings(failures, [known[number] for number in failed])
             except AptError as error:
                 text = str(error)
             if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
@@ -159,22 +162,22 @@ class AptSetup:
                     f"the lists of the {self.distribution.family.capitalize()} archive cannot be written:\n{text}",
                     hint=FREE_SOME,
                 )
-            failed = failures_by_place(text, sources.values())
-            for place, lines in failed.items():
+            reasons = failures_by_place(text, sources.values())
+            for place, lines in reasons.items():
                 failures.setdefault(place, []).extend(line for line in lines if line not in failures.get(place, ()))
-            blame = [number for number, source in sources.items() if source.told in failed] or list(sources)
+            blame = [number for number, source in sources.items() if source.printed_address in reasons] or list(sources)
             again = [number for number in blame if turns[number] + 1 < len(known[number].places)]
             for number in again:
                 turns[number] += 1
-            if not again:  # nobody else has these
-                lost += blame
+            if not again:  # no other place has these
+                failed += blame
                 turns = {number: turn for number, turn in turns.items() if number not in blame}
                 if any(number < own for number in blame):
                     break
-        return None, self.unreachable(failures, [known[number] for number in sorted(lost)])
+        return None, self.unreachable_findings(failures, [known[number] for number in sorted(failed)])
 
-    def updated(self, sources: tuple[AptSource, ...], own: int) -> Apt:
-        """The apt of these sources, its lists read where they are older than an hour. Raises AptError."""
+    def updated_apt(self, sources: tuple[AptSource, ...], own: int) -> Apt:
+        """Return the apt of these sources; update its lists if they are older than an hour. Raises AptError."""
         lines = [source.line(self.arch) for source in sources]
         options = host_options() | dict(self.site.apt)
         if self.site.proxy:
@@ -183,7 +186,7 @@ class AptSetup:
         root = self.store.root / "apt" / f"{self.distribution.codename}-{self.arch}-{key}"
         reporter = self.reporter
         with self.store.lock(
-            f"apt-{key}", lambda: reporter.info("waiting for another process that reads the package lists")
+            f"apt-{key}", lambda: reporter.info("waiting for another process, which updates the package lists")
         ):
             for folder in (
                 "state/lists/partial",
@@ -214,25 +217,27 @@ class AptSetup:
                 os.utime(stamp)
         return apt
 
-    def unreachable(self, failures: Mapping[str, list[str]], lost: Iterable[PackageRepository]) -> list[Finding]:
-        """One finding for the distribution's archive and for each repository that cannot be read, with what each of
-        its places said."""
+    def unreachable_findings(
+        self, failures: Mapping[str, list[str]], failed: Iterable[PackageRepository]
+    ) -> list[Finding]:
+        """Return one finding for the distribution's archive and for each repository that cannot be read, with the
+        answer of each of its places."""
         name = self.distribution.family.capitalize()
         findings = []
         owners: dict[str, list[str]] = {}
-        for repository in lost:
-            told = [repository.source(turn).told for turn in range(len(repository.places))]
-            owners.setdefault(repository.origin if repository.origin.startswith("apt:") else "", []).extend(told)
+        for repository in failed:
+            addresses = [repository.source(number).printed_address for number in range(len(repository.places))]
+            owners.setdefault(repository.origin if repository.origin.startswith("apt:") else "", []).extend(addresses)
         for archive, places in owners.items():
             lines = [line for place in dict.fromkeys(places) for line in failures.get(place, ())]
             what = f"package repository {archive}" if archive else f"{name} archive"
-            said = "\n".join(lines or failures.get("", ())) or "no place is known for it"
-            findings.append(self.unreadable(what, archive, said))
+            text = "\n".join(lines or failures.get("", ())) or "no place is known for it"
+            findings.append(self.unreadable_finding(what, archive, text))
         return findings
 
-    def unreadable(self, what: str, archive: str, text: str) -> Finding:
-        """What to tell of a repository that apt cannot read, and why in apt's own words (`text`); `archive` is empty
-        for the distribution's own."""
+    def unreadable_finding(self, what: str, archive: str, text: str) -> Finding:
+        """Return the finding for a repository that apt cannot read, with apt's error (`text`); `archive` is empty for
+        the distribution's own."""
         message = f"the {what} cannot be read:\n{text}"
         if "is expired" in text or "not valid yet" in text:
             line = 'apt: {"Acquire::Check-Valid-Until": "false"}'
@@ -247,8 +252,8 @@ class AptSetup:
 
 
 def failures_by_place(text: str, sources: Iterable[AptSource]) -> dict[str, list[str]]:
-    """Place (as apt tells it) → the lines of apt's `text` that speak of it; what speaks of none stands under ""."""
-    places = sorted({source.told for source in sources}, key=len, reverse=True)
+    """Return place (as apt prints it) → the lines of apt's `text` that name it; lines that name none are under ""."""
+    places = sorted({source.printed_address for source in sources}, key=len, reverse=True)
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         plain = f"{unquote(line)} "

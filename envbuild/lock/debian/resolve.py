@@ -1,4 +1,4 @@
-"""The Debian half of a lock: base and units resolved with apt, every package named with archive, path and sha256.
+"""The Debian half of a lock: base and units resolved with apt, every package listed with archive, path and sha256.
 
 Ubuntu's packages are Debian packages too; so are those of vendors' repositories.
 """
@@ -29,16 +29,16 @@ from envbuild.spec.recipe import AptRepository
 
 @dataclass(frozen=True, slots=True)
 class DebianRequest:
-    """What an image asks of apt.
+    """The packages that an image requires of apt.
 
     `units`: name → package names, ``base`` among them.
-    `repositories`: of vendors, open to every unit but the base. apt takes the highest version wherever it is, so that a
-    vendor's newer one wins over the distribution's (DOCA's rdma-core is meant to).
-    `installed`: dpkg's status file of an image that the base is taken from. The base then has no packages of its own,
-    and what is installed there is asked of nobody.
-    `prefer`: package → version, kept where the archives still have it.
-    `replaces`: unit → packages (``libucx0=1.20.1``) that need not come, because something else is in their place; apt
-    takes the real one where that is too old for what depends on it.
+    `repositories`: of vendors, open to every unit but the base. apt chooses the highest version of all sources, so
+    that a vendor's newer one takes precedence over the distribution's (intended for DOCA's rdma-core).
+    `installed`: dpkg's status file of the image that is the base. The base then has no packages of its own, and the
+    packages that are installed there are not resolved.
+    `prefer`: package → version, used where the archives still have it.
+    `replaces`: unit → packages (``libucx0=1.20.1``) that are not installed, because the image has a replacement; apt
+    chooses the real one where that is too old for a package that depends on it.
     `where`: unit or layer → place in the spec, and `askers`: package of the unit ``debian`` → layer, for findings.
     """
 
@@ -54,11 +54,11 @@ class DebianRequest:
     askers: Mapping[str, str] = field(default_factory=dict)
 
     def wanted(self, present: frozenset[str]) -> dict[str, list[str]]:
-        """Return unit → the names that are not `present`, installed in the base image."""
+        """Return unit → the names that are not `present` (installed in the base image)."""
         return {unit: [name for name in names if name not in present] for unit, names in self.units.items()}
 
-    def stand_ins(self, present: frozenset[str]) -> dict[str, list[DummyPackage]]:
-        """Return unit → the packages that it has in name only, but for those that are `present` for real."""
+    def dummies(self, present: frozenset[str]) -> dict[str, list[DummyPackage]]:
+        """Return unit → its dummy packages, without those whose real package is `present`."""
         return {
             unit: [DummyPackage.of(text) for text in texts if text.partition("=")[0] not in present]
             for unit, texts in self.replaces.items()
@@ -67,9 +67,9 @@ class DebianRequest:
 
 @dataclass(frozen=True, slots=True)
 class DebianLock:
-    """What apt chose: unit → files, sorted by file name; the files of the base that are unpacked first; the archive's
-    date; unit → the names that were asked for and are not there already, sorted; unit → the packages
-    (``libucx0=1.20.1+envbuild``) that it has in name only.
+    """The choice of apt: unit → files, sorted by file name; the files of the base that are unpacked first; the
+    archive's date; unit → the requested names that the base image does not have, sorted; unit → its dummy packages
+    (``libucx0=1.20.1+envbuild``).
     """
 
     units: Mapping[str, tuple[DebianFile, ...]]
@@ -91,16 +91,17 @@ def resolve(
     """Resolve the base from nothing, and every other unit on top of it.
 
     Raises InputError (archives that cannot be read, InvalidInputError) and ConflictError (packages that cannot be
-    installed together), after all units that can be resolved without what is missing were: `resolved` gets their files.
+    installed together), after all units that do not depend on a missing input are resolved: `resolved` gets their
+    files.
     """
     transport = transport or Transport(site.network())
-    opening = AptSetup(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
-    apt, findings = opening.open(request.repositories)
+    setup = AptSetup(request.distribution, request.arch, site, store, transport, reporter, request.refresh)
+    apt, findings = setup.open(request.repositories)
     if apt is None:
         raise InputError.of(findings)
     packages = PackageLists(apt.lists())
     present = installed_names(request.installed or "")
-    wanted, stand_ins = request.wanted(present), request.stand_ins(present)
+    wanted, dummies = request.wanted(present), request.dummies(present)
     unknown = unknown_names(packages, wanted)
     findings = check_names(request, packages, unknown, apt, findings)
     with store.workdir() as workdir:
@@ -108,7 +109,7 @@ def resolve(
         work = DebianResolution(
             apt, packages, workdir, request.prefer, reporter, request.where, waiting, partial=bool(findings)
         )
-        chosen = work.choose(wanted, request.installed, request.arch, stand_ins)
+        chosen = work.choose(wanted, request.installed, request.arch, dummies)
     if findings or work.errors:
         if resolved is not None:
             resolved += dict.fromkeys(file for found in chosen.values() for file in locked_files(found))
@@ -121,8 +122,8 @@ def resolve(
         apt.released(),
         {unit: tuple(sorted(set(names))) for unit, names in wanted.items()},
         {
-            unit: tuple(str(stand) for stand in required_dummies(chosen.get(unit, ()), of))
-            for unit, of in stand_ins.items()
+            unit: tuple(str(dummy) for dummy in required_dummies(chosen.get(unit, ()), of))
+            for unit, of in dummies.items()
         },
     )
 
@@ -134,23 +135,23 @@ def check_names(
     apt: Apt,
     findings: Sequence[Finding],
 ) -> list[Finding]:
-    """Return `findings`, what kept archives from being read, and those about names that none of the others has.
+    """Return `findings`, of the archives that cannot be read, and those about names that none of the others has.
 
     Raises InvalidInputError for unknown names where every archive was read: no other place would help.
     """
     if not unknown:
         return [*findings]
-    asked = find_requesters(unknown, request.askers)
+    missing = find_requesters(unknown, request.askers)
     if not findings:
         archives = [request.distribution.family.capitalize(), *(item.origin for item in request.repositories)]
-        raise InvalidInputError.of(no_package_findings(packages, asked, archives, request.where))
+        raise InvalidInputError.of(no_package_findings(packages, missing, archives, request.where))
     read = {source.archive for source in apt.sources}
     closed = [item.origin for item in request.repositories if item.origin not in read]
-    return [*findings, *misspelt_findings(packages, asked, closed, request.where)]
+    return [*findings, *misspelt_findings(packages, missing, closed, request.where)]
 
 
 def locked_files(packages: Iterable[Package]) -> tuple[DebianFile, ...]:
-    """Return the packages as a lock holds them, sorted by file name."""
+    """Return the packages as a lock lists them, sorted by file name."""
     files = [
         DebianFile(
             file=package.fields["Filename"].rpartition("/")[2],

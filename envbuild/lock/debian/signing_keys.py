@@ -1,7 +1,7 @@
-"""The keys that sign a vendor's package repository: known by their fingerprint, fetched from where it offers them.
+"""The keys that sign a vendor's package repository: identified by their fingerprint, downloaded from the repository.
 
-The fingerprint stands in the recipe, so that the site that serves the repository does not decide whom to trust. A site
-that signs its own copy names its keys itself (``keyrings`` in site.yaml); those are taken as they are.
+The recipe contains the fingerprint, so that the site that serves the repository does not decide which key is trusted. A
+site that signs its own copy names its keys itself (``keyrings`` in site.yaml); those are used as they are.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FRESH = 3600  # seconds for which package lists and keys are used again
 
 
 def is_recent(path: Path) -> bool:
-    """Whether `path` was written within the last hour."""
+    """Return whether `path` was written within the last hour."""
     return path.exists() and 0 <= time.time() - path.stat().st_mtime < FRESH
 
 
 def keyring_line(origin: str) -> str:
-    """What a person writes into ``site.yaml`` so that `origin` (``debian:trixie/main``, ``apt:nvidia-cuda/ubuntu2204``)
+    """Return the setting of ``site.yaml`` with which `origin` (``debian:trixie/main``, ``apt:nvidia-cuda/ubuntu2204``)
     is trusted for the keys in a file."""
     kind = origin.partition(":")[0]
     prefix = f'"{origin}"' if kind == "apt" else kind
@@ -42,9 +42,10 @@ def keyring_line(origin: str) -> str:
 def repository_key(
     repository: AptRepository, roots: Iterable[str], transport: Transport, folder: Path, *, refresh: bool = False
 ) -> Path:
-    """A file in `folder` with the key of `repository` alone, taken from the first of `roots` that has its `key_file`.
+    """Return a file in `folder` with the key of `repository` alone, downloaded from the first of `roots` that has its
+    `key_file`.
 
-    Raises InputError: nobody has it, it is another key, or there is no gpg here.
+    Raises InputError: it is not available, it is another key, or gpg is not installed.
     """
     wanted = re.sub(r"\s", "", repository.key).upper()
     path = folder / f"{wanted}.gpg"
@@ -57,21 +58,21 @@ def repository_key(
         )
     place, content = _download_key(repository, roots, transport)
     if not shutil.which("gpg"):
-        raise InputError("gpg is not installed, which reads the keys of package repositories", "sudo apt install gpg")
+        raise InputError("gpg is not installed; it reads the keys of package repositories", "sudo apt install gpg")
     with tempfile.TemporaryDirectory(prefix="gpg") as home:
-        given = Path(home) / "key"
-        given.write_bytes(content)
-        listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(given)).decode()
+        candidate = Path(home) / "key"
+        candidate.write_bytes(content)
+        listing = _run_gpg(home, "--with-colons", "--import-options", "show-only", "--import", str(candidate)).decode()
         found = re.findall(r"^pub:.*\n(?:(?!pub:|fpr:).*\n)*fpr:{9}([0-9A-F]+):", listing, re.MULTILINE)
         if wanted not in found:
-            has = f"has the key {', '.join(found)}" if found else "holds no OpenPGP key"
+            keys_found = f"has the key {', '.join(found)}" if found else "contains no OpenPGP key"
             raise InputError(
-                f"the key of the package repository {repository.origin} is not the known one: {redact(place)} {has}, "
-                f"and the recipe names {wanted}",
+                f"the key of the package repository {repository.origin} is not the expected one: {redact(place)} "
+                f"{keys_found}, and the recipe names {wanted}",
                 hint="correct the recipe where the vendor changed its key; for a copy that another key signs, write "
                 f"into site.yaml:  {keyring_line(repository.origin)}",
             )
-        _run_gpg(home, "--import", str(given))
+        _run_gpg(home, "--import", str(candidate))
         folder.mkdir(parents=True, exist_ok=True)
         key = _run_gpg(home, "--export", wanted)
     write_atomic(path, lambda file: file.write(key))
@@ -88,14 +89,14 @@ def _download_key(repository: AptRepository, roots: Iterable[str], transport: Tr
             misses.append(error.miss(redact(place)))
     line = mirror_line(repository.origin)
     raise InputError(
-        f"the key of the package repository {repository.origin} cannot be had; {describe_misses(misses)}",
+        f"the key of the package repository {repository.origin} is not available; {describe_misses(misses)}",
         hint=f"write into site.yaml:  {mirrors_setting(line)}  or  {keyring_line(repository.origin)}",
         mirror_lines=(line,),
     )
 
 
 def _run_gpg(home: str, *arguments: str) -> bytes:
-    """Standard output of gpg with a folder of its own; what is wrong with a key shows in what it lists."""
+    """Run gpg with a folder of its own and return its standard output; an invalid key is missing in its list."""
     command = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart", "--trust-model", "always"]
     command += ["--no-default-keyring", "--keyring", f"{home}/keys.gpg"]
     return subprocess.run([*command, *arguments], capture_output=True, check=False).stdout

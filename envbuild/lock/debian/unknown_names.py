@@ -1,4 +1,4 @@
-"""Names of Debian packages that no archive has: who asks for them, and what may be meant."""
+"""Names of Debian packages that no archive has: the unit or layer that requires them, and similar names."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ LIKENESS = 0.85  # of a name that may be meant: most names of an archive share t
 
 
 def unknown_names(packages: PackageLists, units: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Return unit → the names that it asks for and that no archive has."""
+    """Return unit → the names that it requires and that no archive has."""
     found: dict[str, list[str]] = {}
     for unit, names in units.items():
         for name in names:
             plain = re.split(r"[:=/]", name)[0]
-            if plain not in packages.stanzas and not packages.provided(plain):
+            if plain not in packages.stanzas and not packages.is_provided(plain):
                 found.setdefault(unit, []).append(plain)
     return found
 
 
 def find_requesters(unknown: Mapping[str, Sequence[str]], askers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (who asks, name): the unit, or of the run-time packages, which many layers ask for together, the layer."""
+    """Yield (unit or layer that requires it, name): of the run-time packages, which many layers share, the layer."""
     layers = {re.split(r"[:=/]", text)[0]: layer for text, layer in askers.items()}
     for unit, names in unknown.items():
         for name in names:
@@ -43,7 +43,7 @@ def no_package_findings(
     for asker, name in unknown:
         near = nearest(name, _similar_names(packages, name), LIKENESS)
         hint = f"did you mean '{near}'?" if near else "search for its name: apt-cache search WORD"
-        yield Finding(f"{what} '{name}' (asked for by {asker})", where.get(asker, ""), hint)
+        yield Finding(f"{what} '{name}' (required by {asker})", where.get(asker, ""), hint)
 
 
 def misspelt_findings(
@@ -51,14 +51,16 @@ def misspelt_findings(
 ) -> Iterator[Finding]:
     """Yield a finding for each unknown name that is nearly a known one.
 
-    Repositories that cannot be read, `closed`, may have it: they give most of the names that are unknown then, so that
-    only a letter or two may be otherwise.
+    Repositories that cannot be read, `closed`, may have it: most of the names that are unknown then come from them, so
+    that only a letter or two may differ.
     """
     for asker, name in unknown:
         if near := nearest(name, _similar_names(packages, name), LIKENESS):
-            message = f"'{name}' (asked for by {asker}) is perhaps misspelt: no archive that can be read has it"
+            message = f"'{name}' (required by {asker}) is perhaps misspelt: no archive that can be read has it"
             others = " or ".join(closed) or "what cannot be read"
-            yield Finding(message, where.get(asker, ""), f"did you mean '{near}'? Else leave it: {others} may have it")
+            yield Finding(
+                message, where.get(asker, ""), f"did you mean '{near}'? Otherwise keep it: {others} may have it"
+            )
 
 
 def _similar_names(packages: PackageLists, name: str) -> list[str]:
