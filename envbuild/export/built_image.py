@@ -1,4 +1,4 @@
-"""A made image: what of it is in the project and the store, for the commands that use one."""
+"""A built image and the record of its build: what the project and the store contain of it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import envbuild
-from envbuild.build.plan.units import MODEL, Plan
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.records import read_record, record_path, write_record
-from envbuild.lock.request import lock_request
 from envbuild.spec.recipe_loader import file_of
-from envbuild.spec.resolve import Resolution
-from envbuild.spec.workspace import Workspace
 
-if TYPE_CHECKING:  # what reads a file needs none of them
+if TYPE_CHECKING:  # reading a file needs none of them
+    from envbuild.build.plan.units import Plan
     from envbuild.core.store.store import LayerRecord
     from envbuild.lock.lockfile import Lock
+    from envbuild.spec.resolve import Resolution
+    from envbuild.spec.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """A made image: everything about it that is in the project and the store."""
+    """A built image: everything about it that is in the project and the store."""
 
     resolution: Resolution
     lock: Lock
@@ -33,7 +32,10 @@ class BuiltImage:
 
 
 def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
-    """The image `name` as it was made. Raises LockError or EnvbuildError with the command that makes it."""
+    """Return the image `name` as it was built.
+
+    Raises LockError or EnvbuildError with the command that builds it.
+    """
     from envbuild.build.plan.planner import make_plan
     from envbuild.lock.resolve import resolve_image
     from envbuild.lock.update import current_lock
@@ -43,7 +45,7 @@ def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
     made = read_image_record(resolution, workspace)
     if made is None:
         raise EnvbuildError(
-            f"{resolution.spec.name} is not made, or something changed since", hint=f"envbuild make {name}"
+            f"{resolution.spec.name} is not built, or something changed since", hint=f"envbuild make {name}"
         )
     layers = tuple(workspace.store.layer(layer) for layer in made.layers)
     return BuiltImage(resolution, lock, make_plan(resolution, lock), made, layers)
@@ -51,8 +53,11 @@ def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """What came of it. `artifact` is the squashfs file; `evidence` the file of what verify saw ("" when it did not
-    run); `messages` are the repairs made for enroot."""
+    """The record of a build.
+
+    `artifact` is the squashfs file. `evidence` is the file with the results of verify ("" when it did not run).
+    `messages` are the repairs made for enroot.
+    """
 
     image: str
     artifact: str
@@ -69,7 +74,7 @@ class ImageRecord:
 
 
 def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | None:
-    """Return where the store keeps what `make` made of this; None without a lock."""
+    """Return the path of the record of an image in the store; None without a lock."""
     try:
         lock = workspace.project.lock_path(resolution.spec.path).read_bytes()
     except FileNotFoundError:
@@ -78,8 +83,11 @@ def image_record_path(resolution: Resolution, workspace: Workspace) -> Path | No
 
 
 def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[str | bytes]:
-    """Yield what beside the lock file and envbuild's own code decides an image: what the spec asks for, the facts, the
-    recipes' code."""
+    """Yield what decides an image beside the lock file and envbuild's own code: the spec's request, the facts, the
+    code of the recipes."""
+    from envbuild.build.plan.units import MODEL
+    from envbuild.lock.request import lock_request
+
     yield from (envbuild.__version__, str(MODEL), lock_request(resolution).digest(), repr(resolution.target))
     yield from (resolution.spec.text, resolution.spec.description)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
@@ -90,8 +98,10 @@ def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[s
 def read_image_record(
     resolution: Resolution, workspace: Workspace, *, engine: str = "", verified: bool = False
 ) -> ImageRecord | None:
-    """Return what an earlier run made, if it is what is asked for (by this engine, verified) and its artifact still
-    lies there untouched."""
+    """Return the record of an earlier run, if its artifact is unchanged.
+
+    `engine`: only an image of this engine. `verified`: only an image that was verified. None if there is none.
+    """
     path = image_record_path(resolution, workspace)
     value = read_record(path) if path else None
     if value is None:
@@ -104,7 +114,7 @@ def read_image_record(
 
 
 def write_image_record(made: ImageRecord, plan: Plan, resolution: Resolution, workspace: Workspace) -> None:
-    """Keep what was made, with the unit keys and input digests that it holds in the store."""
+    """Write the record of an image, with the unit keys and input digests that it preserves in the store."""
     path = image_record_path(resolution, workspace)
     assert path is not None, "an image is made from a lock"
     blobs = {blob.sha256 for unit in plan.units for item in unit.inputs for blob in item.blobs}

@@ -1,9 +1,9 @@
-"""What enroot and pyxis need inside an image, from its run-time configuration.
+"""The files that enroot and pyxis need inside an image, from its run-time configuration.
 
 `enroot import` writes /etc/rc (the start script), /etc/rc.local, /etc/environment and /etc/fstab from an image's OCI
-configuration; an image made here carries the same, so that it starts as an imported one does. What enroot would
-silently change, drop or fail on (`envbuild.spec.enroot_rules`) is refused, all of it at once; images of others are
-mended instead (`envbuild.export.enroot_repair`).
+configuration. An image of envbuild contains the same files, so that it starts as an imported one does. A setting that
+enroot would silently change, drop or fail on (`envbuild.spec.enroot_rules`) is refused; all findings are reported
+together. Third-party images are repaired instead (`envbuild.export.enroot_repair`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ RC_LOCAL = "# Sourced by /etc/rc before the command runs.\n# pyxis replaces this
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """Members to put on top of an image, with their content, and one line for each thing that was mended."""
+    """Members to put on top of an image, with their content, and one line for each repair."""
 
     extra: tuple[tuple[Member, bytes], ...]
     messages: tuple[str, ...] = ()
 
 
 def configure(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
-    """What `tree` needs to start under enroot as `config` says; `epoch` (seconds) is the time of the added files.
+    """Return the members that `tree` needs to start under enroot according to `config`.
 
-    Raises SpecError with every finding when `config` cannot be carried over, VerifyError when only the tree is at
+    `epoch`: the time of the added files, in seconds.
+
+    Raises SpecError with every finding when enroot cannot represent `config`, VerifyError when only the tree is at
     fault.
     """
     wrong = [*check_env(config), *check_words(config), *check_home(config, tree), *check_workdir(config, tree)]
@@ -60,7 +62,7 @@ def configure(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     }
     messages = []
     path = config.env.get("PATH")
-    # an image of envbuild's own holds the file already: its glue unit writes it, for those who import from a registry
+    # an image of the project contains the file already: its glue unit writes it, for imports from a registry
     ours = tree.lookup(PATH_FILE.encode()) is not None
     if path is not None and not ours and tree.lookup(b"etc/profile") is not None:
         texts[PATH_FILE] = path_script(path)
@@ -77,12 +79,12 @@ def configure(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
 
 
 def start_script(config: ImageConfig, first: str = "") -> str:
-    """The text of /etc/rc: labels as comments, the lines `first`, the working directory, then the entrypoint with the
-    given command or the image's own."""
+    """Return the text of /etc/rc: labels as comments, the lines `first`, the working directory, then the entrypoint
+    with the given command or the image's own."""
     labels = "".join(f"# {name} {value}\n" for name, value in sorted(config.labels.items()))
     comments = labels + "\n" if labels else ""
     workdir = config.workdir or "/"
-    # between double quotes, as enroot has it, unless the shell would find something in there
+    # between double quotes, as enroot writes it, unless the shell would interpret something in it
     place = quote(workdir) if shell_active(workdir) else f'"{workdir}"'
     entrypoint = [quote(word) for word in config.entrypoint]
     given = " ".join([*entrypoint, '"$@"'])
@@ -105,7 +107,7 @@ def start_script(config: ImageConfig, first: str = "") -> str:
 
 
 def check_env(config: ImageConfig) -> Iterator[Finding]:
-    """Variables that would not arrive in a container as they are."""
+    """Yield the variables that would not arrive in a container unchanged."""
     for name, value in config.env.items():
         where = f"ENV {name}" if valid_name(name) else f"ENV {name!a}"
         if not valid_name(name):
@@ -127,7 +129,7 @@ def check_env(config: ImageConfig) -> Iterator[Finding]:
 
 
 def check_words(config: ImageConfig) -> Iterator[Finding]:
-    """Labels that would become lines of the start script, and commands that no shell can hold."""
+    """Yield the labels that would become lines of the start script, and commands that no shell can represent."""
     for name, value in config.labels.items():
         if any(sign in name + value for sign in "\n\r\0"):
             yield Finding(
@@ -140,7 +142,7 @@ def check_words(config: ImageConfig) -> Iterator[Finding]:
 
 
 def check_home(config: ImageConfig, tree: MergedTree) -> Iterator[Finding]:
-    """A HOME that enroot could not enter."""
+    """Yield a HOME that enroot could not enter."""
     home = config.env.get("HOME")
     if home is None:
         return
@@ -152,7 +154,7 @@ def check_home(config: ImageConfig, tree: MergedTree) -> Iterator[Finding]:
 
 
 def check_workdir(config: ImageConfig, tree: MergedTree) -> Iterator[Finding]:
-    """A working directory that the start script could not name or enter."""
+    """Yield a working directory that the start script could not name or enter."""
     workdir, where = config.workdir or "/", "WORKDIR"
     if not workdir.startswith("/"):
         yield Finding(f"{workdir!r} is not an absolute path", where, f"use /{workdir}")
@@ -169,7 +171,7 @@ def check_workdir(config: ImageConfig, tree: MergedTree) -> Iterator[Finding]:
 
 
 def check_shell(tree: MergedTree) -> Iterator[Finding]:
-    """Without /bin/sh neither enroot nor pyxis can start anything."""
+    """Yield a missing /bin/sh: without it neither enroot nor pyxis can start anything."""
     shell = tree.lookup(b"bin/sh")
     if shell is None or shell.kind != FILE:
         yield Finding(

@@ -1,7 +1,7 @@
-"""What enroot and pyxis need inside an image that somebody else made.
+"""The files that enroot and pyxis need inside a third-party image, and the repairs of its configuration.
 
-Where `enroot import` would go on, so does this: what would arrive otherwise than in Docker is carried over in another
-way, or left out, and each such thing is told in one line. Only what could not start at all is refused. The rules of
+Where `enroot import` would continue, so does this. A setting that would differ from Docker is passed in another way, or
+left out, and each repair is logged in one line. Only an image that could not start at all is refused. The rules of
 enroot are those of `envbuild.spec.enroot_rules`.
 """
 
@@ -31,15 +31,18 @@ from envbuild.squashfs.write.merge import MergedTree, Node
 
 ENV_FILE = "etc/profile.d/zz-envbuild-env.sh"
 MOUNTED = ("dev", "proc", "sys")  # of the host
-EMPTY = ("tmp", "var/run", "var/lock")  # an empty file system of the memory lies over them
+EMPTY = ("tmp", "var/run", "var/lock")  # an empty file system of the memory is mounted over them
 REPLACED = ("etc/rc", "etc/rc.local", "etc/environment", "etc/fstab")
 AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' | docker build -t NEW -"
 
 
 @dataclass(slots=True)
 class _Repair:
-    """One image while it is mended. `exports`: variables for the login shell; `folders`: to be made; `starting`: to be
-    made at each start."""
+    """One image while it is repaired.
+
+    `lines`: a line for each repair. `exports`: variables for the login shell. `folders`: to be created. `starting`: to
+    be created at each start.
+    """
 
     config: ImageConfig
     tree: MergedTree
@@ -53,18 +56,18 @@ class _Repair:
         return self.tree.lookup(path.encode(errors="surrogatepass"))
 
     def has_room(self, path: str) -> bool:
-        """Whether `path` is a folder or can become one: nothing on the way to it is something else."""
+        """Return whether `path` is a folder or can become one: every existing part of it is a folder."""
         parts = path.split("/")
         above = [self.node("/".join(parts[:count])) for count in range(1, len(parts) + 1)]
         return all(node is None or node.kind == DIR for node in above)
 
     def make(self, path: str, what: str) -> None:
-        """See that a folder is there."""
+        """Ensure that a folder exists."""
         if path and self.node(path) is None and not self.inside(path, (*MOUNTED, *EMPTY)):
             self.folders[path] = f"created the {what} /{path}"
 
     def inside(self, path: str, folders: tuple[str, ...]) -> str:
-        """The first of `folders` that `path` is below, also by a symbolic link (/run and /var/run); or nothing."""
+        """Return the first of `folders` that `path` is below, also by a symbolic link (/run and /var/run), or ""."""
         above = [path[:at] for at, sign in enumerate(path) if sign == "/"]
         nodes = [node for node in map(self.node, above) if node is not None]
         for folder in folders:
@@ -75,9 +78,10 @@ class _Repair:
 
 
 def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
-    """What `tree` needs to start under enroot as `config` says, and a line for all that is not as in Docker then.
+    """Return the members that `tree` needs to start under enroot according to `config`, and a line for each
+    difference from Docker.
 
-    Raises InputError with every finding for what could not start, VerifyError when only the tree is at fault.
+    Raises InputError with every finding when the image could not start, VerifyError when only the tree is at fault.
     """
     work = _Repair(config, tree)
     env = sort_environment(work)
@@ -88,7 +92,9 @@ def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     workdir = working_directory(work)
     for name, words in (("ENTRYPOINT", config.entrypoint), ("CMD", config.cmd)):
         if any("\0" in word for word in words):
-            work.wrong.append(Finding("a word of it holds NUL, which no program can get", name, AGAIN.format(name)))
+            work.wrong.append(
+                Finding("an argument contains NUL, which no program can receive", name, AGAIN.format(name))
+            )
     fstab = "".join(fstab_lines(work))
     missing = list(enroot.check_shell(tree))
     if work.wrong or missing:
@@ -116,7 +122,8 @@ def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
 
 
 def sort_environment(work: _Repair) -> dict[str, str]:
-    """The variables that /etc/environment can hold; the others go to the login shell, or nowhere."""
+    """Return the variables that /etc/environment can represent; move the others to the login shell, or leave them
+    out."""
     env: dict[str, str] = {}
     for name, value in work.config.env.items():
         where = f"ENV {escaped(name)}"
@@ -142,7 +149,7 @@ def sort_environment(work: _Repair) -> dict[str, str]:
 
 
 def provide_home(work: _Repair, value: str) -> bool:
-    """Whether HOME can be entered; it is made when it is missing."""
+    """Return whether HOME can be entered; create it when it is missing."""
     path = posixpath.normpath(value).strip("/")
     if not value.startswith("/") or "\n" in value or not work.has_room(path) or work.inside(path, (*MOUNTED, *EMPTY)):
         return False
@@ -151,12 +158,12 @@ def provide_home(work: _Repair, value: str) -> bool:
 
 
 def working_directory(work: _Repair) -> str:
-    """The working directory as /etc/rc names it."""
+    """Return the working directory as /etc/rc names it."""
     given = work.config.workdir or "/"
     workdir = given if given.startswith("/") else f"/{given}"
     path = posixpath.normpath(workdir).strip("/")
     if "\0" in workdir or not work.has_room(path) or (work.inside(path, MOUNTED) and path != "dev/shm"):
-        why = f"{given!a} is no directory of the image and cannot become one"
+        why = f"{given!a} is not a directory of the image and cannot become one"
         work.wrong.append(Finding(why, "WORKDIR", AGAIN.format("WORKDIR /")))
         return workdir
     if workdir != given:
@@ -168,7 +175,7 @@ def working_directory(work: _Repair) -> str:
 
 
 def fstab_lines(work: _Repair) -> Iterator[str]:
-    """The lines of /etc/fstab: what Docker makes writable, enroot mounts over itself."""
+    """Yield the lines of /etc/fstab: a volume is writable in Docker, and enroot mounts it over itself."""
     for given in work.config.volumes:
         path = posixpath.normpath(given).strip("/")
         bad = any(ord(sign) < 32 for sign in given) or "\\" in given or substituted(given)
@@ -178,7 +185,7 @@ def fstab_lines(work: _Repair) -> Iterator[str]:
         if host := path if path in MOUNTED else work.inside(path, MOUNTED):
             work.lines.append(f"VOLUME {given!a}: left out, because the host's /{host} is mounted there")
             continue
-        if empty := work.inside(path, EMPTY):  # of a line for it, enroot would make a folder that nobody can enter
+        if empty := work.inside(path, EMPTY):  # for a line of it, enroot would create a folder that no user can enter
             work.starting.append(f"/{path}")
             work.lines.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
             continue
@@ -190,8 +197,11 @@ def fstab_lines(work: _Repair) -> Iterator[str]:
 
 
 def shell_file(work: _Repair) -> str:
-    """The file that sets variables for the shell of /etc/rc. An image whose /etc/profile reads /etc/profile.d has that
-    folder; where it has none, only /etc/rc itself comes after a profile of the image's own."""
+    """Return the file that sets variables for the shell of /etc/rc.
+
+    An image whose /etc/profile reads /etc/profile.d has that folder. Without it, only /etc/rc itself runs after the
+    image's own profile.
+    """
     if work.node("etc/profile") is None:
         return "etc/profile"
     folder = work.node("etc/profile.d")
@@ -199,15 +209,15 @@ def shell_file(work: _Repair) -> str:
 
 
 def profile_files(work: _Repair) -> dict[str, str]:
-    """Files for the login shell that /etc/rc runs under; as etc/rc: lines that it shall begin with."""
+    """Return files for the login shell that runs /etc/rc; under the name etc/rc, the lines that it begins with."""
     place = shell_file(work)
     texts = {}
     path = work.config.env.get("PATH")
-    lost = path is not None and "PATH" not in work.exports and place != "etc/profile"
-    if lost and path is not None and place == "etc/rc":
+    is_reset = path is not None and "PATH" not in work.exports and place != "etc/profile"
+    if is_reset and path is not None and place == "etc/rc":
         work.exports["PATH"] = path
         work.lines.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
-    elif lost and path is not None and work.node(PATH_FILE) is None:
+    elif is_reset and path is not None and work.node(PATH_FILE) is None:
         texts[PATH_FILE] = path_script(path)
         work.lines.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
     if work.exports:
@@ -218,12 +228,13 @@ def profile_files(work: _Repair) -> dict[str, str]:
 
 
 def note_differences(work: _Repair) -> None:
-    """What stays as it is, and is not as in Docker."""
+    """Note what remains unchanged and differs from Docker."""
     env = work.config.env
     if work.config.user.partition(":")[0] not in ("", "0", "root"):
         work.lines.append(f"USER {escaped(work.config.user)} is ignored: everything runs as the job's user")
     if env.get("NVIDIA_VISIBLE_DEVICES", "void") != "void" and "NVIDIA_DRIVER_CAPABILITIES" not in env:
         work.lines.append(
+            # prose: keep (part of the image)
             "NVIDIA_DRIVER_CAPABILITIES is not set, so that enroot brings no CUDA driver: "
             "start with  export NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         )
@@ -240,12 +251,12 @@ def note_differences(work: _Repair) -> None:
 
 
 def holds_files(folder: Node) -> bool:
-    """Whether there is anything but folders below a folder."""
+    """Return whether a folder contains anything but folders."""
     return any(child.kind != DIR or holds_files(child) for child in folder.children.values())
 
 
 def join_lines(text: str) -> str:
-    """On one line, as enroot 4.1.2 writes labels."""
+    """Return a text on one line, as enroot 4.1.2 writes labels."""
     return text.replace("\r\n", " ").translate({10: " ", 13: " ", 0: " "})
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def export_foreign(source: str, options: ExportOptions, workspace: Workspace) -> Result:
-    """Export somebody else's image as squashfs."""
+    """Export a third-party image as squashfs."""
     from envbuild.export.foreign_image import convert_image
 
     if options.to != "squashfs":
@@ -57,7 +57,7 @@ def export_foreign(source: str, options: ExportOptions, workspace: Workspace) ->
 
 
 def describe_artifact(artifact: Artifact) -> str:
-    """Where a file is, and how to start it."""
+    """Return lines with the path of a file, its size and the command that starts it."""
     path = artifact.path.resolve()
     digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
     return (
@@ -67,13 +67,14 @@ def describe_artifact(artifact: Artifact) -> str:
 
 
 def write_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
-    """Write one output of a made image."""
+    """Write one output of a built image."""
     write = {"squashfs": write_squashfs_output, "oci": write_layout_output, "docker": load_docker_output}[options.to]
     return write(image, options, progress)
 
 
 def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
-    """Write the squashfs file of a made image: a copy of what `make` wrote, or one of another compression."""
+    """Write the squashfs file of a built image: a copy of the file that `make` wrote, or one with another
+    compression."""
     began = time.monotonic()
     artifact = write_packed(image, options, progress) if options.suffix else copy_artifact(image, options, progress)
     layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
@@ -89,7 +90,7 @@ def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: P
 
 
 def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
-    """Write a file of another compression, or with what `make` leaves out."""
+    """Write a file with another compression, or with the metadata that `make` leaves out."""
     from envbuild.export.project_image import write_squashfs
 
     made = Path(image.made.artifact)
@@ -100,7 +101,7 @@ def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) 
 
 
 def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
-    """Copy what `make` wrote; without -o it stays where it is."""
+    """Copy the file that `make` wrote; without -o, return that file."""
     from envbuild.export.project_image import Artifact
     from envbuild.export.squashfs_image import raise_write_errors
     from envbuild.squashfs.write.copy_extents import copy_file
@@ -120,7 +121,7 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
 
 
 def write_layout_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
-    """Write the OCI layout of a made image."""
+    """Write the OCI layout of a built image."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.layout import write_layout
 
@@ -148,7 +149,7 @@ def write_layout_output(image: BuiltImage, options: ExportOptions, progress: Pro
 
 
 def load_docker_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
-    """Load a made image into the Docker Engine."""
+    """Load a built image into the Docker Engine."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.docker_engine import load
 

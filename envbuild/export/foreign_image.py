@@ -1,8 +1,8 @@
-"""Convert: an image that somebody else made → packs in the store → a squashfs file.
+"""Conversion of a third-party image: layers → packs in the store → a squashfs file.
 
-Each layer is read once, from wherever it is, and compressed while it is read; its pack stays in the store under the
-layer's own digest, so that the next image with this layer, from any place, finds it. A run that was killed goes on at
-the first layer that has no pack.
+Each layer is read once from its source and compressed while it is read. Its pack is stored under the layer's own
+digest, so that the next image with this layer, from any source, finds it. An interrupted run resumes at the first layer
+that has no pack.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from envbuild.spec.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """A finished file. `identity` names the image's content: the digest of its configuration."""
+    """A converted image. `identity` names its content: the digest of its configuration."""
 
     artifact: Artifact
     reference: str
@@ -41,9 +41,13 @@ class ConvertedImage:
 
 
 def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> ConvertedImage:
-    """Write the image `source` as squashfs to the output of `options`, or into the store's artifacts
-    (``NAME-<identity 12>.sqsh``, and the link ``NAME.sqsh``). Raises what `open_source` does, InputError for layers
-    that cannot be had, read or trusted, with every finding, and for an image that could not start."""
+    """Write the image `source` as squashfs to the output of `options`, or into the store's artifacts.
+
+    In the store the file is ``NAME-<identity 12>.sqsh``, with the link ``NAME.sqsh``.
+
+    Raises the errors of `open_source`, InputError with every finding for layers that are not available, unreadable or
+    not trusted, and InputError for an image that could not start.
+    """
     began = time.monotonic()
     store, out = workspace.store, options.output
     with (
@@ -83,7 +87,7 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
 
 
 def log_repairs(artifact: Artifact, image: SourceImage, reporter: Reporter) -> Artifact:
-    """Say every repair; returns the artifact with all of them."""
+    """Log every repair; return the artifact with all of them."""
     messages = (*image.notes, *artifact.messages)
     for line in messages:
         reporter.info(f"  {line}")
@@ -91,16 +95,16 @@ def log_repairs(artifact: Artifact, image: SourceImage, reporter: Reporter) -> A
     return replace(artifact, messages=messages)
 
 
-# what was made before
+# records of earlier conversions
 def record_key_parts(image: SourceImage, options: ExportOptions) -> Iterator[str]:
-    """Yield what beside envbuild's own code decides the bytes."""
+    """Yield what decides the bytes beside envbuild's own code."""
     yield from (image.identity, image.name, *image.notes)
     yield from (layer.diff_id for layer in image.layers)
     yield from (repr(options.form), repr((options.keep_owners, options.keep_dev)), str(WRITER))
 
 
 def write_conversion(record: Path, done: ConvertedImage) -> None:
-    """Keep what was made: the artifact holds its packs while a link points at it."""
+    """Write the record of a conversion: the artifact preserves its packs while a link points at it."""
     artifact = {**asdict(done.artifact), "artifact": str(done.artifact.path)}
     del artifact["path"]
     names = {"reference": done.reference, "origin": done.origin, "identity": done.identity}
@@ -108,7 +112,7 @@ def write_conversion(record: Path, done: ConvertedImage) -> None:
 
 
 def read_conversion(record: Path) -> ConvertedImage | None:
-    """Return what an earlier run made, if it still lies there untouched."""
+    """Return the result of an earlier run, if its file is unchanged; else None."""
     made = read_record(record)
     if made is None:
         return None

@@ -1,4 +1,4 @@
-"""How an image is exported: what a person may choose, and what of it goes together."""
+"""The options of an export, and the check that they are compatible."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,12
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How an image is exported: one record from the command line to the writer. Empty or 0: the default.
+    """The options of an export: one record from the command line to the writer. Empty or 0: the default.
 
-    `to`: squashfs, oci or docker. `output`: where to (None: the store). `compression`, `level` and `block` are of
-    squashfs blocks, and `compression` of the layers of an OCI layout. `jobs`: threads (0: all cores). `platform` and
-    `keep_layers` (they stay in the store as they came) are of a registry's images. `keep_owners`: owners, device nodes
-    and extended attributes stay as the layers have them; `keep_dev`: what is below /dev stays, but for device nodes.
-    `tag`: the name in a Docker Engine. `cache`: packs are kept in the store and not written straight into the file.
-    `sha256`: the digest of the file is computed, which reads it again."""
+    `to`: squashfs, oci or docker.
+    `output`: the file or folder to write (None: the store).
+    `compression`, `level`, `block`: of squashfs blocks; `compression` also of the layers of an OCI layout.
+    `jobs`: threads (0: all cores).
+    `platform`: for an image of a registry.
+    `keep_owners`: preserve owners, device nodes and extended attributes of the layers.
+    `tag`: the name in a Docker Engine.
+    `cache`: store packs in the store, and do not write layers directly into the file.
+    `keep_dev`: preserve the content of /dev, except device nodes.
+    `sha256`: compute the digest of the file, which reads it again.
+    `keep_layers`: store the layers of a registry's image unchanged.
+    """
 
     to: str = "squashfs"
     _: KW_ONLY
@@ -40,10 +46,10 @@ class ExportOptions:
     keep_layers: bool = False
 
     def check(self, name: str) -> None:
-        """Raise SpecError with every option that does not fit the others."""
+        """Raise SpecError with every option that is incompatible with the others."""
         findings = []
         if self.to not in ("squashfs", "oci", "docker"):
-            raise SpecError(f"--to {self.to!r} is no output", hint="the outputs are: squashfs, oci, docker")
+            raise SpecError(f"--to {self.to!r} is not an output", hint="the outputs are: squashfs, oci, docker")
         if self.to != "squashfs":
             given = {"--level": self.level, "--block": self.block, "--jobs": self.jobs, "--platform": self.platform}
             given |= {"--keep-owners": self.keep_owners, "--keep-dev": self.keep_dev, "--no-cache": not self.cache}
@@ -64,12 +70,12 @@ class ExportOptions:
             findings.append(Finding("--tag has no meaning with --to squashfs", hint="leave it out, or use --to docker"))
         if self.tag and not REFERENCE.fullmatch(self.tag):
             hint = f"write it as {name}:latest, in lower case"
-            findings.append(Finding(f"--tag {self.tag!r} is no image reference", hint=hint))
+            findings.append(Finding(f"--tag {self.tag!r} is not an image reference", hint=hint))
         if findings:
             raise SpecError.of(findings)
 
     def check_own(self, name: str) -> None:
-        """Raise SpecError for an option that does not fit `name`, an image of the project."""
+        """Raise SpecError for an option that does not apply to `name`, an image of the project."""
         foreign = {"--platform": self.platform, "--no-cache": not self.cache, "--keep-layers": self.keep_layers}
         for option, given in foreign.items():
             if given:
@@ -80,7 +86,7 @@ class ExportOptions:
 
     @property
     def form(self) -> PackFormat:
-        """How squashfs blocks are compressed. Raises SpecError for what is not possible."""
+        """The compression of squashfs blocks. Raises SpecError for an unknown or impossible one."""
         from envbuild.squashfs.codec import DEFAULTS, LEVELS
 
         codec = self.compression or PackFormat().codec
@@ -92,12 +98,12 @@ class ExportOptions:
             hint = f"use a level from {levels[0]} to {levels[-1]}" if len(levels) > 1 else "leave --level out"
             raise SpecError(f"{codec} has no level {level}", hint=hint)
         if self.block and self.block.upper() not in BLOCKS:
-            raise SpecError(f"--block {self.block!r} is no block size", hint=f"it is {', '.join(BLOCKS)}")
+            raise SpecError(f"--block {self.block!r} is not a block size", hint=f"it is {', '.join(BLOCKS)}")
         return PackFormat(codec, level, BLOCKS[self.block.upper()] if self.block else PackFormat().block)
 
     @property
     def suffix(self) -> str:
-        """What a file's name says of the options that decide its bytes and are not the usual ones."""
+        """The part of a file's name for the options that decide its bytes and differ from the defaults."""
         usual, form = PackFormat(), self.form
         words = []
         if form != usual:

@@ -1,7 +1,7 @@
-"""Where an export goes: what `-o` names, as `cp` and `rsync` understand it.
+"""The destination of an export: the value of `-o`, as `cp` and `rsync` understand it.
 
-A folder that is there, and a name with a slash at its end, take a file of the image's own name, as it is called in the
-store; anything else names the file. An OCI layout is a folder itself.
+An existing folder, or a name with a slash at its end, receives a file with the image's own name, the same as in the
+store. Anything else names the file. An OCI layout is a folder itself.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from envbuild.core.errors import PublishError, SpecError
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What `-o` names. `folder`: it was written as a folder, which need not be there."""
+    """The value of `-o`. `folder`: it was written as a folder, which need not exist."""
 
     path: Path
     folder: bool = False
 
     @classmethod
     def of(cls, text: str) -> Output:
-        """Raises SpecError for what names nothing that an image can be written to."""
+        """Return the destination that `text` names.
+
+        Raises SpecError if an image cannot be written to it.
+        """
         if not text:
             raise SpecError("-o is empty", hint="name a file, e.g. -o image.sqsh, or leave it out")
         if text == "-":
@@ -33,13 +36,16 @@ class Output:
 
     @property
     def into(self) -> bool:
-        """Whether a file goes into it, under the image's own name."""
+        """True if a file is written into it, under the image's own name."""
         return self.folder or self.path.is_dir()
 
     def prepare(self, source: str) -> None:
-        """See that a file of the image `source` can be put there, and make its folder: asked before an image takes
-        minutes. Raises SpecError for what is no file and for the image itself, PublishError where no folder can be
-        made."""
+        """Check that a file of the image `source` can be written, and create its folder, before the export starts: an
+        image may take minutes.
+
+        Raises SpecError if the destination is not a file or is the image itself, PublishError if its folder cannot be
+        created.
+        """
         if not self.into:
             check_file(self.path)
         if is_source(self.path / "image.sqsh" if self.into else self.path, source):
@@ -49,26 +55,28 @@ class Output:
         make_folder(self.path, self.path if self.into else self.path.parent)
 
     def file(self, name: str) -> Path:
-        """The file to write, of an image whose file is called `name`. Raises SpecError for what is no file."""
+        """Return the file to write, of an image whose file is called `name`.
+
+        Raises SpecError if the destination exists and is not a file.
+        """
         path = self.path / name if self.into else self.path
         check_file(path)
         return path
 
 
 def check_file(output: Path) -> None:
-    """Raises SpecError where a finished file would take the place of something else: a folder, a pipe, /dev/null, a
-    terminal."""
+    """Raise SpecError if a finished file would replace something else: a folder, a pipe, /dev/null, a terminal."""
     if output.is_dir():
         raise SpecError(f"-o {output} is a folder", hint="name a file: -o FILE.sqsh")
     if (output.exists() and not output.is_file()) or output.absolute().parent == Path("/dev"):
         raise SpecError(
-            f"-o {output} is no file, and a squashfs file cannot be written into it",
+            f"-o {output} is not a file, and a squashfs file cannot be written into it",
             hint="name a file, e.g. -o image.sqsh; then read that",
         )
 
 
 def is_source(output: Path, name: str) -> bool:
-    """Whether `output` is the archive that is exported, or in the layout that is."""
+    """Return whether `output` is the archive that is exported, or is inside the layout that is exported."""
     from envbuild.oci.sources.open import place_of, split_path
 
     place = place_of(name)
@@ -79,13 +87,19 @@ def is_source(output: Path, name: str) -> bool:
 
 
 def make_folder(output: Path, folder: Path) -> None:
-    """See that the `folder` that `output` names is there. Raises PublishError."""
+    """Ensure that the `folder` that `output` names exists.
+
+    Raises PublishError.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = (
-            "a file stands in its place" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
+            "a file with its name exists"
+            if isinstance(error, (FileExistsError, NotADirectoryError))
+            else error.strerror
         )
         raise PublishError(
-            f"the folder of -o {output} cannot be made: {why}", "name a file in a folder that you can write to: -o FILE"
+            f"the folder of -o {output} cannot be created: {why}",
+            "name a file in a folder that you can write to: -o FILE",
         ) from None

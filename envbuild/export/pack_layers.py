@@ -1,7 +1,7 @@
-"""Packing: the layers of somebody's image, from wherever they are, into packs and from those into a squashfs file.
+"""Packing of a third-party image: its layers, from their source, into packs, and the packs into a squashfs file.
 
-Several layers are read at a time, each once; a pack is in its place in the store only when its layer was what the image
-says. Another process that makes the same pack at the same moment is waited for.
+Several layers are read at a time, each once. A pack enters the store only after the digest of its layer was verified.
+If another process writes the same pack at the same moment, this one waits for it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from envbuild.squashfs.pack.workers import Workers, trim_heap
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.direct_image import DirectImage
 
-PARALLEL = 3  # layers that are read at a time (as by Docker): a registry gives one connection a part of what it has
+PARALLEL = 3  # layers that are read at a time (as by Docker): a registry limits the rate of one connection
 SMALL = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
 TASK = "layers"
 
 
 @dataclass(frozen=True, slots=True)
 class PackedLayer:
-    """What became of a layer: `bytes` read of it (0: it was packed before), `cached`."""
+    """The result for a layer: `bytes` read of it (0: it was packed before), `cached`."""
 
     diff_id: str
     bytes: int
@@ -62,8 +62,10 @@ class LayerPacker:
         self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
 
     def by_packs(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
-        """The file `path` from the packs of all layers, which stay in the store. A place that gives its layers in an
-        order of its own needs packs in any case; without `cache` they are thrown away."""
+        """Write the file `path` from the packs of all layers, which remain in the store.
+
+        A source that returns its layers in an order of its own always needs packs; without `cache` they are deleted.
+        """
         image, form, reporter = self.image, self.options.form, self.workspace.reporter
         with contextlib.ExitStack() as stack:
             if not self.options.cache:
@@ -87,15 +89,15 @@ class LayerPacker:
         return artifact, layers
 
     def below(self) -> list[Path]:
-        """Packs of the lowest layers, when they are there and what is to be packed is little: they are merged
-        meanwhile. Beside large layers their tree would only be memory."""
+        """Return the cached packs of the lowest layers, when little is to be packed: they are merged meanwhile. Beside
+        large layers their tree would only cost memory."""
         image, form = self.image, self.options.form
         packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
         missing = [layer.size or SMALL for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
         return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < SMALL else []
 
     def straight(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
-        """The file `path` with its layers written into it one after another; nothing else is kept."""
+        """Write the file `path` with its layers one after another; store nothing else."""
         image, form, reporter, jobs = self.image, self.options.form, self.workspace.reporter, self.options.jobs
         self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
         read = []
@@ -117,9 +119,12 @@ class LayerPacker:
         return make_artifact(written, self.options.sha256), tuple(layers)
 
     def run(self) -> tuple[PackedLayer, ...]:
-        """Pack what has no pack yet. Raises InputError with a finding for each layer that failed."""
+        """Pack the layers that have no pack yet.
+
+        Raises InputError with a finding for each layer that failed.
+        """
         store, form, reporter = self.store, self.options.form, self.workspace.reporter
-        layers = {layer.diff_id: layer for layer in self.image.layers}  # the same layer may stand there twice
+        layers = {layer.diff_id: layer for layer in self.image.layers}  # the same layer may be listed twice
         wanted = {}
         for diff_id, layer in layers.items():
             path = pack_path(store, diff_id, form)
@@ -149,7 +154,7 @@ class LayerPacker:
         )
 
     def together(self, layers: Sequence[SourceLayer]) -> dict[str, int]:
-        """Several at a time, the largest first: they decide when the last one is done."""
+        """Pack several layers at a time, the largest first: they decide when the last one is done."""
         ordered = sorted(layers, key=lambda layer: -layer.size)
         packed: dict[str, int] = {}
         findings: list[Finding] = []
@@ -160,14 +165,14 @@ class LayerPacker:
                     layer = futures[future]
                     try:
                         read = future.result()
-                    except InputError as error:  # of the others, too, it is told what is wrong with them
+                    except InputError as error:  # the faults of the other layers are reported, too
                         findings += error.findings
                         continue
                     if read:
                         packed[layer.diff_id] = read
                     self.note(len(ordered))
             except BaseException:
-                self.stop.set()  # a full store, an interruption: the others need not go on
+                self.stop.set()  # a full store, an interruption: the others need not continue
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if findings:
@@ -175,7 +180,7 @@ class LayerPacker:
         return packed
 
     def one(self, layer: SourceLayer) -> int:
-        """Pack a layer whose digest is known; returns the bytes read, 0 when another process made the pack."""
+        """Pack a layer whose digest is known; return the bytes read, 0 when another process wrote the pack."""
         store, path = self.store, pack_path(self.store, layer.diff_id, self.options.form)
         with store.lock(f"pack-{path.name}", self.waiting):
             if path.is_file():
@@ -186,7 +191,7 @@ class LayerPacker:
             return read
 
     def in_turn(self, wanted: dict[str, SourceLayer]) -> dict[str, int]:
-        """One after another, in the order of a place that has an order of its own."""
+        """Pack one layer after another, in the order of a source that has an order of its own."""
         store, form = self.store, self.options.form
         packed: dict[str, int] = {}
         count = len(wanted)
@@ -210,7 +215,7 @@ class LayerPacker:
         missing = [layer.name for diff_id, layer in wanted.items() if diff_id not in packed]
         if missing:
             raise InputError(
-                f"{self.image.reference} came without {', '.join(missing)}", hint="pull or save the image anew"
+                f"{self.image.reference} came without {', '.join(missing)}", hint="pull or save the image again"
             )
         return packed
 
@@ -219,7 +224,7 @@ class LayerPacker:
         return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=self.workers)
 
     def read(self, layer: SourceLayer, sink: Callable[[], PackWriter]) -> tuple[str, int]:
-        """As `take`, from the first place whose content is right; each attempt gets a sink of its own."""
+        """Read a layer from the first source whose content is correct; each attempt writes to a new sink."""
         for left in reversed(range(layer.places)):
             before = self.arrived
             try:
@@ -231,7 +236,7 @@ class LayerPacker:
         raise AssertionError("a layer has a place")
 
     def take(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
-        """Read a layer into a pack; returns its diff_id and the bytes read of the blob. A failure discards the pack."""
+        """Read a layer into a pack; return its diff_id and the bytes read of the blob. A failure discards the pack."""
         from envbuild.oci.sources.read_layer import take_layer, take_unnamed
 
         meter: list[_Counted] = []
@@ -255,9 +260,9 @@ class LayerPacker:
             raise
         return diff_id, sum(item.size for item in meter)
 
-    # talk
+    # progress
     def count(self, size: int) -> None:
-        """More bytes came."""
+        """Report that more bytes arrived."""
         with self.guard:
             self.arrived += size
             self.workspace.reporter.advance(TASK, self.arrived, self.total)
@@ -272,7 +277,7 @@ class LayerPacker:
 
 
 class _Counted(Reading):
-    """A blob whose bytes are counted, and that ends with an error once the others failed."""
+    """A blob whose bytes are counted, and that ends with an error after another layer failed."""
 
     def __init__(self, file: IO[bytes], packing: LayerPacker) -> None:
         self.file, self.packing, self.size = file, packing, 0
@@ -287,7 +292,7 @@ class _Counted(Reading):
 
 
 def foreign_evidence(image: SourceImage) -> dict[str, Any]:
-    """What the file says of its image: by what names its content, which is the same wherever it came from."""
+    """Return the evidence for the file: names of the image's content, which do not depend on its source."""
     return {
         "image": {
             "config": image.identity,

@@ -1,9 +1,8 @@
-"""How far an export is: told on the terminal by its Talk, and to everybody else by a small record in the store.
+"""The progress of an export: shown on the terminal by its Reporter, and to other users by a small record in the store.
 
-A record is exports/HOST-PID-HEX.json: what is exported, where to, the state, bytes of bytes, when, and by which process
-(`Owner`). It is replaced at most once a second while the export runs, and stays for a day
-(`envbuild.export.progress_list` reads records). It is a courtesy: a store where it cannot be written does not keep an
-export from anything.
+A record is exports/HOST-PID-HEX.json: source, output, state, bytes done and total, times, and the process (`Owner`). It
+is replaced at most once a second while the export runs, and remains for a day (`envbuild.export.progress_list` reads
+records). It is optional: an export continues when its record cannot be written.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from envbuild.spec.workspace import Workspace
 
 READING, PACKING, MERGING = "reading layers", "packing", "merging"
 TASKS = {"layers": READING, "packs": PACKING, "squashfs": MERGING, "oci": MERGING, "docker": MERGING}
-TICK, WINDOW = 1.0, 20  # seconds; ticks that the rate is taken of
-TOUCH = 30.0  # seconds: a record that has nothing new is written so often, as a sign of life for other hosts
+TICK, WINDOW = 1.0, 20  # seconds; ticks that the rate is computed from
+TOUCH = 30.0  # seconds: an unchanged record is written again after this time, as a sign of life for other hosts
 
 
 class Progress:
@@ -49,7 +48,7 @@ class Progress:
         self.guard, self.over = threading.Lock(), threading.Event()
         self.last, self.wrote, self.worked = b"", 0.0, False
 
-    # Talk
+    # Reporter
     def start(self, task: str, text: str) -> None:
         with self.guard:
             self.reporter.start(task, text)
@@ -76,14 +75,14 @@ class Progress:
 
     # the record
     def run(self) -> None:
-        """Write the record once a second until the export is over; look how far the file is that is written."""
+        """Write the record once a second until the export ends, and measure the file that is written."""
         while not self.over.wait(TICK):
             self.look()
             self.samples.append((time.monotonic(), self.done))
             self.write()
 
     def look(self) -> None:
-        """Tell how far it is; what merging has written is read off the file itself."""
+        """Report the bytes done; while merging, measure them by the size of the file itself."""
         with self.guard:
             if self.task == "squashfs" and self.total and self.output:
                 size = sum(_allocated_size(path) for path in unnamed_files(self.output))
@@ -92,7 +91,7 @@ class Progress:
                 self.reporter.advance(self.task, self.done, self.total)
 
     def rate(self) -> float:
-        """Bytes a second, lately; of an export that ended in all."""
+        """Return the recent bytes a second; of an export that ended, the average."""
         if self.ended:
             return self.done / max(self.ended - self.started, 0.1)
         if len(self.samples) < 2:
@@ -121,7 +120,7 @@ class Progress:
                 self.last, self.wrote = text, now
 
     def begin(self) -> None:
-        """Make the folder, as open to others as the store's other folders, and the first record."""
+        """Create the folder, with the permissions of the store's other folders, and the first record."""
         folder = self.path.parent
         with contextlib.suppress(OSError):
             if not folder.is_dir():
@@ -130,7 +129,7 @@ class Progress:
         self.write()
 
     def end(self, state: str, error: str = "") -> None:
-        """The last record."""
+        """Write the last record."""
         self.over.set()
         self.state, self.error, self.ended = state, error, time.time()
         if state == "done" and self.output and self.output.exists():
@@ -139,7 +138,7 @@ class Progress:
         self.write()
 
     def abandon(self) -> None:
-        """What is left to do when the process ends at once: the file without a name goes, too."""
+        """Clean up when the process ends at once: remove the temporary file and write the last record."""
         for path in unnamed_files(self.output) if self.output else ():
             path.unlink(missing_ok=True)
         self.end("interrupted")
@@ -147,8 +146,11 @@ class Progress:
 
 @contextlib.contextmanager
 def track_export(source: str, output: Path | None, workspace: Workspace, state: str = READING) -> Iterator[Progress]:
-    """Keep a record of the export of `source` while the context lasts. What is done inside is to talk to what it gives,
-    best by its `workspace`. An export that found nothing to do, or a wrong command line, leaves no record."""
+    """Update a record of the export of `source` while the context lasts.
+
+    Report progress to the yielded reporter, best by its `workspace`. An export that found nothing to do, or a wrong
+    command line, leaves no record.
+    """
     progress = Progress(workspace, source, output, state)
     remove_old_records(workspace.store.root)
     progress.begin()
@@ -173,13 +175,13 @@ def track_export(source: str, output: Path | None, workspace: Workspace, state: 
 
 
 def redact_source(source: str) -> str:
-    """A source as everybody may read it: without a password that was written into it."""
+    """Return a source without the password that it may contain: every user may read the record."""
     name, at, digest = source.partition("@sha256:")
     return re.sub(r"^([a-z]+://).*@", r"\1…@", name, flags=re.DOTALL) + at + digest
 
 
 def unnamed_files(out: Path) -> list[Path]:
-    """The files beside `out` that this process writes and that have no name of their own yet (``.NAME.…``)."""
+    """Return the files beside `out` that this process writes under a temporary name (``.NAME.…``)."""
     found, name = set(), re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}(\.extra)?")
     with contextlib.suppress(OSError):
         folder = out.parent.resolve()

@@ -1,7 +1,7 @@
-"""`export --list`: the exports that run on a store, from whichever host, and those that ended within a day.
+"""`export --list`: the exports that run on a store, on any host, and those that ended within a day.
 
-It reads the records of `envbuild.export.progress`, which anybody may have written: what is no record is passed over.
-Nothing is needed but that the store can be read.
+It reads the records of `envbuild.export.progress`. Any user may have written them: files that are not valid records are
+ignored. Read access to the store is sufficient.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEXTS, NUMBERS = ("source", "output", "state", "error"), ("bytes", "total", "rat
 
 
 def list_exports(root: Path) -> Result:
-    """The exports of the store `root`, those that run first, the newest first. Removes old records where it may."""
+    """Return the exports of the store `root`, running ones first, then the newest. Remove old records if permitted."""
     remove_old_records(root)
     here, now = Owner.here(), time.time()
     rows = [row for path in record_paths(root) if (row := export_row(path, here, now))]
@@ -40,7 +40,7 @@ def record_paths(root: Path) -> list[Path]:
 
 
 def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
-    """(content, when it was written); None for what is no record, or no longer there."""
+    """Return (content, time of writing); None for a file that is not a record or no longer exists."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
         with os.fdopen(file, "rb") as content:
@@ -60,7 +60,7 @@ def read_record(path: Path) -> tuple[dict[str, Any], float] | None:
 
 
 def export_row(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
-    """One export, as `--json` tells it."""
+    """Return one export as a row of `--json`; None if the file is not a record."""
     found = read_record(path)
     if found is None:
         return None
@@ -73,7 +73,7 @@ def export_row(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
         if same and not is_running(process["pid"], process["began"]):
             state, ended = "interrupted", written
         elif not same and quiet and process["host"] == here.host and process["boot"] != here.boot:
-            state, ended = "interrupted", written  # this machine was started anew since
+            state, ended = "interrupted", written  # this machine was restarted since
         elif not same and quiet:
             silent = int((now - written) / 60)
     running = state not in ENDED
@@ -100,12 +100,12 @@ def export_row(path: Path, here: Owner, now: float) -> dict[str, Any] | None:
 
 
 def is_running(pid: int, began: int) -> bool:
-    """Whether the process of this machine that began then still runs."""
+    """Return whether the process of this machine that began at this time still runs."""
     found = process_start(pid) if pid > 0 else None
     return found is not None and (not found or not began or found == began)
 
 
-# for people
+# text output
 def table_text(rows: list[dict[str, Any]], root: Path) -> str:
     if not rows:
         return "no export runs on this store, and none ended in the last day"

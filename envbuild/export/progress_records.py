@@ -1,4 +1,4 @@
-"""The records of exports in a store: where they lie, which process wrote one, and how long they stay."""
+"""The records of exports in a store: their folder, the process that wrote one, and how long they remain."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ DAY = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, so that it is not taken for another: `boot` and `space` (of process ids) say which pids can be
-    compared, `began` is its start in clock ticks since the boot (proc_pid_stat(5), field 22)."""
+    """A process, identified so that it is not confused with another.
+
+    `boot` and `space` (the namespace of process ids) define which pids can be compared. `began` is its start in clock
+    ticks since the boot (proc_pid_stat(5), field 22).
+    """
 
     host: str
     boot: str
@@ -39,7 +42,7 @@ class Owner:
 
 
 def process_start(pid: int) -> int | None:
-    """Return when a process of this machine began; None when it ended, 0 when that cannot be seen."""
+    """Return when a process of this machine began; None when it ended, 0 when that is unknown."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -54,8 +57,8 @@ def process_start(pid: int) -> int | None:
 
 
 def remove_old_records(root: Path) -> None:
-    """Remove records that nobody wrote to for a day, and what a killed writer left of one. A process that still runs
-    writes to its own every half minute."""
+    """Remove records that were not written for a day, and temporary files of a killed writer. A process that still
+    runs writes its own every half minute."""
     before = time.time() - DAY
     with contextlib.suppress(OSError):
         for path in list((root / FOLDER).iterdir()):

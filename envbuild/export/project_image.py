@@ -1,4 +1,4 @@
-"""Export: layers of the store → the squashfs file of an image."""
+"""Export of a project's image: layers of the store → a squashfs file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A finished file: `sha256` is empty where nobody asked for it; `messages` are the repairs made for enroot, one
-    line each."""
+    """A finished file. `sha256` is empty unless it was requested. `messages` are the repairs made for enroot, one line
+    each."""
 
     path: Path
     sha256: str
@@ -52,7 +52,7 @@ def write_squashfs(
     out: Path,
     options: ExportOptions,
 ) -> Artifact:
-    """Write the image of `layers` (bottom first) to `out`, from packs that are made where there are none."""
+    """Write the image of `layers` (bottom first) to `out`, from packs; write the packs that are missing."""
     from envbuild.lock.lockfile import lock_digest
     from envbuild.oci.config import config_json
     from envbuild.squashfs.pack.store_packs import pack_layer
@@ -91,8 +91,10 @@ def write_from_packs(
     foreign: bool = False,
     begun: MergedPacks | None = None,
 ) -> Artifact:
-    """Write an image from packs (bottom first), with its sha256 where `options` ask for it; for the others see
-    `envbuild.export.squashfs_image`."""
+    """Write an image from packs (bottom first), with its sha256 if `options` request it.
+
+    For the other parameters see `envbuild.export.squashfs_image`.
+    """
     from envbuild.export.squashfs_image import export_squashfs
 
     written = export_squashfs(packs, config, out, options, epoch=epoch, evidence=evidence, foreign=foreign, begun=begun)
@@ -100,17 +102,20 @@ def write_from_packs(
 
 
 def make_artifact(written: WrittenImage, sha256: bool = True) -> Artifact:
-    """A written file; with its `sha256`, or without: reading all of it again costs more than merging cached packs."""
+    """Return the artifact of a written file.
+
+    `sha256`: compute the digest; reading the whole file again costs more than merging cached packs.
+    """
     return Artifact(written.path, file_digest(written.path) if sha256 else "", written.size, written.messages)
 
 
 def link_artifact(artifact: Artifact, plan: Plan) -> None:
-    """Let ``NAME.sqsh`` beside the artifact be a link to it: done last, so it never names a file that failed verify."""
+    """Link ``NAME.sqsh`` beside the artifact to it: done last, so the link never names a file that failed verify."""
     link_by_name(artifact.path, plan.image)
 
 
 def link_by_name(path: Path, name: str) -> None:
-    """Let ``NAME.sqsh`` beside a file be a link to it."""
+    """Link ``NAME.sqsh`` beside a file to it."""
     link = path.with_name(f"{name}.sqsh")
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)

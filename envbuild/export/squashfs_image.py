@@ -1,4 +1,4 @@
-"""From packs and a run-time configuration to the file that `srun --container-image=` takes."""
+"""The squashfs image that `srun --container-image=` accepts, from packs and a run-time configuration."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ WRITE_HINTS = {
 }
 MergedPacks = tuple[Sequence[Pack], MergedTree | None]  # packs, and their tree
 DEFAULT_OPTIONS = ExportOptions()
-WRITER = 3  # of what an image's bytes are; raise it when the same packs give others
+WRITER = 3  # version of an image's bytes; raise it when the same packs result in others
 
 
 def merge_lowest(paths: Sequence[Path]) -> MergedPacks:
-    """Packs read and merged before the layers above them have packs."""
+    """Read packs and merge them before the layers above them have packs."""
     with gc_paused():
         packs = [read_pack(path) for path in paths]
         return packs, merge_packs(packs)
 
 
 class PackImage:
-    """An image in the making from packs that are kept: the counterpart of
+    """An image that is written from stored packs: the counterpart of
     `envbuild.squashfs.write.direct_image.DirectImage`.
 
-    `packs` are opened, bottom first. Used as a context manager; the packs of added members are gone at its end.
-    `reread`: the image is read again at once. `begun`: what `lowest` gave for the first of `paths`."""
+    `packs` are opened, bottom first. Used as a context manager: its end removes the packs of added members.
+    `reread`: the image is read again at once. `begun`: the result of `merge_lowest` for the first of
+    `paths`.
+    """
 
     def __init__(
         self, paths: Sequence[Path], out: Path, *, jobs: int = 0, reread: bool = False, begun: MergedPacks | None = None
@@ -60,12 +62,12 @@ class PackImage:
         self.out, self.jobs, self.reread, self.stack = out, jobs, reread, contextlib.ExitStack()
 
     def add(self, extra: Sequence[ExtraMember]) -> Pack:
-        """A layer of members that are there already; to be applied to the tree by the caller."""
+        """Return a layer of members whose content is in memory; the caller applies it to the tree."""
         self.packs += self.stack.enter_context(pack_extra_members(self.packs, extra, self.out))
         return self.packs[-1]
 
     def finish(self, tree: MergedTree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> WrittenImage:
-        """Write the image of `tree`, which `packs` were merged to."""
+        """Write the image of `tree`, the merged `packs`."""
         return write_tree(
             self.packs,
             tree,
@@ -96,8 +98,8 @@ def export_squashfs(
     foreign: bool = False,
     begun: MergedPacks | None = None,
 ) -> WrittenImage:
-    """Write the enroot image `out` from pack files (bottom first); see `complete`. A file whose sha256 `options` ask
-    for is read again at once, so it should stay in memory. `begun`: see `PackImage`."""
+    """Write the enroot image `out` from pack files (bottom first); see `complete_image`. A file whose sha256
+    `options` request is read again at once, so it should remain in memory. `begun`: see `PackImage`."""
     with PackImage(packs, out, jobs=options.jobs, reread=options.sha256, begun=begun) as image:
         return complete_image(image, config, options, epoch=epoch, extra=extra, evidence=evidence, foreign=foreign)
 
@@ -115,11 +117,13 @@ def complete_image(
     """Add `extra` members and what enroot needs (`envbuild.export.enroot`, `envbuild.export.enroot_repair`) to the
     layers of `image`, and write it.
 
-    `epoch` in seconds. `evidence`: what /etc/envbuild/export.json is to say of the image, beside its compression and
-    repairs; None: no such file. `foreign`: somebody else's image, so that what enroot would trip over is mended and not
-    refused. `Written.messages` tells every repair in one line. Raises EnvbuildError for damaged packs, SpecError (of a
-    foreign image InputError) or VerifyError with every finding when the image could not be started, InputError for
-    layers that make no sense, PublishError when the file cannot be written.
+    `epoch` in seconds. `evidence`: the description of the image in /etc/envbuild/export.json, beside its compression
+    and repairs; None: no such file. `foreign`: a third-party image: settings that enroot cannot use are repaired, not
+    refused. `WrittenImage.messages` has one line for each repair.
+
+    Raises EnvbuildError for damaged packs, SpecError (for a foreign image InputError) or VerifyError with every finding
+    when the image could not be started, InputError for contradictory layers, PublishError when the file cannot be
+    written.
     """
     epoch = min(max(epoch, 0), LAST_TIME)  # 0001-01-01 is the time of many an image: squashfs begins in 1970
     with gc_paused(), raise_write_errors(image.out):
@@ -137,14 +141,14 @@ def complete_image(
         more = [] if evidence is None else [evidence_member(image.packs, evidence, options, messages, epoch)]
         tree.apply(image.add([*needed.extra, *more]))
         written = image.finish(tree, epoch=epoch, all_root=not options.keep_owners, keep_dev=options.keep_dev)
-    # what the writer finds was found before, so that it is in the evidence, too
+    # the writer reports the same messages again; they were collected above so that they are in the evidence, too
     return dataclasses.replace(written, messages=messages)
 
 
 @contextlib.contextmanager
 def raise_write_errors(out: Path) -> Iterator[None]:
-    """Writes to `out` and beside it happen inside: what the file system refuses is told of `out` as PublishError. Other
-    files' errors pass."""
+    """Raise PublishError for `out` when the file system refuses a write to it or beside it; let errors of other files
+    pass."""
     try:
         yield
     except OSError as error:
@@ -158,8 +162,10 @@ def raise_write_errors(out: Path) -> Iterator[None]:
 def evidence_member(
     packs: Sequence[Pack], evidence: Mapping[str, Any], options: ExportOptions, messages: Sequence[str], epoch: int
 ) -> ExtraMember:
-    """The member /etc/envbuild/export.json: where the image came from and how it was made. The same image and options
-    give the same text, whenever, wherever and by whomever."""
+    """Return the member /etc/envbuild/export.json: the origin of the image and how it was written.
+
+    The same image and options result in the same text, at any time, on any machine, for any user.
+    """
     codec, block = common_codec(packs)
     value = {
         **evidence,

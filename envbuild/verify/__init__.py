@@ -1,1 +1,2 @@
-"""Verify: what was declared is what is inside, shown without a GPU, and never claimed without having been looked at."""
+"""Verification: the declared content of an image is its actual content. Runs without a GPU; a check that did not run
+is never reported as passed."""

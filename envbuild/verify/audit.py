@@ -1,4 +1,4 @@
-"""Tier 1: compares what an image says of itself (`look`) with what was declared. Pure."""
+"""Tier 1, the audit: compares the content of an image (`inspect_image`) with the declared content. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envbuild.verify.shared_libraries import library_results
 from envbuild.verify.single_copy import single_results
 from envbuild.verify.symbols import link_results
 
-Seen = Mapping[str, Any]
+Report = Mapping[str, Any]
 
 DRIVER_LIBRARIES = (
     "libcuda.so.1",
@@ -32,14 +32,19 @@ WITHOUT_CUBINS = ("*/libcufft.so.*", "*/libcufftw.so.*")
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What must be inside.
+    """The declared content of an image.
 
-    `debian`, `python`: name → version. `python_also`: names of distributions whose version nobody declared (wheels that
-    were built here); `python_more`: there may be such ones that nobody named. `complete`: nothing else may be installed
-    (False on a base image, which brings its own, and whose own faults are told but do not count). `singles`: library →
-    how many files of it may be there at most. `sm`: "90", or "" without a GPU. `cpu`: the oldest CPU ("x86-64-v3"), or
-    "" when it is not known. `sm_exempt`: path patterns of CUDA libraries that need not hold code for the GPU.
-    `modules`: extension modules by dotted name. `driver_libraries`: patterns of names that only the host has.
+    `debian`, `python`: name → version.
+    `python_also`: names of distributions without a declared version (wheels that were built here).
+    `python_more`: there may be further ones that are not named.
+    `complete`: nothing else may be installed (False on a base image, which has its own packages, and whose own faults
+    are reported but do not count).
+    `singles`: library → how many files of it may exist at most.
+    `sm`: "90", or "" without a GPU.
+    `cpu`: the oldest CPU ("x86-64-v3"), or "" when it is not known.
+    `sm_exempt`: path patterns of CUDA libraries that need not contain code for the GPU.
+    `modules`: extension modules by dotted name.
+    `driver_libraries`: patterns of names that only the host has.
     """
 
     debian: Mapping[str, str] = field(default_factory=dict)
@@ -55,78 +60,78 @@ class Expectations:
     driver_libraries: tuple[str, ...] = DRIVER_LIBRARIES
 
 
-def audit(seen: Seen, expected: Expectations) -> list[AuditResult]:
-    """Every comparison, in a fixed order. What nothing was declared about gives no result, so that it is not counted as
-    a pass."""
+def audit(report: Report, expected: Expectations) -> list[AuditResult]:
+    """Return the result of every comparison, in a fixed order. A comparison without a declaration has no result, so
+    that it does not count as a pass."""
     return [
-        *debian_results(seen, expected.debian, expected.complete),
-        *python_results(seen, expected.python, expected.python_also, expected.complete and not expected.python_more),
-        *_modules(seen, expected.modules),
-        *library_results(seen, expected.driver_libraries, expected.complete),
-        *link_results(seen, expected.complete),
-        *single_results(seen, expected.singles, expected.complete),
-        driver_result(seen),
-        stubs_result(seen, expected.complete),
-        *cpu_results(seen, expected.cpu),
-        *cuda_results(seen, expected.sm, expected.sm_exempt, expected.complete),
-        *_files(seen, expected.complete),
+        *debian_results(report, expected.debian, expected.complete),
+        *python_results(report, expected.python, expected.python_also, expected.complete and not expected.python_more),
+        *_modules(report, expected.modules),
+        *library_results(report, expected.driver_libraries, expected.complete),
+        *link_results(report, expected.complete),
+        *single_results(report, expected.singles, expected.complete),
+        driver_result(report),
+        stubs_result(report, expected.complete),
+        *cpu_results(report, expected.cpu),
+        *cuda_results(report, expected.sm, expected.sm_exempt, expected.complete),
+        *_files(report, expected.complete),
     ]
 
 
-def _modules(seen: Seen, modules: Sequence[str]) -> Iterator[AuditResult]:
+def _modules(report: Report, modules: Sequence[str]) -> Iterator[AuditResult]:
     if modules:
-        found = {module for dist in seen["python"] for module in dist["modules"]}
+        found = {module for dist in report["python"] for module in dist["modules"]}
         yield judge(
             "extension modules",
             [f"{name} is not there" for name in modules if name not in found],
             f"promised: {', '.join(sorted(modules))}",
-            hint="the build left them out without failing: look at its log for the reason it gives",
+            hint="the build left them out without failing: its log has the reason",
         )
 
 
-ALWAYS = ("/bin/sh is there", "no device nodes")  # whoever brought them, the image cannot be used
-FILES: tuple[tuple[str, Callable[[Seen], Sequence[str]], str, str], ...] = (
+ALWAYS = ("/bin/sh is there", "no device nodes")  # also if the base image has them: the image cannot be used
+FILES: tuple[tuple[str, Callable[[Report], Sequence[str]], str, str], ...] = (
     (
         "compiled Python files fit their sources",
-        lambda seen: [*seen["pyc"]["stale"], *seen["pyc"]["damaged"]],
+        lambda report: [*report["pyc"]["stale"], *report["pyc"]["damaged"]],
         "time and size in each header",
         "something changed file times after installation: export SOURCE_DATE_EPOCH in every step that installs Python",
     ),
     (
         "/bin/sh is there",
-        lambda seen: [] if seen["shell"] else ["no executable /bin/sh"],
+        lambda report: [] if report["shell"] else ["no executable /bin/sh"],
         "enroot and pyxis start images with it",
         "add debian-packages: [dash] to the spec's layers",
     ),
     (
         "no host keys of ssh",
-        lambda seen: seen["host_keys"],
+        lambda report: report["host_keys"],
         "/etc/ssh/ssh_host_*",
         "every container of the image would have the same identity: remove them in the step",
     ),
     (
         "no device nodes",
-        lambda seen: seen["devices"],
+        lambda report: report["devices"],
         "all folders but /dev",
         "unsquashfs cannot make them without root: remove them in the step",
     ),
     (
         "nothing is left over",
-        lambda seen: seen["leftovers"],
+        lambda report: report["leftovers"],
         "the list of files that units remove",
         "remove them in the step that makes them",
     ),
 )
 
 
-def _files(seen: Seen, complete: bool) -> Iterator[AuditResult]:
+def _files(report: Report, complete: bool) -> Iterator[AuditResult]:
     for name, faults, compared, hint in FILES:
-        kept, note = split_faults(seen, {text: text for text in faults(seen)}, complete or name in ALWAYS)
+        kept, note = split_faults(report, {text: text for text in faults(report)}, complete or name in ALWAYS)
         yield judge(name, kept, f"{compared}{note}", hint)
-    unsticky = [text for text in seen["open_folders"] if not int(text.rsplit(" ", 1)[1], 8) & 0o1000]
+    unsticky = [text for text in report["open_folders"] if not int(text.rsplit(" ", 1)[1], 8) & 0o1000]
     yield AuditResult(
         "rights",
         Status.PASS,
-        f"for information: setuid or setgid: {join_items(seen['setuid'], 40) or 'none'}; "
+        f"for information: setuid or setgid: {join_items(report['setuid'], 40) or 'none'}; "
         f"folders that everybody may write without the sticky bit: {join_items(unsticky) or 'none'}",
     )

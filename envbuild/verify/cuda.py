@@ -23,12 +23,12 @@ ENTRY = re.compile(r"(sm|compute)_([0-9]+)([af]?)")
 
 
 def sm_number(sm: str) -> int:
-    """90 for "90", "9.0", "sm_90"."""
+    """Return 90 for "90", "9.0", "sm_90"."""
     return int(sm.removeprefix("sm_").rstrip("af").replace(".", ""))
 
 
 def runs_on(entry: str, sm: str) -> bool:
-    """Whether code of a fat binary ("sm_86", "sm_90a", "compute_80") runs on a GPU ("90" or "9.0")."""
+    """Return whether code of a fat binary ("sm_86", "sm_90a", "compute_80") runs on a GPU ("90" or "9.0")."""
     match = ENTRY.fullmatch(entry)
     if not match:
         return False  # LTO code is input of a link, nothing that runs
@@ -44,45 +44,45 @@ def runs_on(entry: str, sm: str) -> bool:
 
 
 def runs_only_on(entries: Iterable[str], sm: str) -> bool:
-    """Whether cubins are there that run on this GPU, and nothing that it cannot use (sm_80 runs on an sm_86)."""
+    """Return whether there are cubins that run on this GPU, and none that it cannot use (sm_80 runs on an sm_86)."""
     known = [entry for entry in entries if ENTRY.fullmatch(entry)]
     return any(entry.startswith("sm_") for entry in known) and all(runs_on(entry, sm) for entry in known)
 
 
 def cuda_results(
-    seen: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool = True
+    report: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool = True
 ) -> Iterator[AuditResult]:
     """Yield whether every library with CUDA code has some that runs on the target's GPU, and what was compiled here has
     nothing else.
 
-    `sm`: "90", or "" without a GPU. `exempt_patterns`: paths that need not hold code for it. Of what a base image
-    brought (`complete` False) only torch and NCCL count: the rest may be tools for other GPUs.
+    `sm`: "90", or "" without a GPU. `exempt_patterns`: paths that need not hold code for it. Of a base image's
+    own files (`complete` False) only torch and NCCL count: the rest may be tools for other GPUs.
     """
-    cuda: Cuda = seen["cuda"]
+    cuda: Cuda = report["cuda"]
     if sm:
-        yield target_result(seen, sm, exempt_patterns, complete)
-        if own := [path for path in seen["compiled"] if path in cuda]:
+        yield target_result(report, sm, exempt_patterns, complete)
+        if own := [path for path in report["compiled"] if path in cuda]:
             yield own_result({path: cuda[path] for path in own}, sm)
-    if told := seen["cuobjdump"]:  # by NVIDIA's own reader, where the image has it
-        yield reader_result(cuda, told)
+    if cuobjdump := report["cuobjdump"]:  # by NVIDIA's own reader, where the image has it
+        yield reader_result(cuda, cuobjdump)
 
 
-def target_result(seen: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool) -> AuditResult:
+def target_result(report: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool) -> AuditResult:
     """Return whether every library has code that runs on the target's GPU."""
-    cuda: Cuda = seen["cuda"]
+    cuda: Cuda = report["cuda"]
     able = {path for path, entries in cuda.items() if any(runs_on(entry, sm) for entry in entries)}
     unable = set(cuda) - able
     exempt = {path for path in unable if any(fnmatchcase(path, pattern) for pattern in exempt_patterns)}
     native = {path for path in able if any(runs_on(entry, sm) for entry in cuda[path] if entry[:3] == "sm_")}
-    notes = [f"{len(able)} of {len(cuda)} CUDA libraries hold code for sm_{sm}"]
+    notes = [f"{len(able)} of {len(cuda)} CUDA libraries contain code for sm_{sm}"]
     if exempt:
         notes.append(f"exempt: {', '.join(sorted(exempt))}")
     if able - native:
         notes.append(f"PTX only, compiled at the first start: {', '.join(sorted(able - native))}")
-    faults = {path: f"{path} holds {_entries(cuda[path])}" for path in unable - exempt}
+    faults = {path: f"{path} contains {_entries(cuda[path])}" for path in unable - exempt}
     needed = {path: text for path, text in faults.items() if NEEDED.fullmatch(posixpath.basename(path))}
     others = {path: text for path, text in faults.items() if path not in needed}
-    kept, note = split_faults(seen, others, complete)
+    kept, note = split_faults(report, others, complete)
     return judge(
         f"CUDA code for sm_{sm}",
         [*needed.values(), *kept],
@@ -95,25 +95,27 @@ def own_result(own: Cuda, sm: str) -> AuditResult:
     """Return whether what was compiled for this image has code for the target's GPU and nothing else."""
     return judge(
         f"what was compiled here has CUDA code for sm_{sm} and nothing else",
-        [f"{path} holds {_entries(entries)}" for path, entries in own.items() if not runs_only_on(entries, sm)],
+        [f"{path} contains {_entries(entries)}" for path, entries in own.items() if not runs_only_on(entries, sm)],
         f"{len(own)} libraries: {', '.join(sorted({entry for entries in own.values() for entry in entries}))}",
         hint="its build did not get the target's architecture: see the recipe's arch list",
     )
 
 
-def reader_result(cuda: Cuda, told: Mapping[str, Iterable[str]]) -> AuditResult:
+def reader_result(cuda: Cuda, cuobjdump: Mapping[str, Iterable[str]]) -> AuditResult:
     """Return whether cuobjdump reads the same out of the files as the audit did."""
     faults = []
-    for path, entries in told.items():
-        read, said = _comparable(cuda.get(path, {})), _comparable(entries)
-        if read != said:
-            faults.append(f"{path}: it says {join_items(sorted(said))}, the headers say {join_items(sorted(read))}")
-    compared = f"{len(told)} libraries compared"
+    for path, entries in cuobjdump.items():
+        read, reported = _comparable(cuda.get(path, {})), _comparable(entries)
+        if read != reported:
+            faults.append(
+                f"{path}: it reports {join_items(sorted(reported))}, the headers contain {join_items(sorted(read))}"
+            )
+    compared = f"{len(cuobjdump)} libraries compared"
     return judge("cuobjdump agrees", faults, compared, "report this: the audit misread a file")
 
 
 def _comparable(entries: Iterable[str]) -> set[str]:
-    """Without what cuobjdump does not tell: it writes sm_100 for sm_100f, and nothing for link-time code."""
+    """Return entries as cuobjdump reports them: it writes sm_100 for sm_100f, and nothing for link-time code."""
     return {entry.rstrip("f") for entry in entries if entry.startswith(("sm_", "compute_"))}
 
 

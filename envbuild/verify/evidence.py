@@ -1,4 +1,4 @@
-"""Evidence: what was verified of one artifact, as a file beside it, as lines for a person, and as an error."""
+"""Evidence: what was verified of one artifact, as a file beside it, as lines for the terminal, and as an error."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All of it. `lock` and `artifact` are digests (``sha256:<hex>``), `layers` diff ids, bottom first. `messages` are
-    those of the build and export that a person should know. Results stand in the order in which they were found."""
+    """The results of verify for one artifact.
+
+    `lock` and `artifact` are digests (``sha256:<hex>``), `layers` diff ids, bottom first. `messages` are those of the
+    build and export that the user should know. `results` are in the order in which they were found.
+    """
 
     image: str
     lock: str
@@ -37,14 +40,14 @@ class Evidence:
         return tuple(result for result in self.results if result.status == Status.FAIL)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Tier → status → how many, for all four tiers."""
+        """Return tier → status → how many, for all four tiers."""
         counts = {tier: {status.value: 0 for status in Status} for tier in TIERS}
         for result in self.results:
             counts[result.tier][result.status.value] += 1
         return counts
 
     def tiers(self) -> dict[str, str]:
-        """Tier → ``passed``, ``failed``, ``partly: …`` or ``not run: …``. A tier without any check was not run."""
+        """Return tier → ``passed``, ``failed``, ``partly: …`` or ``not run: …``. A tier without a check did not run."""
         return {tier: _tier(tier, counts, self.results) for tier, counts in self.counts().items()}
 
 
@@ -58,21 +61,21 @@ def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) 
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """The JSON document: the same evidence gives the same bytes, so no time and no machine is in it."""
+    """Return the JSON document: the same evidence results in the same bytes, so it contains no time and no machine."""
     value = asdict(evidence)
     value["results"] = [{key: str(text) for key, text in asdict(result).items() if text} for result in evidence.results]
     return {"schema": SCHEMA, "tiers": evidence.tiers(), "counts": evidence.counts(), **value}
 
 
 def write_evidence(evidence: Evidence, folder: Path) -> Path:
-    """Write the file into the artifact's folder; returns its path."""
+    """Write the file into the artifact's folder; return its path."""
     path = folder / evidence.file
     write_json(path, evidence_document(evidence))
     return path
 
 
 def read_evidence(path: Path) -> Evidence | None:
-    """The evidence in a file; None when it is missing, damaged or of another schema."""
+    """Return the evidence in a file; None when it is missing, damaged or of another schema."""
     value = read_json(path)
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         return None
@@ -83,7 +86,7 @@ def read_evidence(path: Path) -> Evidence | None:
 
 
 def summary_lines(evidence: Evidence) -> list[str]:
-    """Lines for a person: the counts, each failure, and each tier that did not run or not fully."""
+    """Return lines for the terminal: the counts, each failure, and each tier that did not run or not fully."""
     passed = sum(result.status == Status.PASS for result in evidence.results)
     lines = [f"{evidence.image}: {passed} passed, {len(evidence.failures)} failed"]
     lines += [f"FAILED {result.tier}: {result.name}: {result.detail.splitlines()[0]}" for result in evidence.failures]
@@ -94,7 +97,7 @@ def summary_lines(evidence: Evidence) -> list[str]:
 
 
 def raise_failures(evidence: Evidence) -> None:
-    """Raise VerifyError that lists every failure; nothing when there is none (what did not run is no failure)."""
+    """Raise VerifyError that lists every failure, if there is one (a check that did not run did not fail)."""
     if evidence.failures:
         where = evidence.image
         raise VerifyError.of(

@@ -1,4 +1,4 @@
-"""What must be inside an image, and what of it is its own: from the lock, and more from the recipes."""
+"""The expected content of an image, and its own part of it: from the lock, and more from the recipes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPILERS = ("gcc", "g++", "clang")
 
 
 def expected_contents(resolution: Resolution, lock: Lock) -> Expectations:
-    """What the lock and the recipes promise to be inside."""
+    """Return the content that the lock and the recipes declare."""
     recipes = resolution.recipes
     return replace(
         locked_contents(lock),
@@ -32,13 +32,13 @@ def expected_contents(resolution: Resolution, lock: Lock) -> Expectations:
 
 
 def compiled_distributions(resolution: Resolution) -> tuple[str, ...]:
-    """Names of the distributions that are compiled from archives and commits."""
+    """Return the names of the distributions that are compiled from archives and commits."""
     texts = [text for sources in resolution.sources.values() for text in sources.gives]
     return tuple(dict.fromkeys(text.partition("==")[0] for text in texts))
 
 
 def own_content(resolution: Resolution, lock: Lock) -> OwnContent:
-    """What is the image's own, as its recipes say it."""
+    """Return the image's own content, as its recipes declare it."""
     locked = locked_own_content(lock)
     prefixes = {recipe.name: recipe.prefix for recipe in resolution.recipes if recipe.builds and recipe.prefix}
     return OwnContent(
@@ -49,7 +49,8 @@ def own_content(resolution: Resolution, lock: Lock) -> OwnContent:
 
 
 def locked_own_content(lock: Lock) -> OwnContent:
-    """What the lock alone says of it: a unit ``build-ucx`` leaves /opt/ucx; one with sdists, their wheels."""
+    """Return the own content that the lock alone defines: a unit ``build-ucx`` installs /opt/ucx; one with sdists,
+    their wheels."""
     names = [recipe for recipe in map(built_recipe, lock.units) if recipe]
     return OwnContent(
         folders=tuple(f"/opt/{name}" for name in names if is_compiled(lock, name)),
@@ -58,23 +59,26 @@ def locked_own_content(lock: Lock) -> OwnContent:
 
 
 def is_compiled(lock: Lock, name: str) -> bool:
-    """Whether the unit of a recipe compiles source code: it has some, and a compiler (a vendor's archive of binaries is
-    unpacked without one)."""
+    """Return whether the unit of a recipe compiles source code: it has some, and a compiler (a vendor's archive of
+    binaries is unpacked without one)."""
     unit = lock.units.get(build_unit(name), UnitLock())
     return bool(unit.sources) and any(package.startswith(COMPILERS) for package in unit.requested)
 
 
 def locked_contents(lock: Lock) -> Expectations:
-    """What the lock alone promises: the packages of the image's units, and the wheels compiled from sdists."""
+    """Return the content that the lock alone declares: the packages of the image's units, and the wheels compiled from
+    sdists."""
     units = lock.image_units()
     debs = [lock.debian[file] for unit in units for file in unit.debian]
     packages = [lock.python_files[file] for file in lock.image_python()]
     return Expectations(
         debian={
             **{deb.name: deb.version for deb in debs},
-            **{stand.name: stand.version for unit in units for stand in map(DummyPackage.of, unit.replaced)},
+            **{dummy.name: dummy.version for unit in units for dummy in map(DummyPackage.of, unit.replaced)},
         },
         python={package.name: package.version for package in packages},
-        python_more=any(unit.sources for unit in lock.units.values()),  # which wheels come of them, recipes know
+        python_more=any(
+            unit.sources for unit in lock.units.values()
+        ),  # only recipes know which wheels result from them
         complete=lock.base_image is None,
     )

@@ -12,7 +12,7 @@ from envbuild.verify.run_inspector import Runner
 
 # torch first: extensions find its libraries in the process. Names come before the import, so that a module that ends
 # the process is the last one named. What needs the driver itself can be imported only beside one, or beside its
-# stand-ins.
+# stubs.
 PROGRAM = """
 import importlib, importlib.util, re, sys
 modules, without, failed = {modules!r}, [], []
@@ -36,18 +36,20 @@ sys.exit(bool(failed))
 """
 
 
-def import_results(modules: Sequence[str], runner: Runner, look: str = SHELL_COMMAND) -> list[AuditResult]:
-    """Whether the modules (dotted names) import, beside the driver's stand-ins where the image has them; nothing for
-    none. Says which ones need a driver and were not imported."""
+def import_results(modules: Sequence[str], runner: Runner, shell: str = SHELL_COMMAND) -> list[AuditResult]:
+    """Return whether the modules (dotted names) import, beside the driver's stubs where the image has them.
+
+    The result names those that need a driver and were not imported. No result for no modules.
+    """
     if not modules:
         return []
     program = PROGRAM.strip().format(modules=sorted(set(modules)))
     paths = f"LD_LIBRARY_PATH={STUB_DRIVER}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     code, output = runner(["/bin/sh", "-c", f"{paths} {PYTHON} -c {shlex.quote(program)}"])
     name, lines = "promised extension modules import", output.rstrip().splitlines()
-    said = [line for line in lines if line.startswith(("imported ", "not without a driver: "))]
-    if code == 0 and said:
-        return [AuditResult(name, Status.PASS, "; ".join(said), "run")]
+    printed = [line for line in lines if line.startswith(("imported ", "not without a driver: "))]
+    if code == 0 and printed:
+        return [AuditResult(name, Status.PASS, "; ".join(printed), "run")]
     last = "\n".join(lines[-OUTPUT_LINES:])
-    hint = f"it was compiled for other versions, or lacks a library; look for yourself: {look}"
+    hint = f"it was compiled for other versions, or lacks a library; open a shell in the image: {shell}"
     return [AuditResult(name, Status.FAIL, f"exit code {code}\n{last}", "run", hint)]

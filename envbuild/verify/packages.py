@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envbuild.spec.recipe import VENV
+from envbuild.verify.contents.metadata import normalize_name
 from envbuild.verify.results import AuditResult, join_items, judge
 
-REBUILD = "the image is not what the lock says: build it again with --rebuild, and report it when it stays"
+REBUILD = "the image differs from its lock: build it again with --rebuild, and report it if it happens again"
 
 
-def debian_results(seen: Mapping[str, Any], declared: Mapping[str, str], complete: bool) -> Iterator[AuditResult]:
-    """Names and versions of dpkg's status file; no package may be half installed."""
-    if declared or (complete and seen["debian"]):
+def debian_results(report: Mapping[str, Any], declared: Mapping[str, str], complete: bool) -> Iterator[AuditResult]:
+    """Yield the comparison of names and versions with dpkg's status file; no package may be half installed."""
+    if declared or (complete and report["debian"]):
         yield judge(
             "Debian packages are those of the lock",
-            differences(declared, seen["debian"], complete),
-            f"{len(declared)} declared, {len(seen['debian'])} installed",
+            differences(declared, report["debian"], complete),
+            f"{len(declared)} declared, {len(report['debian'])} installed",
             REBUILD,
         )
     yield judge(
         "Debian packages are configured",
-        seen["debian_broken"],
-        f"state of {len(seen['debian'])} packages",
+        report["debian_broken"],
+        f"state of {len(report['debian'])} packages",
         "a maintainer script failed: see the log of the unit 'debian'",
     )
 
 
 def python_results(
-    seen: Mapping[str, Any], declared: Mapping[str, str], also: Sequence[str], complete: bool
+    report: Mapping[str, Any], declared: Mapping[str, str], also: Sequence[str], complete: bool
 ) -> Iterator[AuditResult]:
-    """Names and versions of dist-info folders; every file of a RECORD is there and belongs to one distribution only."""
-    dists = seen["python"]
+    """Yield the comparison with dist-info folders: names, versions, and that every file of a RECORD exists and belongs
+    to one distribution only."""
+    dists = report["python"]
     if declared or also or (complete and dists):
-        # on a base image one name may be in two folders: the venv's stands first on Python's path
+        # on a base image one name may be in two folders: the venv's is first on Python's path
         ordered = sorted(dists, key=lambda dist: dist["site"].startswith(f"{VENV}/"))
         versions = {normalize_name(dist["name"]): dist["version"] for dist in ordered}
         places = Counter((normalize_name(dist["name"]), dist["site"]) for dist in dists)
@@ -64,7 +65,7 @@ def python_results(
         )
         yield judge(
             "no file belongs to two Python packages",
-            [f"{clash['path']}: {' and '.join(clash['dists'])}" for clash in seen["clashes"]],
+            [f"{clash['path']}: {' and '.join(clash['dists'])}" for clash in report["clashes"]],
             f"files of {len(dists)} RECORDs",
             "the one installed last won; leave one of the two out",
         )
@@ -76,7 +77,7 @@ def differences(
     complete: bool,
     same: Callable[[str, str], bool] = lambda left, right: left == right,
 ) -> list[str]:
-    """What is missing, has another version, or (when `complete`) was not declared."""
+    """Return what is missing, has another version, or (when `complete`) was not declared."""
     faults = [f"{name} {version} is not installed" for name, version in declared.items() if name not in installed]
     faults += [
         f"{name} is {installed[name]}, declared {version}"
@@ -87,13 +88,11 @@ def differences(
     return faults + [f"{name} {installed[name]} was not declared" for name in extra]
 
 
-def normalize_name(name: str) -> str:
-    """PyPA, "Names and normalization"."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def is_same_version(left: str, right: str) -> bool:
-    """PEP 440 equality: 1.0 and 1.0.0 are one version; texts that are no versions are compared as texts."""
+    """Return whether two versions are equal by PEP 440: 1.0 and 1.0.0 are one version.
+
+    Texts that are not versions are compared as texts.
+    """
     if left == right:
         return True
     from packaging.version import InvalidVersion, Version

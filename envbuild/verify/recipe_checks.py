@@ -1,4 +1,4 @@
-"""Tier 2, and the reports of those that cannot run here: the verify lines of recipes, each a command in the finished
+"""Tier 2, and the results of tiers that cannot run here: the verify lines of recipes, each a command in the finished
 image."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from envbuild.verify.run_inspector import Runner
 from envbuild.verify.tiers import COMING, RUNNING
 
 SHELL_COMMAND = "envbuild run NAME -- /bin/sh"
-OUTPUT_LINES = 15  # lines of output kept of a failure
+OUTPUT_LINES = 15  # lines of output reported for a failure
 
 
 def run_checks(
@@ -21,40 +21,42 @@ def run_checks(
     tiers: Sequence[str] = RUNNING,
     reasons: Mapping[str, str] = COMING,
     *,
-    look: str = SHELL_COMMAND,
+    shell: str = SHELL_COMMAND,
 ) -> list[AuditResult]:
-    """Run the checks of `tiers` one after another (`runner` gives exit code and output; its own errors pass through).
+    """Run the checks of `tiers` one after another.
 
-    Those of other tiers come back as not run, with the reason for their tier. `look` is what to type to look into the
-    image by hand: the hint of a failure.
+    `runner`: returns exit code and output; its own errors pass through.
+    `reasons`: why a check of another tier is reported as not run.
+    `shell`: the command that opens a shell in the image: the hint of a failure.
     """
     results = []
     for check in checks:
         if check.tier in tiers:
-            results.append(run_check(check, runner, look))
+            results.append(run_check(check, runner, shell))
         else:
-            reason = reasons.get(check.tier, f"tier {check.tier} was not asked for")
+            reason = reasons.get(check.tier, f"tier {check.tier} was not requested")
             results.append(AuditResult(check.name, Status.NOT_RUN, reason, check.tier))
     return results
 
 
-def run_check(check: Check, runner: Runner, look: str = SHELL_COMMAND) -> AuditResult:
-    """Exit code 0, and `expect` (a regular expression, ``^`` and ``$`` at lines) somewhere in the output."""
+def run_check(check: Check, runner: Runner, shell: str = SHELL_COMMAND) -> AuditResult:
+    """Run a check: it passes with exit code 0 and `expect` (a regular expression, ``^`` and ``$`` at lines) somewhere
+    in the output."""
     try:
         expected = re.compile(check.expect, re.MULTILINE)
     except re.error as error:
-        fault = f"expect is no regular expression: {error}"
-        return AuditResult(check.name, Status.FAIL, fault, check.tier, "mend the recipe's verify()")
+        fault = f"expect is not a regular expression: {error}"
+        return AuditResult(check.name, Status.FAIL, fault, check.tier, "correct the recipe's verify()")
     code, output = runner(["/bin/sh", "-c", check.command])
     last = "\n".join(output.rstrip().splitlines()[-OUTPUT_LINES:])
     if code != 0:
-        return _failure(check, f"exit code {code} of: {check.command}", last, look)
+        return _failure(check, f"exit code {code} of: {check.command}", last, shell)
     if not expected.search(output):
-        return _failure(check, f"no match for {check.expect!r} in the output of: {check.command}", last, look)
+        return _failure(check, f"no match for {check.expect!r} in the output of: {check.command}", last, shell)
     matched = f", output matches {check.expect!r}" if check.expect else ""
     return AuditResult(check.name, Status.PASS, f"exit code 0{matched}", check.tier)
 
 
-def _failure(check: Check, fault: str, last: str, look: str) -> AuditResult:
+def _failure(check: Check, fault: str, last: str, shell: str) -> AuditResult:
     detail = f"{fault}\n{last}" if last else f"{fault}\n(no output)"
-    return AuditResult(check.name, Status.FAIL, detail, check.tier, f"look for yourself: {look}")
+    return AuditResult(check.name, Status.FAIL, detail, check.tier, f"open a shell in the image: {shell}")

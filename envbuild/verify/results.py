@@ -1,4 +1,4 @@
-"""What one look at an image gave: pass, fail, or not run. A thing that was not looked at is never a pass."""
+"""Results of checks of an image: pass, fail, or not run. A check that did not run is never a pass."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """One check: `detail` says what was compared and what was found, `hint` what to do about a failure. `tier`: one of
-    `envbuild.verify.tiers.TIERS`."""
+    """One check.
+
+    `detail`: what was compared and what was found. `hint`: how to fix a failure. `tier`: one of
+    `envbuild.verify.tiers.TIERS`.
+    """
 
     name: str
     status: Status
@@ -34,7 +37,7 @@ class AuditResult:
 
 
 def judge(name: str, faults: Iterable[str], compared: str, hint: str = "") -> AuditResult:
-    """Fails when there are faults and lists them; otherwise passes and says what was compared."""
+    """Return a failure that lists the faults; without faults, a pass that states what was compared."""
     found = sorted(faults)
     if found:
         return AuditResult(name, Status.FAIL, f"{join_items(found)} ({compared})", hint=hint)
@@ -47,25 +50,28 @@ def join_items(items: Iterable[str], limit: int = 12) -> str:
 
 
 def is_in_product(path: str) -> bool:
-    """Whether it is in a folder of /opt that holds one product: not the venv."""
+    """Return whether a path is in a folder of /opt that contains one product: not the venv."""
     return path.startswith(OPT) and not path.startswith(f"{VENV}/")
 
 
 def product_folder(path: str) -> str:
-    """``/opt/NAME/`` of a path in it."""
+    """Return ``/opt/NAME/`` of a path in it."""
     return "/".join(path.split("/")[:3]) + "/"
 
 
-def own_path_test(seen: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Whether a path is in the venv or a prefix: on somebody's image, what envbuild put there and can mend."""
-    folders = tuple(f"{folder}/" for folder in (VENV, *seen["prefixes"]))
+def own_path_test(report: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Return a function that returns whether a path is in the venv or a prefix: in a base image, the files that
+    envbuild installed and can fix."""
+    folders = tuple(f"{folder}/" for folder in (VENV, *report["prefixes"]))
     return lambda path: path.startswith(folders)
 
 
-def split_faults(seen: Mapping[str, Any], faults: Mapping[str, str], complete: bool) -> tuple[list[str], str]:
-    """(faults by path that count; a note about those that the base image brought). `complete`: there is no such
-    image."""
-    ours = own_path_test(seen)
+def split_faults(report: Mapping[str, Any], faults: Mapping[str, str], complete: bool) -> tuple[list[str], str]:
+    """Return (the faults that count, a note about those of the base image).
+
+    `complete`: there is no base image.
+    """
+    ours = own_path_test(report)
     theirs = [] if complete else sorted(text for path, text in faults.items() if not ours(path))
     kept = [text for path, text in faults.items() if complete or ours(path)]
     return kept, f"; of the base image, not judged: {join_items(theirs, 3)}" if theirs else ""

@@ -1,7 +1,7 @@
-"""Asks a finished image what is inside: sends `envbuild.inspector` to its own Python and reads the answer.
+"""The inspection of a finished image: passes `envbuild.inspector` to the image's own Python and reads its report.
 
-The program travels as one argument, so nothing is mounted into the image and any way of running a command in it will
-do.
+The program is passed as one argument, so nothing is mounted into the image and any way of running a command in it is
+sufficient.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from envbuild.inspector import (
 from envbuild.inspector.report import MARK, SINGLES
 
 Runner = Callable[[Sequence[str]], tuple[int, str]]
-"""Runs a command in the image with the image's environment; gives the exit code and the output."""
+"""Runs a command in the image with the image's environment; returns the exit code and the output."""
 
 PYTHON = "/usr/bin/python3"
 PACKAGE = "envbuild_inside"  # its name in the image's interpreter
@@ -67,8 +67,11 @@ MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class OwnContent:
-    """What an image has of its own. `prefixes`: folders that hold one product each (None: those of /opt, as they are).
-    `folders` and `dists` (distributions by name) were compiled for this image, by its own units."""
+    """The own content of an image.
+
+    `prefixes`: folders that contain one product each (None: all those of /opt). `folders` and `dists` (distributions by
+    name) were compiled for this image, by its own units.
+    """
 
     prefixes: tuple[str, ...] | None = None
     folders: tuple[str, ...] = ()
@@ -94,9 +97,13 @@ def inspect_image(
     cuobjdump: bool = True,
     python: str = PYTHON,
 ) -> dict[str, Any]:
-    """The document of the image that `runner` runs commands in (`envbuild.inspector.report`). Raises VerifyError.
+    """Return the report of `envbuild.inspector.report` on the image that `runner` runs commands in.
 
-    `singles`: libraries to count. `python`: interpreter of the image, 3.8 or later.
+    `singles`: libraries to count.
+    `cuobjdump`: run it, if the image has it.
+    `python`: interpreter of the image, 3.8 or later.
+
+    Raises VerifyError.
     """
     own = own or OwnContent()
     options = {
@@ -112,6 +119,6 @@ def inspect_image(
             return document
     last = "\n".join(output.strip().splitlines()[-10:])
     raise VerifyError(
-        f"the image could not be looked at: {python} ended with exit code {code}\n{last}".rstrip(),
+        f"the image could not be inspected: {python} ended with exit code {code}\n{last}".rstrip(),
         hint="python3 of the distribution must be in the image: add debian-packages: [python3] to the spec's layers",
     )

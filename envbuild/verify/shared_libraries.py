@@ -1,4 +1,4 @@
-"""Shared libraries: that every one that is needed is found."""
+"""Shared libraries: the loader finds every needed one."""
 
 from __future__ import annotations
 
@@ -9,42 +9,45 @@ from typing import Any
 
 from envbuild.verify.results import AuditResult, is_in_product, join_items, judge, product_folder, split_faults
 
-Seen = Mapping[str, Any]
+Report = Mapping[str, Any]
 Elves = Mapping[str, Mapping[str, Any]]
 
 
-def library_results(seen: Seen, driver: Sequence[str], complete: bool = True) -> Iterator[AuditResult]:
+def library_results(report: Report, driver: Sequence[str], complete: bool = True) -> Iterator[AuditResult]:
     """Yield whether every needed library is found by the loader or loaded before by Python code; only the driver's own
     may be missing.
 
     A file of a wheel that nothing else needs and Python cannot import is a plugin of an optional feature: named, not a
     failure. Named as well are files of a product in /opt that has the library elsewhere in its folder (its own scripts
-    tell the loader where) and, `complete` False, what a base image brought.
+    set the loader's path) and, `complete` False, files of a base image.
     """
-    elves: Elves = seen["elves"]
-    lost = missing_libraries(elves, driver)
-    optional, bundled = find_excused(seen, lost)
-    faults = {path: f"{path} needs {', '.join(lost[path])}" for path in lost if path not in optional | bundled}
+    elves: Elves = report["elves"]
+    missing = missing_libraries(elves, driver)
+    optional, bundled = find_excused(report, missing)
+    faults = {path: f"{path} needs {', '.join(missing[path])}" for path in missing if path not in optional | bundled}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
     faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
-    kept, note = split_faults(seen, faults, complete)
+    kept, note = split_faults(report, faults, complete)
     yield judge(
         "libraries are found",
         kept,
-        f"{compared_libraries(elves, lost, optional, bundled)}{note}",
+        f"{compared_libraries(elves, missing, optional, bundled)}{note}",
         "add the package that holds it, or its folder to the recipe's runtime(libraries=…)",
     )
     yield judge(
         "the loader's cache fits",
-        [*([seen["cache_error"]] if seen["cache_error"] else []), *(f"{path} is gone" for path in seen["cache_gone"])],
+        [
+            *([report["cache_error"]] if report["cache_error"] else []),
+            *(f"{path} is gone" for path in report["cache_gone"]),
+        ],
         "/etc/ld.so.cache",
         "run ldconfig in the last unit",
     )
     yield judge(
         "files can be read",
-        [f"{path}: {reason}" for path, reason in seen["damaged"].items()],
+        [f"{path}: {reason}" for path, reason in report["damaged"].items()],
         f"{len(elves)} ELF files",
-        "a file was cut short: build the image again with --rebuild",
+        "a file is truncated: build the image again with --rebuild",
     )
 
 
@@ -54,31 +57,33 @@ def missing_libraries(elves: Elves, driver: Sequence[str]) -> dict[str, list[str
         path: [name for name in elf.get("missing", ()) if not any(fnmatchcase(name, item) for item in driver)]
         for path, elf in elves.items()
     }
-    return {path: missing for path, missing in found.items() if missing}
+    return {path: names for path, names in found.items() if names}
 
 
-def find_excused(seen: Seen, lost: Mapping[str, Sequence[str]]) -> tuple[set[str], set[str]]:
+def find_excused(report: Report, missing: Mapping[str, Sequence[str]]) -> tuple[set[str], set[str]]:
     """Return (plugins of optional features, files whose product has the libraries itself) of those that lack some."""
-    sites = tuple(sorted({f"{dist['site']}/" for dist in seen["python"]}))
-    used = reachable_files(seen) if lost else set()
-    optional = {path for path in lost if sites and path.startswith(sites) and path not in used}
+    sites = tuple(sorted({f"{dist['site']}/" for dist in report["python"]}))
+    used = reachable_files(report) if missing else set()
+    optional = {path for path in missing if sites and path.startswith(sites) and path not in used}
     bundled = {
         path
-        for path in lost
-        if is_in_product(path) and set(lost[path]) <= _names_below(product_folder(path), seen["elves"])
+        for path in missing
+        if is_in_product(path) and set(missing[path]) <= _names_below(product_folder(path), report["elves"])
     }
     return optional, bundled
 
 
-def compared_libraries(elves: Elves, lost: Mapping[str, Sequence[str]], optional: set[str], bundled: set[str]) -> str:
-    """Return what was looked at, and what is missing without being a fault."""
+def compared_libraries(
+    elves: Elves, missing: Mapping[str, Sequence[str]], optional: set[str], bundled: set[str]
+) -> str:
+    """Return what was compared, and what is missing without being a fault."""
     preloads = sum(len(elf.get("preload", ())) for elf in elves.values())
-    met = sum(len(elf.get("needed", ())) for elf in elves.values())
-    text = f"{met} needs of {len(elves)} files are met by the loader"
+    resolved = sum(len(elf.get("needed", ())) for elf in elves.values())
+    text = f"{resolved} needs of {len(elves)} files are resolved by the loader"
     if preloads:
         text += f", {preloads} by libraries that Python code loads before"
     if optional:
-        plugins = [f"{path} (no {', '.join(lost[path])})" for path in sorted(optional)]
+        plugins = [f"{path} (no {', '.join(missing[path])})" for path in sorted(optional)]
         text += f"; optional plugins that cannot be used: {join_items(plugins)}"
     if bundled:
         text += f"; found by their product's own scripts alone: {join_items(sorted(bundled))}"
@@ -86,16 +91,17 @@ def compared_libraries(elves: Elves, lost: Mapping[str, Sequence[str]], optional
 
 
 def _names_below(folder: str, elves: Elves) -> set[str]:
-    """Names by which the libraries below a folder can be needed."""
+    """Return the names by which the libraries below a folder can be needed."""
     below = {path: elf for path, elf in elves.items() if path.startswith(folder)}
     return {basename(path) for path in below} | {elf["soname"] for elf in below.values() if elf.get("soname")}
 
 
-def reachable_files(seen: Seen) -> set[str]:
-    """Files that a program, a Python extension module, or a library outside of wheels needs, however far down."""
-    elves: Elves = seen["elves"]
-    modules = {(dist["site"], module) for dist in seen["python"] for module in dist["modules"]}
-    sites = sorted({dist["site"] for dist in seen["python"]})
+def reachable_files(report: Report) -> set[str]:
+    """Return the files that a program, a Python extension module, or a library outside of wheels needs, directly or
+    not."""
+    elves: Elves = report["elves"]
+    modules = {(dist["site"], module) for dist in report["python"] for module in dist["modules"]}
+    sites = sorted({dist["site"] for dist in report["python"]})
 
     def root(path: str) -> bool:
         site = next((site for site in sites if path.startswith(f"{site}/")), None)

@@ -1,4 +1,4 @@
-"""Libraries that there must be one of: which files there are, which the loader takes, and which torch gets."""
+"""Libraries that must exist once: their files, the one that the loader uses, and the one that torch uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from envbuild.verify.results import AuditResult, is_in_product, judge, product_folder
 
-Seen = Mapping[str, Any]
+Report = Mapping[str, Any]
 
 SYSTEM = ("/usr/", "/lib")
 SHADOWED = ("libucp", "libucc")  # Debian's MPI depends on its own, without CUDA; the SONAME is the same
@@ -18,7 +18,7 @@ TOOLKITS = ("/opt/cuda/", "/usr/local/cuda")
 TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 RENAMED = re.compile(r"-[0-9a-f]{8}(?=\.so)")  # auditwheel's name for a library that it put into a wheel
 
-COUNT_HINT = "two versions in one process hang or crash: leave out the package that brings the second one"
+COUNT_HINT = "two versions in one process hang or crash: leave out the package that contains the second one"
 SHADOW_HINT = "its folder in runtime(libraries=…) comes first on the loader's path; nothing may have another RPATH"
 
 
@@ -33,37 +33,38 @@ class Copies:
 
     @property
     def own(self) -> list[str]:
-        """The image's own, in /opt."""
+        """The image's own files, in /opt."""
         return [path for path in self.files if is_in_product(path)]
 
     @property
     def others(self) -> list[str]:
-        """What is counted beside those."""
+        """The counted files beside those."""
         return [path for path in self.counted if path not in self.own]
 
     def shadows(self) -> bool:
-        """Return whether the image's own may stand beside the distribution's."""
+        """Return whether the image's own may exist beside the distribution's."""
         only_system = all(path.startswith(SYSTEM) for path in self.others)
         return bool(self.own and self.others) and self.library in SHADOWED and only_system
 
 
-def single_results(seen: Seen, allowed: Mapping[str, int], complete: bool = True) -> Iterator[AuditResult]:
-    """Yield for each library whether there are no more than the allowed number of its files. Says which one the
-    loader's path gives, which ones are really used, and which one torch gets.
+def single_results(report: Report, allowed: Mapping[str, int], complete: bool = True) -> Iterator[AuditResult]:
+    """Yield for each library whether there are no more than the allowed number of its files.
 
-    Not counted are: in a folder of /opt (and, `complete` False, anywhere on a base image) a file that neither the
-    loader's path gives nor anything elsewhere uses, as bundles have them in several variants; and the CUDA runtime of a
-    toolkit beside the same one in a wheel, because a process has the one that came first.
+    The result names the one on the loader's path, those that are really used, and the one that torch uses.
 
-    Of a library in SHADOWED the image's own in /opt may stand beside the distribution's, which some package depends on:
+    Not counted are: in a folder of /opt (and, `complete` False, anywhere on a base image) a file that is
+    neither on the loader's path nor used by anything elsewhere, as bundles have them in several variants; and the CUDA
+    runtime of a toolkit beside the same one in a wheel, because a process has the one that came first.
+
+    Of a library in SHADOWED the image's own in /opt may exist beside the distribution's, which some package depends on:
     then the loader must take the own one for every SONAME, nothing may get the other, and it is named.
     """
-    users = users_of_libraries(seen)
+    users = users_of_libraries(report)
     for library, most in sorted(allowed.items()):
-        there = seen["singles"].get(library)
+        there = report["singles"].get(library)
         if there is None:
             continue  # not counted in the image, so nothing is claimed
-        copies = counted_copies(seen, library, users, complete)
+        copies = counted_copies(report, library, users, complete)
         compared = compared_copies(copies, there["used"], users)
         title = f"at most {most} {library}"
         if complete and copies.shadows():
@@ -77,35 +78,35 @@ def single_results(seen: Seen, allowed: Mapping[str, int], complete: bool = True
         yield judge(title, [] if len(copies.counted) <= most else [counted], compared, COUNT_HINT)
 
 
-def users_of_libraries(seen: Seen) -> dict[str, list[str]]:
+def users_of_libraries(report: Report) -> dict[str, list[str]]:
     """Return library → files that get it from the loader or from Python code that loads it before."""
     users: dict[str, list[str]] = {}
-    for path, elf in seen["elves"].items():
+    for path, elf in report["elves"].items():
         for target in {*elf.get("needed", {}).values(), *elf.get("preload", {}).values()}:
             users.setdefault(target, []).append(path)
     return users
 
 
-def counted_copies(seen: Seen, library: str, users: Mapping[str, Sequence[str]], complete: bool) -> Copies:
+def counted_copies(report: Report, library: str, users: Mapping[str, Sequence[str]], complete: bool) -> Copies:
     """Return the files of a library, and which of them count."""
-    there = seen["singles"][library]
+    there = report["singles"][library]
     files: list[str] = there["files"]
     taken = sorted({path for path in there["first"].values() if path})
     counted = [
         path
         for path in files
         if path in taken or _is_used_elsewhere(path, users) or (complete and not is_in_product(path))
-        if not _is_toolkit_duplicate(path, files, seen)
+        if not _is_toolkit_duplicate(path, files, report)
     ]
     return Copies(library, files, taken, counted)
 
 
 def compared_copies(copies: Copies, used: Mapping[str, int], users: Mapping[str, Sequence[str]]) -> str:
-    """Return what was looked at: how many files, which one the loader's path has, who uses which, what torch gets."""
+    """Return what was compared: how many files, which one the loader's path has, who uses which, what torch uses."""
     uses = ", ".join(f"{path} by {count}" for path, count in sorted(used.items())) or "none"
     text = f"files: {len(copies.files)}; on the loader's path: {', '.join(copies.taken) or 'none'}; used: {uses}"
     torch = sorted(path for path in copies.files if any(map(_is_torch, users.get(path, ()))))
-    return f"{text}; torch gets {', '.join(torch)}" if torch else text
+    return f"{text}; torch uses {', '.join(torch)}" if torch else text
 
 
 def shadow_faults(copies: Copies, users: Mapping[str, Sequence[str]]) -> list[str]:
@@ -120,17 +121,17 @@ def _is_torch(path: str) -> bool:
 
 
 def _is_used_elsewhere(path: str, users: Mapping[str, Sequence[str]]) -> bool:
-    """Whether something outside of the library's own product uses it."""
+    """Return whether something outside of the library's own product uses it."""
     if is_in_product(path):
         return any(not user.startswith(product_folder(path)) for user in users.get(path, ()))
     return any(map(is_in_product, users.get(path, ())))
 
 
-def _is_toolkit_duplicate(path: str, files: Sequence[str], seen: Seen) -> bool:
-    """Whether it is a toolkit's CUDA runtime and another file has the same SONAME."""
+def _is_toolkit_duplicate(path: str, files: Sequence[str], report: Report) -> bool:
+    """Return whether it is a toolkit's CUDA runtime and another file has the same SONAME."""
 
     def name(file: str) -> str:
-        return RENAMED.sub("", seen["elves"].get(file, {}).get("soname", "") or basename(file))
+        return RENAMED.sub("", report["elves"].get(file, {}).get("soname", "") or basename(file))
 
     others = [file for file in files if not file.startswith(TOOLKITS)]
     return basename(path).startswith("libcudart") and path not in others and name(path) in map(name, others)

@@ -1,4 +1,5 @@
-"""Verify a finished image: ask the artifact itself, compare with the lock, run the recipes' lines, write evidence."""
+"""Verification of a finished image: inspect the artifact, compare it with the lock, run the recipes' lines, write
+evidence."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def verify_image(name: str, workspace: Workspace) -> Result:
-    """Audit and run a made image again, or audit a squashfs file against the lock inside it."""
+    """Audit and run a built image again, or audit a squashfs file against the lock inside it."""
     file = find_squashfs_file(name)
     if file:
         evidence = verify_file(file, workspace)
@@ -45,7 +46,7 @@ def verify_image(name: str, workspace: Workspace) -> Result:
 def verify(
     artifact: Artifact, plan: Plan, built: BuildResult, resolution: Resolution, lock: Lock, workspace: Workspace
 ) -> Path:
-    """Run the audit and run tiers on the squashfs file and write the evidence beside it; returns its path.
+    """Run the audit and run tiers on the squashfs file and write the evidence beside it; return its path.
 
     Raises VerifyError with every failure, after the evidence is written.
     """
@@ -61,7 +62,7 @@ def verify(
 
 
 def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
-    """The same of an image that was made before: path of the evidence, the evidence, its document."""
+    """Verify an image that was built before; return the path of the evidence, the evidence and its document."""
     path = Path(image.made.artifact)
     layers = tuple(layer.diff_id for layer in image.layers)
     messages = image.made.messages
@@ -81,7 +82,7 @@ def collect_evidence(
     lock: Lock,
     workspace: Workspace,
 ) -> Evidence:
-    """All tiers that can run here, on the file itself."""
+    """Return the results of all tiers that can run here, on the file itself."""
     run = make_runner(path, plan.config.env, workspace)
     workspace.reporter.start("verify", f"verify {plan.image}")
     env = recipe_environment(resolution, lock)
@@ -92,7 +93,7 @@ def collect_evidence(
     checks: list[Check] = []
     for recipe in resolution.recipes:
         checks += ask(recipe, "verify", list, env)
-    results += run_checks(checks, run, look=by_hand)
+    results += run_checks(checks, run, shell=by_hand)
     evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
     workspace.reporter.finish("verify")
     return evidence
@@ -101,12 +102,12 @@ def collect_evidence(
 def verify_file(path: Path, workspace: Workspace) -> Evidence:
     """Audit any squashfs file against the lock inside it; recipes' checks are not known, so the run tier does not run.
 
-    Raises VerifyError when it holds no lock, because envbuild did not make it.
+    Raises VerifyError when it contains no lock, because envbuild did not write it.
     """
     texts = read_image_texts(path, "lock.yaml", "resolution.json")
     if len(texts) < 2:
         raise VerifyError(
-            "there is no lock inside to compare with: envbuild did not make this file",
+            "the file contains no lock to compare with: envbuild did not build this image",
             hint=f"envbuild show {path}",
             where=str(path),
         )
@@ -119,7 +120,7 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
 
 
 def make_runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
-    """Runs commands in a squashfs file."""
+    """Return a function that runs commands in a squashfs file."""
     from envbuild.build.engines.embedded.run_command import run_in_root
 
     def run(argv: Sequence[str]) -> tuple[int, str]:

@@ -155,7 +155,7 @@ def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("to", "out", "code", "text"),
     [
-        ("squashfs", "file/", 8, "a file stands in its place"),
+        ("squashfs", "file/", 8, "a file with its name exists"),
         ("squashfs", "-", 2, "-o - would be stdout"),
         ("oci", "-", 2, "-o - would be stdout"),
         ("oci", "file", 8, "hint: name a folder that is to be made: -o file.oci"),
@@ -306,7 +306,7 @@ def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(projec
 def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Path) -> None:
     arguments = ("export", "cpu-ucx", "--to", "docker", "--tag", "Bad Tag")
     done = envbuild(*arguments, cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
-    refused(done, 2, "is no image reference")
+    refused(done, 2, "is not an image reference")
 
 
 def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:

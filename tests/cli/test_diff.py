@@ -43,17 +43,17 @@ def test_an_image_that_is_not_made(pair, tmp_path):
     same = envbuild("diff", "cpu-ucx", "cpu-ucx", **environ)
     assert (same.returncode, same.stderr) == (0, "")
     assert same.stdout.splitlines() == [
-        "A  cpu-ucx: its lock; it is not made",
-        "B  cpu-ucx: its lock; it is not made",
+        "A  cpu-ucx: its lock; the image is not built",
+        "B  cpu-ucx: its lock; the image is not built",
         "equal: the same components, packages and sources",
         "files",
-        "  not compared: cpu-ucx is not made; next: envbuild make cpu-ucx",
+        "  not compared: cpu-ucx is not built; run: envbuild make cpu-ucx",
     ]
     mixed = envbuild("diff", "cpu-ucx", pair[0], **environ)
     assert mixed.returncode == 1
     lines = mixed.stdout.splitlines()
-    assert lines[0] == "A  cpu-ucx: its lock; it is not made"
-    assert lines[-1] == "  not compared: cpu-ucx is not made; next: envbuild make cpu-ucx"
+    assert lines[0] == "A  cpu-ucx: its lock; the image is not built"
+    assert lines[-1] == "  not compared: cpu-ucx is not built; run: envbuild make cpu-ucx"
     assert "  + gone 1" in lines
 
 
@@ -77,6 +77,6 @@ def test_files_are_read_where_no_store_can_be_written(pair):
 
 @pytest.mark.parametrize("name", ["docker://app:1", "oci:layout", "docker-archive:a.tar", "docker-daemon:app:1"])
 def test_images_of_other_places_are_exported_first(name):
-    with pytest.raises(SpecError, match="no squashfs file yet") as caught:
+    with pytest.raises(SpecError, match="not a squashfs file yet") as caught:
         find_squashfs_file(name)
     assert f"envbuild export {name} --to squashfs" in caught.value.hint

@@ -197,7 +197,7 @@ def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
         (["--compression", "none", "--level", "3"], 2, "hint: leave --level out"),
         (["--block", "64K"], 2, "hint: it is 128K, 256K, 512K, 1M"),
         (["-o", ""], 2, "hint: name a file, e.g. -o image.sqsh, or leave it out"),
-        (["-o", __file__ + "/"], 8, "a file stands in its place"),
+        (["-o", __file__ + "/"], 8, "a file with its name exists"),
     ],
 )
 def test_the_command_refuses(words: list[str], code: int, told: str, layout: Layout, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_what_must_not_be_replaced_stays(name: str, layout: Layout, tmp_path: Pa
 @pytest.mark.parametrize("name", ["null", "stdout", "new"])
 def test_devices_are_no_files(name: str) -> None:
     """Not with the command: root's would put the file in their place, if this were wrong."""
-    with pytest.raises(SpecError, match="is no file"):
+    with pytest.raises(SpecError, match="is not a file"):
         Output(Path("/dev") / name).prepare("docker://app:1")
 
 

@@ -229,7 +229,7 @@ def test_a_kernel_for_another_torch(planted: Path) -> None:
     put(planted, bad, **common, wants=["_ZN3c105Error8gone_whyEv"])
     found = told(planted)
     assert list(found) == ["symbols are found"]
-    assert f"{bad} wants c10::Error::gone_why (_ZN3c105Error8gone_whyEv)" in found["symbols are found"]
+    assert f"{bad} requires c10::Error::gone_why (_ZN3c105Error8gone_whyEv)" in found["symbols are found"]
     assert "libc10.so of torch 1.0" in found["symbols are found"]
     assert good not in found["symbols are found"]
 
@@ -241,7 +241,7 @@ def test_stubs_on_a_path_of_the_loader(planted: Path) -> None:
     put(planted, "/opt/ucx/bin/x", machine=machine(), runpath=stubs)
     found = told(planted)
     assert list(found) == [name]
-    assert f"/opt/ucx/bin/x looks into {stubs}" in found[name]
+    assert f"/opt/ucx/bin/x searches {stubs}" in found[name]
     (planted / "etc/ld.so.conf.d/zz.conf").write_text(f"{stubs}\n")
     cached(planted)
     found = told(planted)
@@ -266,7 +266,7 @@ def test_code_for_the_cpu_that_built(planted: Path) -> None:
     assert told(planted, cpu="x86-64-v2") == {}
     put(planted, "/usr/bin/new", note=make_property(0xC0008002, 4))
     found = told(planted, cpu="x86-64-v2")
-    assert "/usr/bin/new asks for x86-64-v3" in found["no file asks for more than x86-64-v2"]
+    assert "/usr/bin/new requires x86-64-v3" in found["no file requires more than x86-64-v2"]
 
 
 def test_cuda_code_of_a_prefix_without_a_line_of_its_own(planted: Path) -> None:
@@ -275,7 +275,7 @@ def test_cuda_code_of_a_prefix_without_a_line_of_its_own(planted: Path) -> None:
     found = told(planted)
     name = "what was compiled here has CUDA code for sm_90 and nothing else"
     assert list(found) == [name]
-    assert found[name].startswith("/opt/ucx/lib/ucc/libucc_tl_cuda.so holds sm_80, sm_90 (2 libraries")
+    assert found[name].startswith("/opt/ucx/lib/ucc/libucc_tl_cuda.so contains sm_80, sm_90 (2 libraries")
 
 
 def test_every_need_resolves_as_the_loader_itself_does(root: Path) -> None:
@@ -341,7 +341,7 @@ def test_what_must_not_be_there(root: Path, tmp_path: Path) -> None:
     assert f"{SITE}/x/torn.so" in found["files can be read"]
     assert "2 are there" in found["at most 1 libnccl"]
     assert f"libcuda.so.1 is /usr/lib/{triplet}/libcuda.so.1" in found["the driver is the host's"]
-    assert f"{SITE}/x/old.so holds sm_75" in found["CUDA code for sm_90"]
+    assert f"{SITE}/x/old.so contains sm_75" in found["CUDA code for sm_90"]
     assert "a.cpython-313.pyc" in found["compiled Python files fit their sources"]
     assert "ssh_host_rsa_key" in found["no host keys of ssh"]
     assert found["nothing is left over"].startswith("/etc/machine-id; /etc/passwd-; /var/log/dpkg.log (")

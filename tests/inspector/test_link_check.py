@@ -73,7 +73,7 @@ def test_a_kernel_for_another_torch(tmp_path: Path) -> None:
     }
     told = next(item for item in link_results(seen) if item.status == Status.FAIL)
     named = "c10::Error::gone_in (_ZN3c105Error7gone_inEv)"
-    assert f"{KERNEL} wants {named}, which no library that it needs has" in told.detail
+    assert f"{KERNEL} requires {named}, which no library that it needs has" in told.detail
     assert "linked with libc10.so of torch 2.15.0" in told.detail
     assert "made for torch 2.15.0" in told.hint and "--rebuild" in told.hint
 
@@ -182,7 +182,7 @@ def test_a_version_that_the_library_lacks(tmp_path: Path) -> None:
     }
     failed = [item for item in link_results(seen) if item.status == Status.FAIL]
     assert [item.name for item in failed] == ["versions of symbols are there"]
-    assert f"libuser.so wants V_2 of {library}" in failed[0].detail
+    assert f"libuser.so requires V_2 of {library}" in failed[0].detail
     on_base = list(link_results(seen, complete=False))
     assert {item.status for item in on_base} == {Status.PASS}
     assert "of the base image, not judged" in on_base[1].detail

@@ -195,10 +195,10 @@ def results(cpu: str = "x86-64-v2", **seen: Any) -> dict[str, tuple[Status, str]
 
 def test_a_file_that_asks_for_more() -> None:
     found = results(levels={"/opt/a.so": "x86-64-v3", "/usr/lib/glibc-hwcaps/x86-64-v3/b.so": "x86-64-v3"})
-    status, detail = found["no file asks for more than x86-64-v2"]
+    status, detail = found["no file requires more than x86-64-v2"]
     assert status == Status.FAIL
-    assert detail.startswith("/opt/a.so asks for x86-64-v3 (2 of 1 files")
-    assert results("x86-64-v3", levels={"/opt/a.so": "x86-64-v3"})["no file asks for more than x86-64-v3"][0] == "pass"
+    assert detail.startswith("/opt/a.so requires x86-64-v3 (2 of 1 files")
+    assert results("x86-64-v3", levels={"/opt/a.so": "x86-64-v3"})["no file requires more than x86-64-v3"][0] == "pass"
 
 
 def test_code_of_the_machine_that_built() -> None:
@@ -206,12 +206,12 @@ def test_code_of_the_machine_that_built() -> None:
     native = {"x86-64-v3": 0x10, "x86-64-v4": 0x20}
     status, detail = results(compiled={"/opt/a.so": native, "/opt/b.so": {}})[name]
     assert status == Status.FAIL
-    assert "/opt/a.so has AVX-512 (x86-64-v4) at 0x20 and never asks the CPU" in detail
+    assert "/opt/a.so has AVX-512 (x86-64-v4) at 0x20 and never queries the CPU" in detail
     assert "2 files" in detail
     for question in ({"cpuid": 5}, {"asks": "ucs_arch_get_cpu_flag"}):
         status, detail = results(compiled={"/opt/a.so": {**native, **question}})[name]
         assert status == Status.PASS
-        assert "ask the CPU first: /opt/a.so" in detail
+        assert "query the CPU first: /opt/a.so" in detail
     on_v3 = results("x86-64-v3", compiled={"/opt/a.so": {"x86-64-v3": 1}, "/opt/b.so": native})
     status, detail = on_v3["what was compiled here runs on x86-64-v3"]
     assert status == Status.FAIL
@@ -223,8 +223,8 @@ def test_what_cannot_be_said_is_not_said() -> None:
     assert results("armv8-a") == {}
     arm = results("armv8-a", compiled={"/opt/a.so": {}})
     assert [status for status, _ in arm.values()] == [Status.NOT_RUN]
-    assert list(results("x86-64-v4", compiled={"/opt/a.so": {}})) == ["no file asks for more than x86-64-v4"]
-    assert list(results()) == ["no file asks for more than x86-64-v2"]  # nothing was compiled here
+    assert list(results("x86-64-v4", compiled={"/opt/a.so": {}})) == ["no file requires more than x86-64-v4"]
+    assert list(results()) == ["no file requires more than x86-64-v2"]  # nothing was compiled here
 
 
 @pytest.mark.parametrize(

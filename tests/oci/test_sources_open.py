@@ -192,7 +192,7 @@ def test_one_of_an_index() -> None:
 @pytest.mark.parametrize(
     ("export", "told"),
     [
-        (ExportOptions("sif"), ["--to 'sif' is no output"]),
+        (ExportOptions("sif"), ["--to 'sif' is not an output"]),
         (ExportOptions("oci", compression="lz4"), ["--compression 'lz4' is unknown"]),
         (ExportOptions("oci", level=3, block="1M", platform="x"), ["--level", "--block", "--platform"]),
         (ExportOptions("docker", keep_owners=True, tag="Bad Tag"), ["--keep-owners", "--tag 'Bad Tag'"]),

@@ -113,7 +113,7 @@ def test_too_many_owners_name_the_option(tmp_path):
 # where it cannot be written
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(PublishError, match="a file stands in its place"):
+    with pytest.raises(PublishError, match="a file with its name exists"):
         Output(tmp_path / "file" / "image").prepare("x")
     for number, hint in ((errno.ENOSPC, "free some space"), (errno.EROFS, "read-only")):
         with pytest.raises(PublishError, match="cannot be written") as caught, raise_write_errors(tmp_path / "image"):

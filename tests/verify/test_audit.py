@@ -166,28 +166,28 @@ def test_an_image_as_declared_passes_everything() -> None:
             "the driver is the host's",
             "takes libcuda.so.1 from",
         ),
-        (changed("cuda", ADAM, to={"sm_70": 1, "sm_80": 1}), "CUDA code for sm_90", f"{ADAM} holds sm_70, sm_80"),
+        (changed("cuda", ADAM, to={"sm_70": 1, "sm_80": 1}), "CUDA code for sm_90", f"{ADAM} contains sm_70, sm_80"),
         (
             changed("cuda", ADAM, to={"sm_80": 1, "sm_90": 1}),
             "what was compiled here has CUDA code for sm_90 and nothing else",
-            f"{ADAM} holds sm_80, sm_90",
+            f"{ADAM} contains sm_80, sm_90",
         ),
         (
             changed("cuda", ADAM, to={"compute_90": 1}),
             "what was compiled here has CUDA code for sm_90 and nothing else",
-            f"{ADAM} holds compute_90",
+            f"{ADAM} contains compute_90",
         ),
         (
             changed("link", "lost", to={ADAM: {"names": ["_ZN3c105ErrorC1Ev"], "count": 9, "torch": []}}),
             "symbols are found",
-            f"{ADAM} wants c10::Error::Error (_ZN3c105ErrorC1Ev) and 8 more",
+            f"{ADAM} requires c10::Error::Error (_ZN3c105ErrorC1Ev) and 8 more",
         ),
         (
             changed("versions", "lost", to={ADAM: ["GLIBC_2.99 of /usr/lib/libc.so.6"]}),
             "versions of symbols are there",
-            f"{ADAM} wants GLIBC_2.99 of /usr/lib/libc.so.6",
+            f"{ADAM} requires GLIBC_2.99 of /usr/lib/libc.so.6",
         ),
-        (changed("levels", ADAM, to="x86-64-v4"), "no file asks for more than x86-64-v3", f"{ADAM} asks for x86-64-v4"),
+        (changed("levels", ADAM, to="x86-64-v4"), "no file requires more than x86-64-v3", f"{ADAM} requires x86-64-v4"),
         (
             changed("compiled", ADAM, to={"x86-64-v4": 16}),
             "what was compiled here runs on x86-64-v3",
@@ -206,14 +206,14 @@ def test_an_image_as_declared_passes_everything() -> None:
         (
             changed("elves", ADAM, "rpath", to=["/opt/cuda/lib64/stubs"]),
             "stub libraries are on no path of the loader",
-            f"{ADAM} looks into /opt/cuda/lib64/stubs",
+            f"{ADAM} searches /opt/cuda/lib64/stubs",
         ),
         (
             changed("elves", NCCL, "runpath", to=["$ORIGIN/../stubs/"]),
             "stub libraries are on no path of the loader",
-            f"{NCCL} looks into $ORIGIN/../stubs/",
+            f"{NCCL} searches $ORIGIN/../stubs/",
         ),
-        (changed("cuobjdump", to={ADAM: ["sm_80"]}), "cuobjdump agrees", "it says sm_80, the headers say sm_90"),
+        (changed("cuobjdump", to={ADAM: ["sm_80"]}), "cuobjdump agrees", "it reports sm_80, the headers contain sm_90"),
         (changed("python", 0, "modules", to=[]), "extension modules", "fused_adam_op is not there"),
         (changed("pyc", "stale", to=["/usr/a.pyc"]), "compiled Python files fit their sources", "/usr/a.pyc"),
         (changed("shell", to=False), "/bin/sh is there", "no executable"),
@@ -258,7 +258,7 @@ def test_what_a_base_image_brought_is_named_and_does_not_count() -> None:
         assert "of the base image, not judged" in told[name]
         assert name in failures(seen)  # made from packages it does count
     seen["cuda"]["/usr/local/lib/python3.12/dist-packages/torch/lib/libtorch_cuda.so"] = {"sm_70": 1}
-    assert "libtorch_cuda.so holds sm_70" in failures(seen, replace(DECLARED, complete=False))["CUDA code for sm_90"]
+    assert "libtorch_cuda.so contains sm_70" in failures(seen, replace(DECLARED, complete=False))["CUDA code for sm_90"]
     seen["shell"] = False
     assert "/bin/sh is there" in failures(seen, replace(DECLARED, complete=False))
 
@@ -310,13 +310,13 @@ def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
     assert f"optional plugins that cannot be used: {plugin}" in result.detail
     by_module = copy.deepcopy(seen)
     by_module["elves"][ADAM]["needed"] = {"libplugin.so": plugin}
-    assert f"{plugin} wants gone" in failures(by_module)[name]
+    assert f"{plugin} requires gone" in failures(by_module)[name]
     compiled = copy.deepcopy(seen)
     compiled["compiled"][plugin] = {}
-    assert f"{plugin} wants gone" in failures(compiled)[name]
+    assert f"{plugin} requires gone" in failures(compiled)[name]
     for_torch = copy.deepcopy(seen)
     for_torch["link"]["lost"] = {plugin: {**lost, "torch": ["libc10.so"]}}
-    assert f"{plugin} wants gone" in failures(for_torch)[name]
+    assert f"{plugin} requires gone" in failures(for_torch)[name]
     for_torch["elves"][plugin]["dist"] = "torch"
     assert name not in failures(for_torch)
 

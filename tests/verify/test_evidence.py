@@ -38,7 +38,7 @@ def test_a_check_wants_exit_code_and_output() -> None:
     assert failed.status == Status.FAIL
     assert failed.detail.startswith("exit code 3 of: echo")
     assert failed.detail.splitlines()[1:] == [str(number) for number in range(16, 31)]
-    assert "no regular expression" in run_check(Check("x", "true", "("), here).detail
+    assert "not a regular expression" in run_check(Check("x", "true", "("), here).detail
 
 
 def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
@@ -61,7 +61,7 @@ def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
         ("c", Status.NOT_RUN, "gpu"),
         ("d", Status.NOT_RUN, "fabric"),
     ]
-    assert [result.detail for result in results[2:]] == ["no GPU on this machine", "tier fabric was not asked for"]
+    assert [result.detail for result in results[2:]] == ["no GPU on this machine", "tier fabric was not requested"]
     assert ran == [["/bin/sh", "-c", "true"]] * 2
 
 

@@ -95,4 +95,4 @@ def test_the_cuda_runtime_of_a_toolkit_and_of_torch() -> None:
 def test_what_torch_gets_is_said() -> None:
     library = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
     found = result("libnccl", [library], "", {f"{SITE}/torch/lib/libtorch_cuda.so": library})
-    assert (found.status, f"torch gets {library}" in found.detail) == (Status.PASS, True)
+    assert (found.status, f"torch uses {library}" in found.detail) == (Status.PASS, True)

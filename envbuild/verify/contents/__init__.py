@@ -1,1 +1,1 @@
-"""What a squashfs file holds, read without mounting or running anything."""
+"""The content of a squashfs file, read without mounting or running anything."""

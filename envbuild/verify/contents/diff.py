@@ -1,7 +1,7 @@
-"""`envbuild diff A B`: what one image has that the other has not.
+"""`envbuild diff A B`: the differences of two images.
 
-Each of A and B is a squashfs file, or the name of a spec: then its made squashfs, or where it is not made its lock.
-Files are compared only between two squashfs files. How a file is compressed is no difference.
+Each of A and B is a squashfs file, or the name of a spec: then its squashfs file, or its lock if the image is not
+built. Files are compared only between two squashfs files. The compression of a file does not count as a difference.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, re
 from envbuild.verify.contents.size_summary import SizeSummary, counted_folder
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
-FEW = 20  # paths that are told without --files, when there are no more
+FEW = 20  # paths that are listed without --files, if there are no more
 
 Names = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two. `file` is None for an image that is not made; `lock` None for one that envbuild did not build.
-    `debian` and `python` are what is installed in the file."""
+    """One of the two images.
+
+    `file` is None for an image that is not built; `lock` is None for one that envbuild did not build. `debian` and
+    `python` are the packages installed in the file.
+    """
 
     name: str
     file: Path | None
@@ -43,7 +46,7 @@ class Side:
 
 @dataclass(slots=True)
 class FileDiff:
-    """What differs in files. `places`: what happened there (added, removed, changed) → number of paths."""
+    """The differences of files. `places`: kind of change (added, removed, changed) → number of paths, by folder."""
 
     before: SizeSummary = field(default_factory=SizeSummary)
     after: SizeSummary = field(default_factory=SizeSummary)
@@ -55,33 +58,35 @@ class FileDiff:
 
 
 def diff_images(before: str, after: str, workspace: Workspace, *, files: bool = False) -> Result:
-    """What `after` changes of `before`; ``data["equal"]`` says whether that is nothing. `files`: tell every path.
+    """Return the changes from `before` to `after`; ``data["equal"]`` is whether there are none.
 
-    Raises what loading a spec raises, LockError for one that has no lock, VerifyError for damaged files.
+    `files`: list every path.
+
+    Raises the errors of loading a spec, LockError for one that has no lock, VerifyError for damaged files.
     """
     names = [find_side(name, workspace) for name in (before, after)]
     one, other = names
     if one.file and other.file:
         with SquashTree(one.file) as old, SquashTree(other.file) as new:
-            seen = compare_files(old, new, everything=files)
-            sides = [read_side(one, old, seen.before), read_side(other, new, seen.after)]
+            diff = compare_files(old, new, everything=files)
+            sides = [read_side(one, old, diff.before), read_side(other, new, diff.after)]
     else:
-        seen, sides = None, [read_side_alone(name) for name in names]
+        diff, sides = None, [read_side_alone(name) for name in names]
     data: dict[str, Any] = {
         "before": describe_side(sides[0]),
         "after": describe_side(sides[1]),
         **compare_sections(*sides),
     }
-    data["files"] = count_changes(seen) if seen else None
-    data["folders"] = folder_changes(seen) if seen else {}
-    if seen and (files or len(seen.changes) == sum(seen.counts.values())):
-        data["paths"] = [change_row(change) for change in seen.changes]
-    data["equal"] = not any(data[key] for key in SECTIONS) and not (seen and seen.counts)
+    data["files"] = count_changes(diff) if diff else None
+    data["folders"] = folder_changes(diff) if diff else {}
+    if diff and (files or len(diff.changes) == sum(diff.counts.values())):
+        data["paths"] = [change_row(change) for change in diff.changes]
+    data["equal"] = not any(data[key] for key in SECTIONS) and not (diff and diff.counts)
     return Result(data, diff_report(data, everything=files))
 
 
 def find_side(name: str, workspace: Workspace) -> Side:
-    """What a word of the command line stands for."""
+    """Return the image that an argument of the command line names."""
     from envbuild.export.built_image import read_image_record
     from envbuild.lock.resolve import resolve_image
     from envbuild.lock.update import current_lock
@@ -96,25 +101,26 @@ def find_side(name: str, workspace: Workspace) -> Side:
 
 
 def read_side(side: Side, tree: SquashTree, holdings: SizeSummary) -> Side:
-    """A side with what its squashfs file says."""
+    """Return a side with the content of its squashfs file."""
     within = read_metadata(tree)
     return Side(side.name, side.file, within.lock, within, within.debian, holdings.python)
 
 
 def read_side_alone(side: Side) -> Side:
-    """A side that is not compared file by file, because the other one is not made."""
+    """Return a side that is not compared file by file, because the other one is not built."""
     if not side.file:
         return side
     with SquashTree(side.file) as tree:
         return read_side(side, tree, SizeSummary().add_all(tree.walk()))
 
 
-# what the images say
+# metadata of the images
 SECTIONS = ("base", "components", "debian", "python", "sources", "env", "start")
 
 
 def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
-    """Differences by section. Packages come from the two locks, or where one side has none from what is installed."""
+    """Return the differences by section. Packages come from the two locks, or from the installed ones if a side has no
+    lock."""
     result: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     result["components"] = diff_names(versions(one), versions(other))
     if one.lock and other.lock:
@@ -132,7 +138,7 @@ def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
 
 
 def diff_names(before: Names, after: Names) -> dict[str, Any]:
-    """added and removed (name → value), changed (name → [before, after]); nothing at all when they are equal."""
+    """Return added and removed (name → value), changed (name → [before, after]); {} when they are equal."""
     parts: dict[str, Any] = {
         "added": {name: after[name] for name in sorted(after.keys() - before.keys())},
         "removed": {name: before[name] for name in sorted(before.keys() - after.keys())},
@@ -146,14 +152,14 @@ def diff_names(before: Names, after: Names) -> dict[str, Any]:
 
 
 def versions(side: Side) -> Names:
-    """Component → version."""
+    """Return component → version."""
     if side.within and side.within.versions:
         return side.within.versions
     return side.lock.versions if side.lock else {}
 
 
 def installed(side: Side) -> dict[str, dict[str, str]]:
-    """Packages that are there, or of an image that is not made those of its lock."""
+    """Return the installed packages, or those of the lock if the image is not built."""
     if side.lock and not side.within:
         return locked_packages(side.lock)
     return {"debian": side.debian, "python": side.python}
@@ -164,12 +170,12 @@ def base(lock: Lock) -> Names:
 
 
 def start(within: ImageMetadata) -> Names:
-    """How it starts; nothing for an image without /etc/rc."""
+    """Return the start command and folder; {} for an image without /etc/rc."""
     return {"command": within.command, "workdir": within.workdir} if within.started else {}
 
 
 def describe_side(side: Side) -> dict[str, Any]:
-    """Which image this is."""
+    """Return the description of an image."""
     image = side.within.origin.get("image", "") if side.within else side.lock.image if side.lock else ""
     return {
         "name": side.name,
@@ -181,16 +187,16 @@ def describe_side(side: Side) -> dict[str, Any]:
 
 # files
 def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> FileDiff:
-    """Compare two trees; keeps all changes with `everything`, else the first few."""
-    seen = FileDiff()
+    """Compare two trees; collect all changes with `everything`, else the first few."""
+    diff = FileDiff()
     comparison = Comparison(old, new)
     for before, after in pair_entries(old, new):
-        seen.entries += 1
+        diff.entries += 1
         fields: dict[str, tuple[str, str]] = {}
         if before:
-            seen.before.add(before)
+            diff.before.add(before)
         if after:
-            seen.after.add(after)
+            diff.after.add(after)
         if before and after:
             fields = comparison.fields(before, after)
             if not fields:
@@ -198,38 +204,38 @@ def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> File
         what = "removed" if not after else "added" if not before else "time" if set(fields) == {TIME} else "changed"
         entry = before or after
         assert entry is not None
-        seen.counts[what] += 1
-        seen.fields.update(fields.keys())
+        diff.counts[what] += 1
+        diff.fields.update(fields.keys())
         if what != "time":
-            seen.places.setdefault(counted_folder(entry.path), Counter())[what] += 1
-        if everything or len(seen.changes) < FEW:
+            diff.places.setdefault(counted_folder(entry.path), Counter())[what] += 1
+        if everything or len(diff.changes) < FEW:
             inodes = [side.inode if side else None for side in (before, after)]
-            seen.changes.append(Change(entry.path, inodes[0], inodes[1], fields))
-    return seen
+            diff.changes.append(Change(entry.path, inodes[0], inodes[1], fields))
+    return diff
 
 
-def count_changes(seen: FileDiff) -> dict[str, Any]:
-    """Counts of what differs."""
+def count_changes(diff: FileDiff) -> dict[str, Any]:
+    """Return the counts of the differences."""
     return {
-        "entries": seen.entries,
-        **{what: seen.counts[what] for what in ("added", "removed", "changed", "time")},
-        "fields": dict(sorted(seen.fields.items())),
-        "unpacked": [seen.before.unpacked, seen.after.unpacked],
+        "entries": diff.entries,
+        **{what: diff.counts[what] for what in ("added", "removed", "changed", "time")},
+        "fields": dict(sorted(diff.fields.items())),
+        "unpacked": [diff.before.unpacked, diff.after.unpacked],
     }
 
 
-def folder_changes(seen: FileDiff) -> dict[str, dict[str, Any]]:
-    """The places where something came, went or changed, those whose size changed most first."""
+def folder_changes(diff: FileDiff) -> dict[str, dict[str, Any]]:
+    """Return the folders with differences, those whose size changed most first."""
     rows = {
-        where: {"before": seen.before.folders[where], "after": seen.after.folders[where], **counts}
-        for where, counts in seen.places.items()
+        where: {"before": diff.before.folders[where], "after": diff.after.folders[where], **counts}
+        for where, counts in diff.places.items()
     }
     order = sorted(rows, key=lambda where: (-abs(rows[where]["after"] - rows[where]["before"]), where))
     return {printable_path(where): rows[where] for where in order}
 
 
 def change_row(change: Change) -> dict[str, Any]:
-    """A change as data. `what`: added, removed, changed or time (nothing else differs)."""
+    """Return a change as data. `what`: added, removed, changed or time (nothing else differs)."""
     before, after = change.before, change.after
     what = "removed" if not after else "added" if not before else "changed"
     inode = after or before

@@ -1,4 +1,4 @@
-"""The text of `envbuild diff`: a summary, then each section, then the folders, and the paths where they are wanted."""
+"""The text of `envbuild diff`: a summary, then each section, then the folders, and the paths if requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~", "time": "t"}
 
 
 def diff_report(data: Mapping[str, Any], *, everything: bool) -> str:
-    """The lines of `envbuild.verify.contents.diff.diff_images`."""
+    """Return the lines of `envbuild.verify.contents.diff.diff_images`."""
     lines = [f"{letter}  {side_line(data[key])}" for letter, key in (("A", "before"), ("B", "after"))]
     lines.append(summary_line(data))
     for key, (title, _) in TITLES.items():
@@ -33,7 +33,7 @@ def diff_report(data: Mapping[str, Any], *, everything: bool) -> str:
     if files is None:
         missing = sorted({data[key]["name"] for key in ("before", "after") if not data[key]["file"]})
         are = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'}"
-        lines += ["files", f"  not compared: {are} not made; next: envbuild make {shlex.join(missing)}"]
+        lines += ["files", f"  not compared: {are} not built; run: envbuild make {shlex.join(missing)}"]
         return "\n".join(lines)
     if data["folders"]:
         lines += [
@@ -50,18 +50,18 @@ def diff_report(data: Mapping[str, Any], *, everything: bool) -> str:
 
 
 def side_line(value: Mapping[str, Any]) -> str:
-    """Which image, and how its file is written."""
+    """Return the line of an image and its file."""
     image = f" ({printable(value['image'])})" if value["image"] and value["image"] != value["name"] else ""
     block = value["squashfs"]
     if not block:
-        return f"{value['name']}{image}: its lock; it is not made"
+        return f"{value['name']}{image}: its lock; the image is not built"
     level = f" level {block['level']}" if block["level"] else ""
     size = amount(block["size"])
     return f"{value['file']}{image}: {size}, {block['inodes']} inodes, {block['codec']}{level}, block {block['block']}"
 
 
 def summary_line(data: Mapping[str, Any]) -> str:
-    """One line: equal, or how much differs."""
+    """Return one line: equal, or how much differs."""
     files = data["files"]
     if data["equal"]:
         if files is None:
@@ -83,7 +83,7 @@ def summary_line(data: Mapping[str, Any]) -> str:
 
 
 def section_lines(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Names in order, as `envbuild lock` tells its changes."""
+    """Yield names in order, as `envbuild lock` reports its changes."""
     rows = [(name, f"+ {name} {value}") for name, value in parts["added"].items()]
     rows += [(name, f"- {name} {value}") for name, value in parts["removed"].items()]
     rows += [(name, f"~ {name} {was} → {now}") for name, (was, now) in parts["changed"].items()]
@@ -98,7 +98,7 @@ def limit_lines(lines: list[str], everything: bool) -> list[str]:
 
 
 def folder_line(name: str, row: Mapping[str, Any]) -> str:
-    """How a folder's size changed, and what happened in it."""
+    """Return the line of a folder: the change of its size, and the counts of changes in it."""
     grown = row["after"] - row["before"]
     sign = "+" if grown > 0 else "-" if grown < 0 else " "
     counts = ", ".join(f"{row[what]} {what}" for what in ("added", "removed", "changed") if row.get(what))
@@ -108,9 +108,9 @@ def folder_line(name: str, row: Mapping[str, Any]) -> str:
 
 
 def path_line(row: Mapping[str, Any]) -> str:
-    """One path that differs."""
-    told = ", ".join(f"{name} {was} → {now}" for name, (was, now) in row["fields"].items())
-    if not told:
+    """Return the line of a path that differs."""
+    text = ", ".join(f"{name} {was} → {now}" for name, (was, now) in row["fields"].items())
+    if not text:
         size = f", {amount(max(row['size']))}" if row["kind"] == "file" else ""
-        told = f"{row['kind']}{size}"
-    return f"  {SIGNS[row['what']]} {row['path']}: {printable(told)}"
+        text = f"{row['kind']}{size}"
+    return f"  {SIGNS[row['what']]} {row['path']}: {printable(text)}"

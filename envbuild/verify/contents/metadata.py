@@ -1,9 +1,9 @@
-"""What an image says of itself, read from its squashfs file without mounting or running anything.
+"""The metadata of an image, read from its squashfs file without mounting or running anything.
 
-/etc/envbuild/ holds what envbuild wrote: resolution.json and lock.yaml of an image it built, export.json of one it
-wrote. /etc/rc and /etc/environment hold how enroot starts it (`envbuild.export.enroot`; enroot's own imports have the
-same form, and since 2026 a first line ``# enroot-provenance: SOURCE``). An image is not trusted: what does not read is
-left out, and texts for people have no control characters.
+/etc/envbuild/ contains the files of envbuild: resolution.json and lock.yaml of an image it built, export.json of one it
+wrote. /etc/rc and /etc/environment define how enroot starts it (`envbuild.export.enroot`; enroot's own imports have the
+same form, and since 2026 a first line ``# enroot-provenance: SOURCE``). An image is not trusted: unreadable
+parts are left out, and printed texts have no control characters.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ LIMIT = 1 << 26  # bytes of a text that is read whole
 
 @dataclass(frozen=True, slots=True)
 class ImageMetadata:
-    """What an image says. `origin` is its resolution (image, target, versions …), `export` how it was written; both
-    empty where envbuild did not. `labels` and `provenance` come from /etc/rc, as do `command` (shell words as they
-    stand there) and `workdir`; `started` is whether there is an /etc/rc at all. `debian` are the packages that dpkg
-    knows (name → version)."""
+    """The metadata of an image.
+
+    `origin`: its resolution (image, target, versions …); empty if envbuild did not build it.
+    `export`: how it was written; empty if envbuild did not write it.
+    `labels`, `provenance`, `command` (shell words, unchanged), `workdir`: from /etc/rc.
+    `started`: whether there is an /etc/rc.
+    `debian`: the packages that dpkg has installed (name → version).
+    """
 
     origin: dict[str, Any] = field(default_factory=dict)
     export: dict[str, Any] = field(default_factory=dict)
     lock: Lock | None = None
-    trouble: str = ""  # why the lock inside does not read
+    trouble: str = ""  # why the lock inside is unreadable
     provenance: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     started: bool = False
@@ -53,7 +57,7 @@ class ImageMetadata:
 
 
 def read_texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
-    """Texts of /etc/envbuild: name → content, without those that the image does not hold."""
+    """Return texts of /etc/envbuild: name → content, without those that the image does not contain."""
     found = {}
     for name in names:
         data = tree.read(f"{FOLDER}/{name}".encode(), LIMIT)
@@ -63,20 +67,26 @@ def read_texts(tree: SquashTree, names: Iterable[str]) -> dict[str, str]:
 
 
 def read_image_texts(path: Path, *names: str) -> dict[str, str]:
-    """Return texts of /etc/envbuild of a squashfs file: name → content, without those that it does not hold. Raises
-    VerifyError where the file is damaged."""
+    """Return texts of /etc/envbuild of a squashfs file: name → content, without those that it does not
+    contain.
+
+    Raises VerifyError if the file is damaged.
+    """
     with SquashTree(path) as tree:
         return read_texts(tree, names)
 
 
 def read_metadata(tree: SquashTree) -> ImageMetadata:
-    """Raises VerifyError where the file is damaged."""
+    """Return the metadata of an image.
+
+    Raises VerifyError if the file is damaged.
+    """
     documents = read_texts(tree, ("resolution.json", "lock.yaml", "export.json"))
     lock, trouble = None, ""
     if "lock.yaml" in documents:
         try:
             lock = parse_lock(documents["lock.yaml"], tree.path)
-        except LockError as error:  # of a later envbuild, perhaps: everything else can still be told
+        except LockError as error:  # perhaps of a later envbuild: everything else can still be shown
             trouble = error.message
     script = read_text(tree, "etc/rc")
     start = parse_start_script(script) if script is not None else {}
@@ -93,13 +103,13 @@ def read_metadata(tree: SquashTree) -> ImageMetadata:
 
 
 def read_text(tree: SquashTree, path: str) -> str | None:
-    """A text file of the image, or None."""
+    """Return a text file of the image, or None."""
     data = tree.read(path.encode(), LIMIT)
     return None if data is None else data.decode(errors="replace")
 
 
 def parse_object(document: str) -> dict[str, Any]:
-    """A JSON object, or an empty one for anything else."""
+    """Return a JSON object, or an empty one for anything else."""
     try:
         value = json.loads(document) if document else {}
     except (ValueError, RecursionError):
@@ -108,7 +118,7 @@ def parse_object(document: str) -> dict[str, Any]:
 
 
 def parse_start_script(script: str) -> dict[str, Any]:
-    """provenance, labels, workdir and command of an /etc/rc."""
+    """Return provenance, labels, workdir and command of an /etc/rc."""
     lines = script.splitlines()
     labels: dict[str, str] = {}
     provenance = workdir = command = ""
@@ -130,13 +140,13 @@ def parse_start_script(script: str) -> dict[str, Any]:
 
 
 def parse_environment(lines: str) -> dict[str, str]:
-    """/etc/environment as enroot reads it: one NAME=VALUE a line, the last of a name wins."""
+    """Return the variables of /etc/environment as enroot reads it: one NAME=VALUE a line, the last of a name wins."""
     pairs = (line.strip().partition("=") for line in lines.split("\n"))
     return {name: value for name, sign, value in pairs if sign and not name.startswith("#")}
 
 
 def debian_packages(tree: SquashTree) -> dict[str, str]:
-    """Name → version of what dpkg says is installed."""
+    """Return name → version of the packages that dpkg has installed."""
     status = read_text(tree, "var/lib/dpkg/status") or ""
     found: dict[str, set[str]] = {}
     name = version = ""
@@ -157,8 +167,11 @@ def debian_packages(tree: SquashTree) -> dict[str, str]:
 
 
 def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
-    """What a lock puts into the image itself: debian, python and source → name → version (of a source: its origin).
-    Inputs that only builds use are left out, as in the SBOM (`envbuild.build.plan.provenance`)."""
+    """Return the locked content of the image itself: debian, python and source → name → version (of a source: its
+    origin).
+
+    Inputs that only builds use are left out, as in the SBOM (`envbuild.build.plan.provenance`).
+    """
     debian = [lock.debian[file] for unit in lock.image_units() for file in (*unit.debian, *unit.essential)]
     python = [lock.python_files[file] for file in lock.image_python()]
     base = lock.base_image.python if lock.base_image else {}
@@ -173,7 +186,7 @@ def locked_packages(lock: Lock) -> dict[str, dict[str, str]]:
 
 
 def group_versions(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Name → its versions, sorted."""
+    """Return name → its versions, sorted."""
     found: dict[str, set[str]] = {}
     for name, version in pairs:
         found.setdefault(name, set()).add(version)
@@ -185,5 +198,5 @@ def join_versions(versions: Iterable[str]) -> str:
 
 
 def normalize_name(name: str) -> str:
-    """A distribution's name as the index compares it (PEP 503)."""
+    """Return a distribution's name as the index compares it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,4 +1,4 @@
-"""What a squashfs image holds: how much in which folder, the largest files, the Python distributions."""
+"""The content of a squashfs image in figures: bytes by folder, the largest files, the Python distributions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 20
 
 
 class SizeSummary:
-    """Adds up entries. `folders`: place → bytes of the files there, each inode counted once."""
+    """Sums of entries. `folders`: folder → bytes of its files, each inode counted once."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
@@ -64,7 +64,7 @@ class SizeSummary:
 
 
 def counted_folder(path: bytes) -> bytes:
-    """The folder that a file counts to: a Python package's own, else the first two of its path (``opt/ucx``)."""
+    """Return the folder that a file counts to: a Python package's own, else the first two of its path (``opt/ucx``)."""
     if b"-packages/" in path and (found := PACKAGES.match(path)):
         return found[1]
     parts = path.split(b"/", 2)

@@ -1,4 +1,4 @@
-"""Whether what a person names is a squashfs file, the name of a spec, or an image that is elsewhere."""
+"""The kinds of image arguments: a squashfs file, the name of a spec, or an image that is elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def find_squashfs_file(name: str) -> Path | None:
     """
     if ":" in name and is_elsewhere(name):
         raise SpecError(
-            f"{name[:200]} is no squashfs file yet",
+            f"{name[:200]} is not a squashfs file yet",
             hint=f"envbuild export {shlex.quote(name[:200])} --to squashfs -o image.sqsh; then name image.sqsh",
         )
     if not name.endswith(".sqsh") and ("/" not in name or name.endswith((".yaml", ".yml"))):
@@ -25,7 +25,9 @@ def find_squashfs_file(name: str) -> Path | None:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise SpecError(f"{name} cannot be read: {error.strerror}", hint="envbuild list shows what is made") from error
+        raise SpecError(
+            f"{name} cannot be read: {error.strerror}", hint="envbuild list shows the built images"
+        ) from error
     if magic != b"hsqs":
         raise SpecError(f"{name} is not a squashfs file", hint="a spec's path ends in .yaml, an image's in .sqsh")
     return path
