@@ -23,7 +23,7 @@ from envbuild.matrix.answer.verdict import VERDICTS, Answer, judged
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.lint import lint_facts
-from envbuild.matrix.facts.load import files, load_facts
+from envbuild.matrix.facts.load import fact_files, load_facts
 from envbuild.matrix.facts.model import SOURCES, Facts, Waiver
 from envbuild.matrix.solve.encoding import Core, Problem, Request
 from envbuild.matrix.solve.phrasing import Reason, reason
@@ -227,7 +227,7 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
     first."""
     folder = tmp_path_factory.mktemp("turned")
     (folder / "derived").mkdir()
-    for number, path in enumerate(reversed(files(FACTS))):
+    for number, path in enumerate(reversed(fact_files(FACTS))):
         content = yaml.safe_load(path.read_text())
         for fact in content.get("facts", ()):
             if "rows" in fact:

@@ -99,8 +99,8 @@ def test_a_question_arises_only_where_its_condition_holds(tmp_path: Path) -> Non
     path.write_text(json.dumps(top))
     made = compile_facts(load_facts([tmp_path]))
     cached = tmp_path / "entry.json"
-    cache.write(cached, made)
-    for given in (made, cache.read(cached)):
+    cache.write_entry(cached, made)
+    for given in (made, cache.read_entry(cached)):
         assert given is not None
         asked = {
             words: ask(given, words).verdict for words in ("torch gpu", "torch gpu from=index", "torch gpu from=source")

@@ -148,7 +148,7 @@ def test_withdrawn_release_keeps_what_it_asks_for() -> None:
     name = f"torchvision-0.15.0-cp310-cp310-{AMD}.whl"
     release = Release("0.15.0", sdist=IndexFile(name, "", yanked=True), yanked=True)
     known = ReleaseMetadata.of(release, {name: Metadata(("torch (==2.0.0+cu117)",), ">=3.8", "f" * 64)})
-    found = index_pins.facts(PROJECTS[0], [known])
+    found = index_pins.make_facts(PROJECTS[0], [known])
     made = facts(found)
     assert found.components["torchvision"]["values"] == ["0.15.0"]
     assert said(made["torch-pin"]) == [({}, {"torch": "==2.0.0+cu117"})]

@@ -48,14 +48,14 @@ def test_a_matrix_from_the_cache_is_the_same(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
     first = load_fact_table([facts], cache)
     assert len(entries(cache)) == 1
-    again = cached.read(entries(cache)[0])
+    again = cached.read_entry(entries(cache)[0])
     assert again is not None
     assert again == first == load_fact_table([facts], cache)
     assert program_of(again) == program_of(first)
     assert again.narrowed
     assert again.groups
     assert extend_table(again, {"a": ["7"], "sm": ["8.6"]}) == extend_table(first, {"a": ["7"], "sm": ["8.6"]})
-    assert first.digest == load.digest([facts])
+    assert first.digest == load.facts_digest([facts])
 
 
 def test_a_cached_matrix_answers_without_yaml_and_without_reading_constraints(tmp_path: Path) -> None:
@@ -78,19 +78,19 @@ print(sorted(name for name in sys.modules if name in ("yaml", "envbuild.matrix.f
 
 def test_the_key_follows_every_byte_name_and_folder(tmp_path: Path) -> None:
     facts = folder(tmp_path)
-    keys = [cached.key([facts])]
+    keys = [cached.cache_key([facts])]
     (facts / "derived").mkdir()
     (facts / "derived" / "more.yaml").write_text("schema: 1\n")
-    keys.append(cached.key([facts]))
+    keys.append(cached.cache_key([facts]))
     (facts / "derived" / "more.yaml").write_text("schema: 1 \n")
-    keys.append(cached.key([facts]))
+    keys.append(cached.cache_key([facts]))
     (facts / "derived" / "more.yaml").rename(facts / "derived" / "other.yaml")
-    keys.append(cached.key([facts]))
+    keys.append(cached.cache_key([facts]))
     facts.rename(tmp_path / "elsewhere")
-    keys.append(cached.key([tmp_path / "elsewhere"]))
+    keys.append(cached.cache_key([tmp_path / "elsewhere"]))
     assert len(set(keys)) == len(keys)
     assert "" not in keys
-    assert cached.key([tmp_path / "elsewhere"]) == keys[-1]
+    assert cached.cache_key([tmp_path / "elsewhere"]) == keys[-1]
 
 
 def test_the_key_covers_the_files_that_are_read(tmp_path: Path) -> None:
@@ -98,15 +98,15 @@ def test_the_key_covers_the_files_that_are_read(tmp_path: Path) -> None:
     (facts / "derived").mkdir()
     for name in ("b.yaml", "a.yaml", "derived/z.yaml", "notes.txt", "derived/c.yml"):
         (facts / name).write_text("")
-    assert cached.files(facts) == load.files(facts)
-    assert len(cached.files(facts)) == 4
+    assert cached.fact_files(facts) == load.fact_files(facts)
+    assert len(cached.fact_files(facts)) == 4
 
 
 def test_the_key_covers_every_module_that_makes_the_matrix() -> None:
     text = "import sys, envbuild.matrix.facts.compile, envbuild.matrix.facts.load; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     used = [sys.modules[name] for name in done.stdout.split() if name.startswith("envbuild.matrix.")]
-    outside = {module.__name__ for module in used if Path(str(module.__file__)) not in cached.code()}
+    outside = {module.__name__ for module in used if Path(str(module.__file__)) not in cached.code_files()}
     assert len(used) > 10
     assert not outside
 
@@ -129,7 +129,7 @@ def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: Any) -> None:
     (entry,) = entries(cache)
     good = entry.read_bytes()
     entry.write_bytes(damage(good))
-    assert cached.read(entry) is None
+    assert cached.read_entry(entry) is None
     assert load_fact_table([facts], cache) == first
     assert entry.read_bytes() == good
 
@@ -162,13 +162,13 @@ def test_the_cache_is_where_the_user_has_caches(tmp_path: Path, monkeypatch: pyt
 def test_old_entries_go(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
     cache.mkdir()
-    for number in range(cached.KEPT + 3):
+    for number in range(cached.MAX_ENTRIES + 3):
         (cache / f"old{number}.json").write_text("")
         os.utime(cache / f"old{number}.json", (number, number))
     load_fact_table([facts], cache)
     names = {path.stem for path in entries(cache)}
-    assert len(names) == cached.KEPT
-    assert cached.key([facts]) in names
+    assert len(names) == cached.MAX_ENTRIES
+    assert cached.cache_key([facts]) in names
     assert "old0" not in names
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_nodes import shown
-from envbuild.matrix.facts.load import digest, load_facts
+from envbuild.matrix.facts.load import facts_digest, load_facts
 from envbuild.matrix.facts.model import Facts, Term
 
 pytestmark = pytest.mark.unit
@@ -79,7 +79,7 @@ def test_what_a_file_gives() -> None:
     (row,) = fact.rows
     assert row.when["torch"].alternatives == ((Term("in", "2.8"),),)
     assert row.then["sm"].alternatives == ((Term("cubin", "8.0"),), (Term("cubin", "9.0"),))
-    assert facts.digest == digest([KNOWN])
+    assert facts.digest == facts_digest([KNOWN])
 
 
 def test_rows_and_alternatives(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_derived_files_count_as_their_folder(tmp_path: Path) -> None:
     (tmp_path / "derived" / "torch.yaml").write_text(f"schema: 1\nfacts:{text}")
     assert "torch.own" in load_facts([KNOWN, tmp_path]).facts
     error = fault(tmp_path, f"facts:{text}")
-    assert error.message == "fact 'torch.own' stands here twice"
+    assert error.message == "fact 'torch.own' is defined twice in this folder"
 
 
 def test_all_files_that_cannot_be_read_are_told_and_nothing_that_follows_from_that(tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ def test_the_digest_is_of_the_bytes_not_of_the_names(tmp_path: Path) -> None:
         (folder / "derived").mkdir(parents=True)
         (folder / f"{names[0]}.yaml").write_text("schema: 1\ncomponents: {}\n")
         (folder / "derived" / f"{names[1]}.yaml").write_text("schema: 1\nfacts: []\n")
-    assert digest([one]) == digest([two])
-    assert digest([one, two / "none"]) != digest([two / "none", one])
+    assert facts_digest([one]) == facts_digest([two])
+    assert facts_digest([one, two / "none"]) != facts_digest([two / "none", one])
     (two / "a.yaml").write_text("schema: 1\nfacts: [ ]\n")
-    assert digest([one]) != digest([two])
+    assert facts_digest([one]) != facts_digest([two])
 
 
 WORLD = {

@@ -140,5 +140,5 @@ def test_choices_are_told() -> None:
     search = Search([6, 7, 7], [((0, 0b1011), (1, 0b110)), ((0, 0b1101), (1, 0b110)), ((1, 0b001), (2, 0b010))])
     search.arrange([0, 1, 2])
     assert search.first() == [2, 2, 2]
-    assert search.decided() == [0, 1]
-    assert search.implied() == [6, 7, 7]
+    assert search.decision_variables() == [0, 1]
+    assert search.implied_domains() == [6, 7, 7]

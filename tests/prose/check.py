@@ -8,7 +8,7 @@
 
 Prints `FILE:LINE: WORD -> REPLACEMENT` and ends with exit code 1 when there is something to print. The words are in
 words.yaml next to this file. A string whose bytes may not change (it becomes part of an image) has the comment
-`# prose: keep` on one of its lines or on the line above it.
+`# prose: keep` on one of its lines or on the line above it. So has a name that is a key of a file format.
 """
 
 from __future__ import annotations
@@ -254,7 +254,9 @@ def check_python(path: str, source: str, rules: Rules) -> Iterator[Hit]:
     """Yield the hits of a Python file; of tests and benchmarks only those of names."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
-    yield from name_hits(path, identifiers(nodes), rules)
+    lines = source.splitlines()
+    names = ((name, line) for name, line in identifiers(nodes) if KEEP not in lines[line - 1])
+    yield from name_hits(path, names, rules)
     yield from module_hits(path, source, rules)
     if path.startswith(("tests/", "benchmarks/")):
         return

@@ -31,4 +31,4 @@ def prove(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int
     search = Search(domains, clauses)
     search.arrange(order)
     values = search.first(limit=limit)
-    return Answer(values) if values is not None else Answer(None, search.used())
+    return Answer(values) if values is not None else Answer(None, search.used_clauses())

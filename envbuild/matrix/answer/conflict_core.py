@@ -95,7 +95,7 @@ def cores(
     ignored: set[int] = set()
     clock = Deadline(seconds)
     left = list(requests)
-    while len(found) < CONFLICTS and not (found and clock.over()):
+    while len(found) < CONFLICTS and not (found and clock.has_passed()):
         conflict = _core(Problem.of(matrix, left, waived, HARD, ignored), clock)
         if conflict is None:
             break
@@ -126,7 +126,7 @@ def held(
     before = set(order[: order.index(at)])
     pins = [
         Request("", matrix.components[number].name, plan.assignment[number])
-        for number in search.decided()
+        for number in search.decision_variables()
         if number in before
     ]
     releases = ascending_bits(matrix, at, plan.assignment[at])

@@ -2,7 +2,7 @@
 
 ``$XDG_CACHE_HOME/envbuild/matrix/<key>.json`` (or below ``~/.cache``): one line with a checksum of the rest, then JSON.
 The key covers the bytes and names of the fact files and this package's code, so that an entry never has to be judged
-old. A cache that cannot be read or written is none: nothing here raises."""
+old. A cache that cannot be read or written is ignored: nothing here raises."""
 
 from __future__ import annotations
 
@@ -29,38 +29,40 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FORMAT = 1
-KEPT = 8  # entries; each project with facts of its own has one, and every change of a fact makes another
+MAX_ENTRIES = 8  # each project with facts of its own has one, and every change of a fact makes another
 
 
-def key(folders: Sequence[Path]) -> str:
-    """What the compiled form of these fact files depends on; empty when they cannot be read."""
+def cache_key(folders: Sequence[Path]) -> str:
+    """Return the key of everything that the compiled form of these fact files depends on; empty when they cannot be
+    read."""
     whole = blake2b(f"envbuild matrix {FORMAT}\n{_current(folders)}\n".encode(), digest_size=20)
     try:
         for folder in folders:
             whole.update(f"{folder.absolute()}\n".encode())
-            for path in files(folder):
+            for path in fact_files(folder):
                 _add(whole, path)
     except OSError:
         return ""
-    for path in code():  # where the code cannot be read as files, its format number stands for it
+    for path in code_files():  # where the code cannot be read as files, its format number replaces it
         with contextlib.suppress(OSError):
             _add(whole, path)
     return whole.hexdigest()
 
 
-def code() -> list[Path]:
+def code_files() -> list[Path]:
     """Return the modules that read and compile facts: those of this folder, and what they use of the solver's."""
     here = Path(__file__).parent
     return [*sorted(here.glob("*.py")), *sorted((here.parent / "sat").glob("*.py"))]
 
 
-def files(folder: Path) -> list[Path]:
-    """The fact files of one folder: people's, then those that collectors wrote."""
-    return [path for place in (folder, folder / "derived") for path in sorted(place.glob("*.yaml"))]
+def fact_files(folder: Path) -> list[Path]:
+    """Return the fact files of one folder: those written by hand, then those that collectors wrote."""
+    return [path for part in (folder, folder / "derived") for path in sorted(part.glob("*.yaml"))]
 
 
-def place(folder: Path | None, key: str) -> Path | None:
-    """Where the entry of `key` is; None when this user has no place for it. `folder` None: the user's cache folder."""
+def entry_path(folder: Path | None, key: str) -> Path | None:
+    """Return the path of the entry of `key`; None when this user has no folder for it. `folder` None: the user's
+    cache."""
     if folder is None:
         home = os.environ.get("XDG_CACHE_HOME", "")
         if not home.startswith("/"):  # the XDG base directory specification: relative paths are to be ignored
@@ -72,21 +74,21 @@ def place(folder: Path | None, key: str) -> Path | None:
     return folder / f"{key}.json"
 
 
-def read(path: Path) -> FactTable | None:
-    """The matrix of an entry; None when there is none that is whole."""
+def read_entry(path: Path) -> FactTable | None:
+    """Return the fact table of an entry; None when it is missing or damaged."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         if head != checksum(body):
             return None
         with gc_paused():
-            return _matrix(json.loads(body))
+            return _from_json(json.loads(body))
     except (OSError, ValueError, TypeError, LookupError):
         return None
 
 
-def write(path: Path, matrix: FactTable) -> None:
-    """Keep `matrix` as an entry, and only the newest entries beside it."""
-    body = json.dumps(_plain(matrix), separators=(",", ":")).encode()
+def write_entry(path: Path, matrix: FactTable) -> None:
+    """Store `matrix` as an entry, and delete all but the newest entries."""
+    body = json.dumps(_to_json(matrix), separators=(",", ":")).encode()
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +98,7 @@ def write(path: Path, matrix: FactTable) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         entries = sorted(path.parent.glob("*.json"), key=lambda entry: entry.stat().st_mtime, reverse=True)
-        for entry in entries[KEPT:]:
+        for entry in entries[MAX_ENTRIES:]:
             entry.unlink(missing_ok=True)
     except OSError:
         return
@@ -108,7 +110,7 @@ def _add(whole: Any, path: Path) -> None:
 
 
 def _current(folders: Iterable[Path]) -> str:
-    """The current folder, where it matters: places in files below it are told relative to it."""
+    """Return the current folder, where it matters: the positions in files below it are relative to it."""
     try:
         here = Path.cwd()
     except OSError:
@@ -120,8 +122,9 @@ def checksum(body: bytes) -> bytes:
     return f"envbuild matrix {FORMAT} {zlib.crc32(body):08x} {len(body)}".encode()
 
 
-def _plain(matrix: FactTable) -> dict[str, Any]:
-    """Long lists stand as columns: thousands of small lists would take three times as long to read."""
+def _to_json(matrix: FactTable) -> dict[str, Any]:
+    """Return the JSON of a table, with long lists as columns: thousands of small lists take three times as long to
+    read."""
     atoms, rows = matrix.atoms, matrix.rows
     return {
         "components": [{**_fields(component), "aliases": dict(component.aliases)} for component in matrix.components],
@@ -149,7 +152,7 @@ def _plain(matrix: FactTable) -> dict[str, Any]:
     }
 
 
-def _matrix(plain: dict[str, Any]) -> FactTable:
+def _from_json(plain: dict[str, Any]) -> FactTable:
     questions = [_restored(Question, given) for given in plain["questions"]]
     numbers, texts, terms, sure = plain["atoms"]
     atoms = [Atom(*atom, 0) for atom in zip(numbers, texts, terms, (int(mask, 16) for mask in sure), strict=True)]
@@ -172,7 +175,7 @@ def _matrix(plain: dict[str, Any]) -> FactTable:
 
 
 def _chained(lists: Iterable[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """(all lists one after the other, where each ends)."""
+    """Return (all lists one after the other, the end of each)."""
     whole: list[int] = []
     ends = []
     for part in lists:
@@ -186,7 +189,7 @@ def _parts(whole: list[int], ends: list[int]) -> list[list[int]]:
 
 
 def _fields(item: DataclassInstance) -> dict[str, Any]:
-    """What differs from the defaults."""
+    """Return the fields that differ from the defaults."""
     given = {part.name: getattr(item, part.name) for part in fields(item)}
     return {part.name: given[part.name] for part in fields(item) if given[part.name] != part.default}
 

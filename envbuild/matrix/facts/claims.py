@@ -1,4 +1,4 @@
-"""What the rows of facts say, as masks."""
+"""The claims of rows, as masks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envbuild.matrix.facts.precedence import Claim
 
 
 def row_claim(matrix: FactTable, row: int) -> Claim:
-    """Return what a row says."""
+    """Return the claim of a row."""
     claims = matrix.caches.claims
     if row not in claims:
         line = matrix.rows[row]
@@ -20,8 +20,8 @@ def row_claim(matrix: FactTable, row: int) -> Claim:
 
 
 def allowed_mask(matrix: FactTable, kind: str, atom: Atom) -> int:
-    """Return what a fact of that kind lets a component be. What order says nothing about is let pass; and where no
-    known value is as a fact requires, the component may still be absent: the facts know too little to refuse."""
+    """Return what a fact of that kind lets a component be. A value that cannot be ordered is allowed. Where no
+    known value is as a fact requires, the component may still be absent: the facts know too little to refuse it."""
     if kind == "forbids":
         return matrix.full[atom.component] & ~atom.sure | ABSENT
     allowed = atom.sure | atom.maybe

@@ -1,4 +1,4 @@
-"""What rows ask for, as clauses for the solver."""
+"""The clauses of rows, for the solver."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Groups = tuple[tuple[tuple[int, ...], Sequence[Box]], ...]
 
 
 def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple[str, ...] = HARD) -> Program:
-    """Return the clauses of all rows of these strengths, without those of the facts `waived` (whose rivals then bind in
-    their place). What is disputed binds as far as all who dispute agree, whatever is waived of it but all."""
+    """Return the clauses of all rows of these strengths, without those of the facts `waived` (conflicting facts then
+    bind in their place). Of a dispute, what all sides have in common binds, unless every side is waived."""
     programs = matrix.caches.programs
     key = frozenset(waived), strengths
     if key not in programs:
@@ -39,7 +39,8 @@ def replaceable_waivers(matrix: FactTable, waived: Collection[str]) -> frozenset
 
 
 def update_precedence(matrix: FactTable) -> FactTable:
-    """Return the table with its rivals compared, as it has to be after a change of its values."""
+    """Return the table with the precedence of its facts computed again, as is necessary after a change of its
+    values."""
     narrowed, groups = compute_precedence(matrix)
     return replace(matrix, narrowed=narrowed, groups=groups, caches=Caches(claims=matrix.caches.claims))
 
@@ -51,11 +52,11 @@ def _rows_of(matrix: FactTable, ids: Collection[str]) -> set[int]:
 
 def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> Program:
     """Return the clauses of all rows of these strengths, without those of the facts `waived`: the masks of what the
-    conditions of each exclude, and of what it says."""
+    conditions of each row exclude, and of what the row allows."""
     atoms, facts, full = matrix.atoms, matrix.facts, matrix.full
     narrowed = _narrowed_without(matrix, waived)
     excluded = [(atom.component, full[atom.component] & ~atom.sure) for atom in atoms]
-    said: dict[tuple[str, int], tuple[int, int]] = {}
+    allowed: dict[tuple[str, int], tuple[int, int]] = {}
     binding = [fact.strength in strengths and fact.id not in waived for fact in facts]
     hard = [fact.strength == "hard" for fact in facts]
     found = Program([], [])
@@ -64,10 +65,10 @@ def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[s
             continue
         kind = facts[line.fact].kind
         for at in line.then:
-            then = said.get((kind, at))
+            then = allowed.get((kind, at))
             if then is None:
-                then = said[kind, at] = atoms[at].component, allowed_mask(matrix, kind, atoms[at])
-            if not hard[line.fact]:  # what is merely advised is not brought in
+                then = allowed[kind, at] = atoms[at].component, allowed_mask(matrix, kind, atoms[at])
+            if not hard[line.fact]:  # a warning does not require a component
                 then = then[0], then[1] | ABSENT
             if (number, then[0]) not in narrowed:
                 found.clauses.append((*[excluded[at] for at in line.when], then))
@@ -84,18 +85,20 @@ def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[s
 
 
 def _without(whole: Program, rows: Collection[int]) -> Program:
-    """A program without what comes from these rows, each of which stands alone: clauses that hold whatever is chosen
-    stand in the place of theirs, so that the index stays."""
+    """Return a program without the clauses of these rows, none of which is part of a dispute. Clauses that are always
+    true replace theirs, so that the index remains valid."""
     holds: Clause = ((0, -1),)
-    kept = [holds if owners[0] in rows else clause for clause, owners in zip(whole.clauses, whole.owners, strict=True)]
-    return Program(kept, whole.owners, whole.index)
+    clauses = [
+        holds if owners[0] in rows else clause for clause, owners in zip(whole.clauses, whole.owners, strict=True)
+    ]
+    return Program(clauses, whole.owners, whole.index)
 
 
 def compute_precedence(
     matrix: FactTable, waived: Collection[str] = (), questions: Collection[str] | None = None
 ) -> tuple[Narrowed, Groups]:
-    """(where rows bind that yield to a better source, which rows dispute one thing) among the facts that answer
-    `questions` (None: all facts), as if the facts `waived` said nothing."""
+    """Return (where rows bind that yield to a better source, which rows dispute one thing) among the facts that answer
+    `questions` (None: all facts), as if the facts `waived` did not exist."""
     by_question: dict[str, list[Claim]] = {}
     narrowed: dict[tuple[int, int], Sequence[Box]] = {}
     for row, line in enumerate(matrix.rows):
@@ -117,7 +120,7 @@ def compute_precedence(
 
 
 def _narrowed_without(matrix: FactTable, waived: frozenset[str]) -> Narrowed:
-    """Return `FactTable.narrowed` as it is when the facts `waived` say nothing."""
+    """Return `FactTable.narrowed` as it is without the facts `waived`."""
     questions = {fact.question for fact in matrix.facts if fact.id in waived and fact.question}
     if not questions:
         return matrix.narrowed
@@ -128,7 +131,7 @@ def _narrowed_without(matrix: FactTable, waived: frozenset[str]) -> Narrowed:
 def _append(
     found: Program, owners: tuple[int, ...], full: Sequence[int], box: Box, literals: Mapping[int, int]
 ) -> None:
-    """One clause; a component may stand both in the box and among the literals."""
+    """Add one clause; a component may be both in the box and among the literals."""
     merged = {component: full[component] & ~mask for component, mask in box.items()}
     for component, mask in literals.items():
         merged[component] = merged.get(component, 0) | mask

@@ -1,5 +1,5 @@
-"""From facts to the matrix: which values there are, in which order they are picked, and each constraint evaluated once
-for each of them."""
+"""The compilation of facts to a table: the known values, the order in which they are picked, and each constraint
+evaluated once for each of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.matrix.facts import cache as cached
+from envbuild.matrix.facts import cache as fact_cache
 from envbuild.matrix.facts.atoms import Atom, evaluate_constraint, format_terms, operands, pick_penalty
 from envbuild.matrix.facts.clauses import update_precedence
 from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
@@ -20,27 +20,27 @@ _last: dict[Path, FactTable] = {}  # of this process: the cache's entry → the 
 
 
 def load_fact_table(folders: Sequence[Path], cache: Path | None = None) -> FactTable:
-    """The matrix of the fact files in `folders`, from `cache` (None: the user's cache folder) where it is there. Raises
-    SpecError for wrong fact files; a cache that cannot be used is none."""
-    key = cached.key(folders)
-    place = cached.place(cache, key) if key else None
-    if place and place in _last and place.exists():  # several images of one run ask the same facts
-        return _last[place]
-    matrix = cached.read(place) if place else None
+    """Return the table of the fact files in `folders`, from `cache` (None: the user's cache folder) if it is cached.
+    Raise SpecError for wrong fact files; a cache that cannot be used is ignored."""
+    key = fact_cache.cache_key(folders)
+    entry = fact_cache.entry_path(cache, key) if key else None
+    if entry and entry in _last and entry.exists():  # several images of one run use the same facts
+        return _last[entry]
+    matrix = fact_cache.read_entry(entry) if entry else None
     if matrix is None:
         from envbuild.matrix.facts.load import load_facts  # reads YAML, which a cached matrix does without
 
         matrix = compile_facts(load_facts(folders))
-        if place:
-            cached.write(place, matrix)
-    if place and cache is None:
+        if entry:
+            fact_cache.write_entry(entry, matrix)
+    if entry and cache is None:
         _last.clear()
-        _last[place] = matrix
+        _last[entry] = matrix
     return matrix
 
 
 def compile_facts(facts: Facts) -> FactTable:
-    """The matrix of `facts`."""
+    """Return the table of `facts`."""
     components = tuple(sorted(facts.components.values(), key=lambda component: (component.rank, component.name)))
     number = {component.name: at for at, component in enumerate(components)}
     known = _known(facts)
@@ -76,14 +76,15 @@ def compile_facts(facts: Facts) -> FactTable:
 
 
 def row_sort_key(row: Row) -> list[list[tuple[int, str]]]:
-    """Sorts rows by what they say, numbers by their size: the same rows in another order are the same matrix."""
+    """Return a key that sorts rows by their text, numbers by their size: the same rows in another order are the same
+    table."""
     texts = [f"{name} {constraint.text}" for part in (row.when, row.then) for name, constraint in sorted(part.items())]
     return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)] for text in texts]
 
 
 def _known(facts: Facts) -> dict[str, list[str]]:
-    """Component → every value that is listed, that a row names with ``==`` (of an exact component also as a bound), or
-    that a row provides though no other is known that would do."""
+    """Return component → every value that is listed, that a row names with ``==`` (of an exact component also as a
+    bound), or that a row provides when no known value fits."""
     known = {name: list(component.values) for name, component in facts.components.items()}
     provided: list[tuple[Component, Constraint]] = []
     for fact in facts.facts.values():
@@ -101,8 +102,8 @@ def _known(facts: Facts) -> dict[str, list[str]]:
 
 
 def pick_order(component: Component, values: Iterable[str]) -> tuple[str, ...]:
-    """`values` without doubles in the order in which they are picked: versions newest first, those in reserve last.
-    Names stay in their order."""
+    """Return `values` without duplicates in the order in which they are picked: versions newest first, those with a
+    penalty last. Names remain in their order."""
     if component.kind == "name":
         return tuple(dict.fromkeys(values))
     if component.kind == "sm":

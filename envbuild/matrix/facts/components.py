@@ -1,4 +1,4 @@
-"""The components and questions of fact files: what facts may talk about.
+"""The components and questions of fact files: what facts may name.
 
 A component is defined once, with its `kind`; other files may give it more values."""
 
@@ -21,25 +21,25 @@ PLACEHOLDER = r"\{([^{}]*)\}"
 OWN = ("name", "kind", "values", "aliases")
 TYPES = {item.name: get_type_hints(Component)[item.name] for item in fields(Component) if item.name not in OWN}
 
-Named = Iterable[tuple[Scalar, Table]]  # the node of the name, what stands under it
+Named = Iterable[tuple[Scalar, Table]]  # the node of the name, the table under it
 Constraints = Callable[[Node, str], dict[str, Constraint]]
 
 
 def require_keys(reader: Reader, where: str, what: str, nodes: Mapping[str, Node], keys: Iterable[str]) -> None:
-    """Note which of `keys` are missing."""
+    """Report which of `keys` are missing."""
     if missing := [key for key in keys if key not in nodes]:
         reader.wrong(where, f"{what} has no {', no '.join(missing)}")
 
 
 def is_empty(node: Node) -> bool:
-    """Whether nothing is written there."""
+    """Return whether a node is empty."""
     if isinstance(node, Scalar):
         return node.kind == "null"
     return not (node.items if isinstance(node, Sequence) else node.entries)
 
 
 def read_components(reader: Reader, given: Named) -> dict[str, Component]:
-    """The components of all files. What has no kind gives more values to a component that has one elsewhere."""
+    """Return the components of all files. One without a kind adds values to a component that another file defines."""
     found: dict[str, Component] = {}
     places: dict[str, str] = {}
     more: list[tuple[Scalar, Table]] = []
@@ -82,7 +82,7 @@ def _component(reader: Reader, place: Scalar, node: Table) -> Component:
 
 
 def _with_values(reader: Reader, component: Component, node: Node) -> Component:
-    """The component with more values: a list, or value → its other spellings."""
+    """Return the component with more values: a list, or value → its other spellings."""
     if not component.kind:
         return component
     listed, aliases = dict.fromkeys(component.values), dict(component.aliases)
@@ -106,7 +106,7 @@ def _with_values(reader: Reader, component: Component, node: Node) -> Component:
 
 
 def _listed(reader: Reader, node: Node) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """(value, its place, its other spellings with their places)."""
+    """Yield (value, its position, its other spellings with their positions)."""
     if not isinstance(node, Table):
         for item in reader.items(node, "values"):
             if (text := reader.text(item, "values")) is not None:
@@ -118,7 +118,8 @@ def _listed(reader: Reader, node: Node) -> Iterator[tuple[str, str, list[tuple[s
 
 
 def _in_order(component: Component, own: int) -> Component:
-    """Versions newest first, each once; names as their definition has them, those of other files after them by name."""
+    """Sort versions newest first, each once; names as their definition has them, those of other files after them by
+    name."""
     if component.kind == "name":
         given = component.values
         ordered_values = (*given[:own], *sorted(given[own:]))
@@ -131,13 +132,15 @@ def _in_order(component: Component, own: int) -> Component:
 def read_questions(
     reader: Reader, given: Named, components: Mapping[str, Component], constraints: Constraints
 ) -> dict[str, Question]:
-    """The questions of all files. `constraints` reads what stands under ``when``."""
+    """Return the questions of all files. `constraints` reads the node of ``when``."""
     found: dict[str, Question] = {}
     places: dict[str, str] = {}
     for place, node in given:
         name = place.value
         if name in places:
-            reader.wrong(place.where, f"question '{name}' is asked twice", f"the first is at {places[name]}; keep one")
+            reader.wrong(
+                place.where, f"question '{name}' is defined twice", f"the first is at {places[name]}; keep one"
+            )
             continue
         places[name] = place.where
         nodes = reader.table(node, ("of", "about", "when"), name, f"question '{name}'")

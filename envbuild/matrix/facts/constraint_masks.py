@@ -21,7 +21,7 @@ def constraint_mask(matrix: FactTable, name: str, constraint: Constraint) -> int
 
 
 def requested_mask(matrix: FactTable, name: str, constraint: Constraint, *, labels: bool = False) -> int:
-    """Return what a request for `constraint` asks for: its mask; but of a bare version that is itself a release, that
+    """Return what a request for `constraint` means: its mask; but of a bare version that is itself a release, that
     one alone, and where no label is named only builds without one, if there are any (``torch>=2.8`` is not
     ``2.8.0+cu126``). `labels`: of a range, builds with one are meant too."""
     if len(constraint.alternatives) == 1 and len(constraint.alternatives[0]) == 1:

@@ -1,4 +1,4 @@
-"""Which rows hold in an assignment, and what they find wrong in it."""
+"""The rows that hold in an assignment, and what they find wrong in it."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from envbuild.matrix.facts import precedence
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 
-PLANS = 16  # of which it is remembered which rows hold
+MAX_ASSIGNMENTS = 16  # of which the rows are cached
 ALWAYS = -1  # in the place of a component: of rows without a condition
 
 
 def evaluate_rows(matrix: FactTable, assignment: Sequence[int], waived: Collection[str] = ()) -> list[EvaluatedRow]:
     """Return the rows that hold in an assignment, with what they find wrong; without those of the facts `waived`."""
-    held = matrix.caches.held  # a plan is looked at from several sides
+    known = matrix.caches.evaluated  # one plan is evaluated for several answers
     key = tuple(assignment), frozenset(waived)
-    if key not in held:
-        if len(held) >= PLANS:
-            held.clear()
-        held[key] = _evaluated(matrix, assignment, waived)
-    return held[key]
+    if key not in known:
+        if len(known) >= MAX_ASSIGNMENTS:
+            known.clear()
+        known[key] = _evaluate_all(matrix, assignment, waived)
+    return known[key]
 
 
-def _evaluated(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[EvaluatedRow]:
+def _evaluate_all(matrix: FactTable, assignment: Sequence[int], waived: Collection[str]) -> list[EvaluatedRow]:
     atoms = matrix.atoms
-    held = [
+    rows = [
         number
         for number in _candidates(matrix, assignment)
         if all(not assignment[atoms[at].component] & ~atoms[at].sure for at in matrix.rows[number].when)
         and matrix.fact(number).id not in waived
     ]
-    held.sort()
+    rows.sort()
     by_question: dict[str, list[int]] = {}
-    for row in held:
+    for row in rows:
         by_question.setdefault(matrix.fact(row).question, []).append(row)
-    return [_judged(matrix, row, assignment, by_question[matrix.fact(row).question]) for row in held]
+    return [_evaluate(matrix, row, assignment, by_question[matrix.fact(row).question]) for row in rows]
 
 
 def _candidates(matrix: FactTable, assignment: Sequence[int]) -> list[int]:
-    """The rows whose narrowest condition is met, so that most of them need not be looked at."""
-    met = matrix.caches.met
+    """Return the rows whose narrowest condition is met, so that the others need no check."""
+    known = matrix.caches.candidates
     guarded = matrix.caches.guarded
     if guarded is None:
         guarded = matrix.caches.guarded = _guarded(matrix)
     found = [row for row, _ in guarded.get(ALWAYS, ())]
     for key in enumerate(assignment):
-        if key not in met:
+        if key not in known:
             number, mask = key
-            met[key] = [row for row, sure in guarded.get(number, ()) if not mask & ~sure]
-        found += met[key]
+            known[key] = [row for row, sure in guarded.get(number, ()) if not mask & ~sure]
+        found += known[key]
     return found
 
 
 def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
-    """Component → (row, values) of the rows whose narrowest condition is that it has these values."""
+    """Return component → (row, values) of the rows whose narrowest condition is that it has these values."""
     guarded: dict[int, list[tuple[int, int]]] = {}
     for row, line in enumerate(matrix.rows):
         atom = min((matrix.atoms[at] for at in line.when), key=lambda atom: atom.sure.bit_count(), default=None)
@@ -63,8 +63,8 @@ def _guarded(matrix: FactTable) -> Mapping[int, list[tuple[int, int]]]:
     return guarded
 
 
-def _judged(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> EvaluatedRow:
-    """`rows`: those that hold and answer the same question."""
+def _evaluate(matrix: FactTable, row: int, assignment: Sequence[int], rows: Iterable[int]) -> EvaluatedRow:
+    """Return the result of one row. `rows`: those that hold and answer the same question."""
     claim = row_claim(matrix, row)
     unsure = [
         matrix.components[atom.component].name

@@ -11,7 +11,7 @@ from envbuild.matrix.facts.fact_table import Caches, FactTable
 
 
 def extend_table(matrix: FactTable, added: Mapping[str, Collection[str]]) -> FactTable:
-    """Return the table with values that nobody knew (canonical ones); they are picked last."""
+    """Return the table with values that were not known (canonical ones); they are picked last."""
     new = {
         matrix.number[name]: [value for value in dict.fromkeys(given) if value not in matrix.bits[matrix.number[name]]]
         for name, given in added.items()

@@ -1,4 +1,4 @@
-"""The facts of fact files: what stands under each key, and every mistake in it."""
+"""The reader of the facts in fact files: the value of each key, and every mistake in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SOURCE_KEYS = ("type", "where", "seen", "how")
 
 @dataclass
 class References:
-    """What facts may name. `read`: constraints read so far, by component and text."""
+    """The names that facts may use. `read`: constraints read so far, by component and text."""
 
     reader: Reader
     components: Mapping[str, Component]
@@ -47,13 +47,13 @@ class References:
 
 
 def read_facts(known: References, nodes: Iterable[Node]) -> dict[str, Fact]:
-    """The facts of one folder."""
+    """Return the facts of one folder."""
     found: dict[str, Fact] = {}
     for node in nodes:
         fact = _fact(known, node)
         if fact is not None and fact.id in found:
             hint = f"the first is at {found[fact.id].where}; give one of them another id"
-            known.reader.wrong(fact.where, f"fact '{fact.id}' stands here twice", hint)
+            known.reader.wrong(fact.where, f"fact '{fact.id}' is defined twice in this folder", hint)
         elif fact is not None:
             found[fact.id] = fact
     return found
@@ -77,7 +77,7 @@ def _fact(known: References, node: Node) -> Fact | None:
         hint = did_you_mean(question, known.questions, "the questions are")
         reader.wrong(nodes["question"].where, f"unknown question '{short(question)}'", hint)
     if texts.get("strength") == "conditional" and not texts.get("condition"):
-        hint = "say under condition: what must be seen to"
+        hint = "write under condition: what the user must ensure"
         reader.wrong(node.where, "a conditional fact needs a condition", hint)
     source = _source(known, nodes["source"]) if "source" in nodes else None
     rows = _rows(known, node, nodes, answers=bool(question))
@@ -95,7 +95,7 @@ def _source(known: References, node: Node) -> Source:
         for key, (place, value) in node.entries.items():
             if key not in SOURCE_KEYS and is_empty(value):  # {how: one, two}: YAML takes what follows for a key
                 hint = "put the whole text into quotes"
-                reader.wrong(place.where, f"'{short(key)}' stands after a comma that ends the text before it", hint)
+                reader.wrong(place.where, f"'{short(key)}' is after a comma that ends the text before it", hint)
         node = Table({key: entry for key, entry in node.entries.items() if not is_empty(entry[1])}, node.where)
     nodes = reader.table(node, SOURCE_KEYS, "source", "a source")
     if isinstance(node, Table):
@@ -116,12 +116,12 @@ def _date_fault(text: str, latest: date) -> str:
     except ValueError:
         day = None
     if day is None:
-        return f"is no date: '{short(text)}'"
+        return f"is not a date: '{short(text)}'"
     return f"is in the future: {text}" if day > latest else ""
 
 
 def _sentence(known: References, node: Node, key: str) -> str | None:
-    """Text in which ``{component}`` stands for what was picked."""
+    """Return a text in which ``{component}`` is a placeholder for the picked value."""
     text = known.reader.text(node, key, folded=True)
     names = [name.removeprefix("row.") for name in re.findall(PLACEHOLDER, text or "")]
     for name in names:
@@ -134,7 +134,7 @@ def _sentence(known: References, node: Node, key: str) -> str | None:
 
 
 def _rows(known: References, node: Table, nodes: Mapping[str, Node], *, answers: bool) -> tuple[Row, ...]:
-    """The rows of a fact; one that has only one may hold it itself. `answers`: it has a question."""
+    """Return the rows of a fact; a fact with a single row may contain its keys itself. `answers`: it has a question."""
     reader = known.reader
     own = {key: nodes[key] for key in ROW_KEYS if key in nodes}
     if "rows" not in nodes:
@@ -162,13 +162,13 @@ def _row(known: References, node: Table, nodes: Mapping[str, Node], *, answers: 
     then = read_constraints(known, nodes["then"], "then") if "then" in nodes else {}
     note = reader.text(nodes["note"], "note", folded=True) if "note" in nodes else None
     for name in when.keys() & then.keys():
-        hint = "keep it under 'when' if it is what the row is for, under 'then' if it is what the row says"
+        hint = "keep it under 'when' if it is what the row is for, under 'then' if it is what the row requires"
         reader.wrong(node.where, f"'{name}' is both under 'when' and under 'then'", hint)
-    told = nodes.get("when")  # with an empty 'then' it may still answer, or say that things go together
-    cases = len(told.entries) if isinstance(told, Table) else 0
+    condition = nodes.get("when")  # with an empty 'then' it may still answer, or state that versions are compatible
+    cases = len(condition.entries) if isinstance(condition, Table) else 0
     if "then" not in nodes or (is_empty(nodes["then"]) and cases < (1 if answers else 2)):
         hint = "write then: {component: constraint}; then: {} only with a question, or with two components under 'when'"
-        reader.wrong(node.where, "a row that says nothing", hint)
+        reader.wrong(node.where, "a row without effect", hint)
     return Row(when, then, node.where, note or "")
 
 

@@ -1,7 +1,7 @@
 """The facts as bit masks: what the solver and the explanations work on.
 
-Each component has its known values in the order in which they are picked. A mask is an int: bit 0 stands for "absent",
-bit i+1 for the i-th value. An *assignment* holds one mask a component, by its number."""
+Each component has its known values in the order in which they are picked. A mask is an int: bit 0 is "absent",
+bit i+1 is the i-th value. An *assignment* holds one mask a component, by its number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envbuild.matrix.facts.model import Component, Constraint, Fact, Question
 from envbuild.matrix.facts.precedence import Box, Claim
 from envbuild.matrix.sat.program import Program, SoftProgram
 
-HARDWARE = 9  # Component.cost of what nobody changes for a version
+HARDWARE = 9  # Component.cost of what no user changes for a version
 HARD = ("hard",)
 WARN = ("warn",)
 HARD_AND_WARN = ("hard", "warn")
@@ -34,9 +34,9 @@ class CompiledRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedRow:
-    """A row that holds in an assignment. `fails`: the components of its `then` that are not as it says; `unsure`: those
-    of which order says nothing. `yields`: component → the row of a better source that binds it instead (what that
-    component fails does not stand under `fails`)."""
+    """A row that holds in an assignment. `fails`: the components of its `then` that are not as it requires; `unsure`:
+    those that cannot be ordered. `yields`: component → the row of a better source that binds it instead (such a
+    component is not in `fails`)."""
 
     row: int
     fails: tuple[str, ...]
@@ -46,8 +46,8 @@ class EvaluatedRow:
 
 @dataclass(slots=True)
 class Caches:
-    """What was computed once of a table, each by the function that is named like it. `closed` changes nothing of it, so
-    that tables which differ in nothing else share it."""
+    """Results that were computed once for a table, each by a function of this package. `closed` changes nothing of it,
+    so that tables which differ in nothing else share it."""
 
     masks: dict[tuple[str, Constraint], int] = field(default_factory=dict)
     labelled: dict[int, int] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Caches:
     claims: dict[int, Claim] = field(default_factory=dict)
     programs: dict[tuple[frozenset[str], tuple[str, ...]], Program] = field(default_factory=dict)
     soft_programs: dict[frozenset[str], SoftProgram] = field(default_factory=dict)
-    held: dict[tuple[tuple[int, ...], frozenset[str]], list[EvaluatedRow]] = field(default_factory=dict)
+    evaluated: dict[tuple[tuple[int, ...], frozenset[str]], list[EvaluatedRow]] = field(default_factory=dict)
     guarded: Mapping[int, Sequence[tuple[int, int]]] | None = None
-    met: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
+    candidates: dict[tuple[int, int], Sequence[int]] = field(default_factory=dict)
     calls: set[tuple[frozenset[int], frozenset[int]]] | None = None
 
 
@@ -65,8 +65,8 @@ class Caches:
 class FactTable:
     """Compiled facts. `facts` have no rows of their own here, `rows` are those of all of them; a row is known by its
     number. `narrowed`: (row, component) → where a row that yields to a better source still binds; `groups`: rows that
-    dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to be
-    asked; `closed`: the components that stay absent."""
+    dispute one thing, with where they do; `arising`: question → numbers of the atoms that must be true for it to
+    arise; `closed`: the components that remain absent."""
 
     components: tuple[Component, ...]
     values: tuple[tuple[str, ...], ...]
@@ -101,7 +101,7 @@ class FactTable:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """What each component may be before anything is asked: those that are `closed` are absent."""
+        """The values of each component before any request: components in `closed` are absent."""
         return tuple(ABSENT if at in self.closed else mask for at, mask in enumerate(self.full))
 
     @cached_property
@@ -147,7 +147,7 @@ class FactTable:
 
     @cached_property
     def defaults(self) -> tuple[int, ...]:
-        """The rows of facts that only say what is meant when nobody says otherwise."""
+        """The rows of default facts, which hold where a request does not name another value."""
         return tuple(row for row, line in enumerate(self.rows) if self.facts[line.fact].default)
 
     def fact(self, row: int) -> Fact:
@@ -159,7 +159,7 @@ class FactTable:
         return self._texts(self.rows[row].when)
 
     def then(self, row: int) -> dict[str, str]:
-        """Return component → text of what a row says."""
+        """Return component → text of the constraints that a row requires."""
         return self._texts(self.rows[row].then)
 
     def _texts(self, numbers: Iterable[int]) -> dict[str, str]:

@@ -47,7 +47,7 @@ class Release:
 def list_releases(index: PackageIndex, project: str, oldest: str = "0", *, yanked: bool = False) -> dict[str, Release]:
     """Final releases from `oldest` on, newest first; those that were withdrawn only with `yanked`. Raises InputError.
 
-    Local versions (``2.8.0+cu128``) are left out: they stand in other places' wheel folders, not on the index."""
+    Local versions (``2.8.0+cu128``) are left out: they are in wheel folders elsewhere, not on the index."""
     found: dict[str, Release] = {}
     for file in index.files(project):
         number = final_version(split_name(file.name)[1])
@@ -67,7 +67,7 @@ def list_releases(index: PackageIndex, project: str, oldest: str = "0", *, yanke
 
 
 def final_version(text: str) -> str:
-    """The version, when it is a final release without local label and of this project's own numbers; else nothing."""
+    """Return the version if it is a final release without local label and of this project's own numbers, else ""."""
     try:
         parsed = Version(text)
     except InvalidVersion:
@@ -76,7 +76,7 @@ def final_version(text: str) -> str:
 
 
 def parse_wheel_file(file: IndexFile, number: str) -> Build | None:
-    """A Linux wheel of CPython 3; None for others."""
+    """Return the build of a Linux wheel of CPython 3; None for others."""
     try:
         _, _, build, tags = parse_wheel_filename(file.name)
     except (InvalidWheelFilename, InvalidVersion):
@@ -95,7 +95,7 @@ def parse_wheel_file(file: IndexFile, number: str) -> Build | None:
                 pythons.add(f"3.{match[1]}")
             elif abi := re.fullmatch(rf"cp3{match[1]}m?(t?)", tag.abi):
                 pythons.add(f"3.{match[1]}{abi[1]}")
-        elif re.fullmatch(r"py3\d*", tag.interpreter):  # py39: 3.9 and all after it; Requires-Python says the same
+        elif re.fullmatch(r"py3\d*", tag.interpreter):  # py39: 3.9 and all after it; Requires-Python has the same bound
             pythons.add(ANY)
     if not pythons or not archs:
         return None

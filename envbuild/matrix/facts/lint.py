@@ -1,6 +1,5 @@
-"""What is wrong with facts that can be read: rivals that nobody decided between, rows that say nothing, sources that
-name something else. Reading (`envbuild.matrix.facts.load`) finds what is wrong with one line; this looks at all of
-them."""
+"""Errors in facts that are well-formed: undecided conflicts, rows without effect, sources that name something else.
+Reading (`envbuild.matrix.facts.load`) finds the errors of one line; this module checks all of them together."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ MONTH = 30.44  # days
 
 
 def lint_facts(facts: Facts) -> list[Finding]:
-    """Every mistake in `facts`, by place."""
+    """Return every mistake in `facts`, sorted by position."""
     matrix = compile_facts(facts)
     sampled = _sampled(facts, matrix)
     found = [
@@ -46,7 +45,7 @@ def lint_facts(facts: Facts) -> list[Finding]:
 
 
 def find_old_facts(facts: Facts, months: int, today: date) -> list[Finding]:
-    """The facts that were last seen more than `months` before `today`: something to know, no mistake."""
+    """Return the facts that were last seen more than `months` before `today`: a warning, not a mistake."""
     found = []
     for fact in facts.facts.values():
         age = (today - date.fromisoformat(fact.source.seen)).days / MONTH
@@ -56,8 +55,8 @@ def find_old_facts(facts: Facts, months: int, today: date) -> list[Finding]:
 
 
 def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
-    """The matrix with every version that any constraint names, those just after, one before and one after all: so that
-    ranges differ of which no version is known."""
+    """Return the table with every version that any constraint names, those just after, one before and one after all: so
+    that ranges differ of which no version is known."""
     named: dict[str, set[str]] = {}
     for _, _, name, wanted in _all(facts):
         kind = facts.components[name].kind
@@ -71,27 +70,27 @@ def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
 
 
 def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
-    """Every constraint: (fact, row, component, constraint)."""
+    """Yield every constraint: (fact, row, component, constraint)."""
     for fact in facts.facts.values():
         for row in fact.rows:
             for name, wanted in (*row.when.items(), *row.then.items()):
                 yield fact, row, name, wanted
 
 
-# --- rows that say nothing
+# --- rows without effect
 
 
 def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterator[Finding]:
-    """Constraints that no value meets, and versions that never were."""
-    met: dict[tuple[str, Constraint], tuple[bool, bool]] = {}
+    """Report constraints that no value meets, and versions that do not exist."""
+    results: dict[tuple[str, Constraint], tuple[bool, bool]] = {}
     for fact, row, name, wanted in _all(facts):
         component = facts.components[name]
         text = f"{fact.id}: {name} '{short(wanted.text)}'"
-        if (name, wanted) not in met:
-            met[name, wanted] = _known(sampled, name, wanted), _known(matrix, name, wanted)
-        possible, known = met[name, wanted]
+        if (name, wanted) not in results:
+            results[name, wanted] = _known(sampled, name, wanted), _known(matrix, name, wanted)
+        possible, known = results[name, wanted]
         if not possible:
-            yield Finding(f"{text} can be met by nothing", row.where)
+            yield Finding(f"{text} is met by no value at all", row.where)
         elif component.values and not known:
             newest = component.values[0]
             yield Finding(f"{text} is met by no value that is known", row.where, f"the newest known is {newest}")
@@ -102,9 +101,9 @@ def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterato
                     matches(component, values.parse_constraint(component, operand), value) for value in component.values
                 ):
                     yield Finding(
-                        f"{fact.id}: there never was a {name} {operand}",
+                        f"{fact.id}: {name} {operand} does not exist",
                         row.where,
-                        f"it lies between {near[0]} and {near[1]}",
+                        f"nearest: {near[0]} and {near[1]}",
                     )
 
 
@@ -115,7 +114,7 @@ def _known(matrix: FactTable, name: str, wanted: Constraint) -> bool:
 
 
 def _plain(wanted: Constraint) -> Iterator[str]:
-    """The releases that a constraint names. Builds with a label are listed nowhere in full."""
+    """Yield the releases that a constraint names. No list of builds with a label is complete."""
     for terms in wanted.alternatives:
         for term in terms:
             if term.op in ("==", "in") and "+" not in term.operand:
@@ -123,11 +122,13 @@ def _plain(wanted: Constraint) -> Iterator[str]:
 
 
 def _unused(facts: Facts) -> Iterator[Finding]:
-    """Components of which nothing is said and questions that nothing answers."""
+    """Report components that no fact names and questions that no fact answers."""
     used = {name for _, _, name, _ in _all(facts)}
     for component in facts.components.values():
         if component.name not in used:
-            yield Finding(f"no fact is about the component '{component.name}'", hint="remove it, or say what is known")
+            yield Finding(
+                f"no fact is about the component '{component.name}'", hint="remove it, or add a fact about it"
+            )
     for question in facts.questions.values():
         rows = [row for fact in facts.facts.values() if fact.question == question.id for row in fact.rows]
         if not any({*row.when, *row.then} >= set(question.of) for row in rows):
@@ -135,7 +136,7 @@ def _unused(facts: Facts) -> Iterator[Finding]:
             yield Finding(f"nothing answers the question '{question.id}': {what}")
 
 
-# --- sources and sentences
+# --- order
 
 
 def _number(part: str) -> tuple[int, str]:

@@ -1,5 +1,4 @@
-"""What is wrong with rows that hold together: rivals that nothing decides between, contradictions, rows that never
-hold."""
+"""Errors of rows that hold together: undecided conflicts, contradictions, rows that never hold."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ def _claims(matrix: FactTable) -> list[Claim]:
 
 
 def _binding(matrix: FactTable) -> Binding:
-    """The rows that bind wherever they hold, by the components of their 'when'. Defaults are set aside by requests, and
-    other rows where a better source answers."""
+    """Return the rows that bind everywhere they hold, by the components of their 'when'. Defaults are set aside by
+    requests, and other rows where a better source answers."""
     found: dict[frozenset[int], list[Claim]] = {}
     for claim in _claims(matrix):
         yields = any((claim.row, number) in matrix.narrowed for number in claim.allowed)
@@ -33,9 +32,10 @@ def _binding(matrix: FactTable) -> Binding:
 
 
 def _against(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | None:
-    """The row that leaves some component nothing where all `claims` hold, whatever these say themselves.
+    """Return a row that leaves some component no value where all `claims` hold, without counting these claims
+    themselves.
 
-    Only what follows from one row after the other is looked at, which takes milliseconds; to search through all
+    Only what follows from one row after the other is checked, which takes milliseconds. A search through all
     combinations for each row takes minutes."""
     box: dict[int, int] = {}
     for claim in claims:
@@ -59,17 +59,17 @@ def _against(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | Non
 
 
 def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:
-    """Rows of different facts that answer one question differently, without anything that decides between them."""
+    """Report rows of different facts that answer one question differently, when neither takes precedence."""
     by_question: dict[str, list[Claim]] = {}
     for claim in _claims(matrix):
         if claim.fact.question and claim.allowed:
             by_question.setdefault(claim.fact.question, []).append(claim)
-    binding, told = _binding(matrix), set()
+    binding, reported = _binding(matrix), set()
     for claims in by_question.values():
         for one, other in combinations(claims, 2):
             pair = (one.fact.id, other.fact.id)
             if (
-                pair in told
+                pair in reported
                 or not _undecided(one.fact, other.fact)
                 or not precedence.boxes_overlap(one.when, other.when)
             ):
@@ -78,7 +78,7 @@ def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:
                 if (one.allowed[number] ^ other.allowed[number]) & ~ABSENT and not _against(
                     matrix, binding, one, other
                 ):
-                    told.add(pair)
+                    reported.add(pair)
                     yield Finding(
                         f"{one.fact.id} and {other.fact.id} answer '{one.fact.question}' differently for"
                         f" {matrix.components[number].name} ({_texts(matrix, one)}; {_texts(matrix, other)}),"
@@ -90,7 +90,7 @@ def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:
 
 
 def _undecided(one: Fact, other: Fact) -> bool:
-    """Whether both would bind and neither takes the place of the other."""
+    """Return whether both would bind and neither takes precedence over the other."""
     if (
         one.id == other.id
         or one.default
@@ -103,7 +103,7 @@ def _undecided(one: Fact, other: Fact) -> bool:
 
 
 def find_contradictions(matrix: FactTable) -> Iterator[Finding]:
-    """Two rows of one fact that hold together and leave a component no value."""
+    """Report two rows of one fact that hold together and leave a component no value."""
     by_fact: dict[str, list[Claim]] = {}
     binding = _binding(matrix)
     for claim in _claims(matrix):
@@ -128,7 +128,7 @@ def find_contradictions(matrix: FactTable) -> Iterator[Finding]:
 
 
 def find_disputes(matrix: FactTable) -> Iterator[Finding]:
-    """A dispute has two sides."""
+    """Report disputed facts without another side."""
     sides = {row for rows, _ in matrix.groups for row in rows}
     for claim in _claims(matrix):
         if claim.fact.strength == "disputed" and claim.row not in sides:
@@ -146,7 +146,7 @@ def _texts(matrix: FactTable, claim: Claim) -> str:
 
 
 def find_rows_ruled_out(matrix: FactTable) -> Iterator[Finding]:
-    """Rows that hold in no combination, because other rows rule out their 'when'."""
+    """Report rows that hold in no combination, because other rows rule out their 'when'."""
     binding = _binding(matrix)
     for claim in _claims(matrix):
         if all(claim.when.values()) and (against := _against(matrix, binding, claim)):

@@ -1,4 +1,4 @@
-"""What is wrong with the sources and sentences of facts."""
+"""Errors in the sources and sentences of facts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OTHER_PLATFORM = r"(?<![a-z])(win32|win_amd64|windows|macosx?|darwin)(?![a-z])"
 
 
 def check_source(fact: Fact) -> Iterator[Finding]:
-    """A source that a person can find again: the document or the file, and of which version."""
+    """Report a source that a reader cannot find again: it must name the document or the file, and its version."""
     source = fact.source
     if len(re.findall(r"[A-Za-z]{2,}|[0-9]+", source.where)) < 2:
         yield Finding(
-            f"{fact.id}: the source '{short(source.where)}' says too little", fact.where, "name document and version"
+            f"{fact.id}: the source '{short(source.where)}' is too vague", fact.where, "name document and version"
         )
     elif source.type in ("upstream-code", "issue") and not re.search("[0-9]", source.where):
         what = "the number of the thread" if source.type == "issue" else "a version or commit"
@@ -29,11 +29,11 @@ def check_source(fact: Fact) -> Iterator[Finding]:
             f"{fact.id}: the source is an address", fact.where, "name the document, or the repository and path"
         )
     if source.type == "measured" and not source.how:
-        yield Finding(f"{fact.id}: measured, but not how", fact.where, "say under how: what was run or opened")
+        yield Finding(f"{fact.id}: measured, but not how", fact.where, "write under how: what was run or opened")
 
 
 def check_places(facts: Facts, fact: Fact) -> Iterator[Finding]:
-    """File names and sources that name another architecture or platform than the row is about."""
+    """Report file names and sources that name another architecture or platform than the row is about."""
     for row in fact.rows:
         for text in (fact.source.where, *_file_names(fact, row)):
             found = re.search(OTHER_PLATFORM, text.lower())
@@ -57,7 +57,7 @@ def _file_names(fact: Fact, row: Row) -> Iterator[str]:
 
 
 def _machines(component: Component | None, text: str) -> set[str]:
-    """The architectures that `text` names, in any spelling that the component has."""
+    """Return the architectures that `text` names, in any spelling that the component has."""
     if component is None:
         return set()
     spellings: Mapping[str, str] = {fold_name(value): value for value in component.values} | dict(component.aliases)
@@ -66,7 +66,7 @@ def _machines(component: Component | None, text: str) -> set[str]:
 
 
 def _own_machines(facts: Facts, row: Row) -> set[str]:
-    """The architectures that a row is for; none when it is for all of them."""
+    """Return the architectures that a row is for; none when it is for all of them."""
     wanted = row.when.get(MACHINE) or row.then.get(MACHINE)
     component = facts.components.get(MACHINE)
     if wanted is None or component is None:
@@ -76,7 +76,7 @@ def _own_machines(facts: Facts, row: Row) -> set[str]:
 
 
 def check_sentences(fact: Fact) -> Iterator[Finding]:
-    """Sentences are put together ("Because … [id] and … [id]."), so that they have no full stop of their own."""
+    """Report sentences with a full stop: they are joined to one ("Because … [id] and … [id].")."""
     for name, text in (("because", fact.because), ("condition", fact.condition)):
         if text.endswith("."):
             yield Finding(f"{fact.id}: '{name}' ends with a full stop", fact.where, "leave it out")

@@ -12,12 +12,12 @@
       kind: limits
       scope: runtime
       strength: hard
-      because: "torch=={torch}'s wheel carries no code for {sm}"
+      because: "torch=={torch}'s wheel contains no code for {sm}"
       source: {type: measured, where: FILE, seen: "2026-11-21", how: architecture string read}
       rows:
       - {when: {torch: "==2.8.0", arch: amd64}, then: {sm: {cubins: ["70", "75"]}}}
 
-The names of the files and the order of what stands in them do not matter. A fact of a later folder replaces the fact of
+The names of the files and the order of their entries do not matter. A fact of a later folder replaces the fact of
 the same id of an earlier one."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOP = ("schema", "components", "questions", "facts")
 
 
 def load_facts(folders: Sequence[Path]) -> Facts:
-    """Everything that the fact files below `folders` say. Raises SpecError with every mistake of all files."""
+    """Return the facts of all fact files below `folders`. Raise SpecError with every mistake of all files."""
     reader = Reader()
     read = _Files()
     for folder in folders:
@@ -52,7 +52,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     if read.unread:
         reader.finish()
     components = read_components(reader, read.components)
-    # A day is written where the writer is: the date line is 14 hours ahead of UTC.
+    # A date is written in the time zone of its author: the date line is 14 hours ahead of UTC.
     known = References(reader, components, {}, datetime.now(timezone(timedelta(hours=14))).date())
     questions = known.questions = read_questions(reader, read.questions, components, partial(read_constraints, known))
     facts: dict[str, Fact] = {}
@@ -67,21 +67,22 @@ def load_facts(folders: Sequence[Path]) -> Facts:
         {name: components[name] for name in sorted(components, key=lambda name: (components[name].rank, name))},
         {name: questions[name] for name in sorted(questions)},
         {name: facts[name] for name in sorted(facts)},
-        digest(folders),
+        facts_digest(folders),
     )
 
 
-def files(folder: Path) -> list[Path]:
-    """The fact files of one folder, by name: people's, then those that collectors wrote."""
-    return [path for place in (folder, folder / "derived") for path in sorted(place.glob("*.yaml"))]
+def fact_files(folder: Path) -> list[Path]:
+    """Return the fact files of one folder, by name: those written by hand, then those that collectors wrote."""
+    return [path for part in (folder, folder / "derived") for path in sorted(part.glob("*.yaml"))]
 
 
-def digest(folders: Sequence[Path]) -> str:
-    """sha256 over the bytes of the files, whatever their names. Raises SpecError for a file that cannot be read."""
+def facts_digest(folders: Sequence[Path]) -> str:
+    """Return the sha256 of the bytes of the files, independent of their names. Raise SpecError for a file that cannot
+    be read."""
     whole = hashlib.sha256()
     for folder in folders:
         try:
-            parts = sorted(hashlib.sha256(path.read_bytes()).digest() for path in files(folder))
+            parts = sorted(hashlib.sha256(path.read_bytes()).digest() for path in fact_files(folder))
         except OSError as error:
             raise SpecError(f"cannot be read: {error.strerror}", where=yaml_nodes.shown(folder)) from None
         whole.update(len(parts).to_bytes(4, "big") + b"".join(parts))
@@ -95,29 +96,29 @@ class _Files:
     components: list[tuple[Scalar, Table]] = field(default_factory=list)
     questions: list[tuple[Scalar, Table]] = field(default_factory=list)
     facts: list[list[Node]] = field(default_factory=list)
-    unread: bool = False  # a file is left out: what it defines would be missed everywhere else
+    unread: bool = False  # a file is left out: what it defines would be reported as unknown elsewhere
 
 
 def _folder(reader: Reader, folder: Path, read: _Files) -> None:
     read.facts.append([])
-    for path in files(folder):
+    for path in fact_files(folder):
         try:
             top = reader.load(path)
             reader.schema(top, "fact file")
-        except SpecError as error:  # this file cannot be judged; the others can
+        except SpecError as error:  # this file cannot be checked; the others can
             reader.findings.extend(error.findings)
             read.unread = True
             continue
         nodes = reader.table(top, TOP, "fact file", "a fact file")
         if not top.entries.keys() - {"schema"}:
-            reader.wrong(top.where, "the file says nothing", "it holds components, questions or facts")
+            reader.wrong(top.where, "the file is empty", "write components, questions or facts")
         read.components += _named(reader, nodes, "components")
         read.questions += _named(reader, nodes, "questions")
         read.facts[-1] += reader.items(nodes["facts"], "facts") if "facts" in nodes else ()
 
 
 def _named(reader: Reader, nodes: Mapping[str, Node], key: str) -> list[tuple[Scalar, Table]]:
-    """The entries under `key` that have a name and keys."""
+    """Return the entries under `key` that have a name and keys."""
     found = []
     for name, (place, node) in reader.entries(nodes[key], key).items() if key in nodes else ():
         if not re.fullmatch(NAME, name):
@@ -133,7 +134,7 @@ def _named(reader: Reader, nodes: Mapping[str, Node], key: str) -> list[tuple[Sc
 
 
 def _circles(reader: Reader, components: Mapping[str, Component], facts: Mapping[str, Fact]) -> None:
-    """Hidden components follow from others; those that follow from each other in a circle follow from nothing."""
+    """Report hidden components that follow from each other in a circle: they would follow from nothing."""
     follows: dict[str, dict[str, str]] = {name: {} for name, component in components.items() if component.hidden}
     for fact in facts.values() if follows else ():
         if fact.kind == "provides":
@@ -143,5 +144,5 @@ def _circles(reader: Reader, components: Mapping[str, Component], facts: Mapping
     _, circle = ordered(follows)
     if circle:
         steps = ", ".join(f"'{name}' from '{other}'" for name, other in pairwise(circle))
-        hint = "one of them must follow from something that people name"
+        hint = "one of them must follow from a component that is not hidden"
         reader.wrong(follows[circle[0]][circle[1]], f"hidden components follow from each other: {steps}", hint)

@@ -1,7 +1,7 @@
-"""The words of the matrix: components, questions, facts and their rows, as the fact files hold them.
+"""The terms of the matrix: components, questions, facts and their rows, as in the fact files.
 
-A *fact* says, in one or more *rows*: when these components are so, then those must be so. Facts that answer the same
-*question* are rivals where they disagree. See docs/matrix.md for the files."""
+A *fact* states in one or more *rows*: when these components are so, then those must be so. Facts that answer the same
+*question* conflict where they disagree. See docs/matrix.md for the files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPONENT_KINDS = ("version", "name", "sm")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a fact is known from: `type` one of SOURCES, `where` (repository@commit path, document, file name), `seen`
+    """The source of a fact: `type` one of SOURCES, `where` (repository@commit path, document, file name), `seen`
     (YYYY-MM-DD), `how` (what was done to know it)."""
 
     type: str
@@ -34,9 +34,9 @@ class Component:
     `values` are canonical, newest first (names: in the order of the file). `aliases`: other spelling, folded → value.
     `rank` orders the picks (low first), `cost` the fixes (cheap first). `complete`: between the oldest and the newest
     of `values` there is no other version. `precision`: digits that count (python 2: 3.11.9 is 3.11); 0: all of them.
-    `exact`: a version that a person writes is that version, not all that begin with it. `hidden`: nobody asks for it
-    by name; it follows from others. `shown` is how people read it, `packages` are its Python distributions (none: the
-    one of its own name)."""
+    `exact`: a version that the user writes is that version, not all that begin with it. `hidden`: it is never requested
+    by name; it follows from others. `shown` is its text in messages (also the key in fact files), `packages` are its
+    Python distributions (none: the one of its own name)."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class Component:
     precision: int = 0
     exact: bool = False
     hidden: bool = False
-    shown: str = "{name}=={value}"
+    shown: str = "{name}=={value}"  # prose: keep
     packages: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -55,8 +55,9 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What must be known before a request that has all components of `of` can be called valid. It arises only where
-    all of `when` is so: of a torch that is compiled here, nobody asks for which Pythons there are wheels."""
+    """A question that must be answered before a request with all components of `of` can be called valid. It arises only
+    where all of `when` is so: for a torch that is compiled here it does not matter for which Pythons there are
+    wheels."""
 
     id: str
     of: tuple[str, ...]
@@ -76,7 +77,8 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a component may be: one of `alternatives`, each a conjunction of terms. `text` is what the file says."""
+    """The allowed values of a component: one of `alternatives`, each a conjunction of terms. `text` is as in the
+    file."""
 
     alternatives: tuple[tuple[Term, ...], ...]
     text: str
@@ -94,9 +96,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`because` is the sentence when the fact stands in the way, `condition` what a person must see to when it is
-    conditional, `hint` what to do; all may hold ``{component}``. A `default` fact says what is meant when nobody says
-    otherwise: it is set aside when a request names what it would settle."""
+    """One fact with its rows. `because` is the sentence when the fact is part of a conflict, `condition` what the user
+    must ensure when it is conditional, `hint` what to do; all may contain ``{component}``. A `default` fact names the
+    value that is meant when a request names none: it is set aside when a request names another one."""
 
     id: str
     kind: str
@@ -114,8 +116,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that the fact files say. `digest` is of their bytes. Two are equal when they say the same, wherever it
-    stands."""
+    """The content of all fact files. `digest` is of their bytes. Two are equal when their content is, in any order of
+    files."""
 
     components: Mapping[str, Component]
     questions: Mapping[str, Question]

@@ -14,7 +14,7 @@ Box = Mapping[int, int]  # component → values: where a row holds, as far as ea
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one row says: where it holds (`when`) and what each component of its `then` may be there."""
+    """The claim of one row: where it holds (`when`) and what each component of its `then` may be there."""
 
     row: int
     fact: Fact
@@ -23,10 +23,10 @@ class Claim:
 
 
 def takes_precedence(winner: Fact, loser: Fact) -> bool:
-    """Whether rows of `winner` take the place of rows of `loser` where both hold and differ.
+    """Return whether rows of `winner` replace rows of `loser` where both hold and differ.
 
-    Only facts of one strength are rivals, for a warning and a bound do not say the same kind of thing; but a bound
-    settles a dispute."""
+    Only facts of one strength conflict, for a warning and a bound are different kinds of statement; but a bound
+    resolves a dispute."""
     if not winner.question or winner.question != loser.question or winner.id == loser.id:
         return False
     strong = winner.strength == loser.strength != "disputed" or (winner.strength, loser.strength) == (
@@ -37,8 +37,8 @@ def takes_precedence(winner: Fact, loser: Fact) -> bool:
 
 
 def narrow_claims(claims: Iterable[Claim], full: Sequence[int]) -> dict[tuple[int, int], list[Box]]:
-    """(row, component) → where that row still binds that component, for each that has to yield somewhere. `claims` are
-    all rows of one question, `full` the masks of all values."""
+    """Return (row, component) → where that row still binds that component, for each that has to yield somewhere.
+    `claims` are all rows of one question, `full` the masks of all values."""
     by_fact: dict[str, list[Claim]] = {}
     for claim in claims:
         by_fact.setdefault(claim.fact.id, []).append(claim)
@@ -60,12 +60,12 @@ def narrow_claims(claims: Iterable[Claim], full: Sequence[int]) -> dict[tuple[in
 
 
 def boxes_overlap(one: Box, other: Box) -> bool:
-    """Whether two rows can hold at once."""
+    """Return whether two rows can hold at once."""
     return all(mask & other.get(component, mask) for component, mask in one.items())
 
 
 def subtract_boxes(box: Box, others: Iterable[Box], full: Sequence[int]) -> list[Box]:
-    """`box` less the `others`: boxes that do not overlap."""
+    """Return `box` without the `others`: boxes that do not overlap."""
     left = [box]
     for other in others:
         left = [part for whole in left for part in _less(whole, other, full)]
@@ -86,7 +86,7 @@ def _less(box: Box, other: Box, full: Sequence[int]) -> list[Box]:
 
 
 def _merged(boxes: list[Box], full: Sequence[int]) -> list[Box]:
-    """Boxes that differ in one component only, as one."""
+    """Merge boxes that differ in one component only."""
     for component in {component for box in boxes for component in box}:
         groups: dict[tuple[tuple[int, int], ...], int] = {}
         for box in boxes:
@@ -97,7 +97,7 @@ def _merged(boxes: list[Box], full: Sequence[int]) -> list[Box]:
 
 
 def group_disputes(claims: Iterable[Claim]) -> list[tuple[Claim, ...]]:
-    """The groups of disputed rows that answer one question for the same case, from two facts or more."""
+    """Return the groups of disputed rows that answer one question for the same case, from two facts or more."""
     groups: dict[tuple[str, frozenset[tuple[int, int]]], list[Claim]] = {}
     for claim in claims:
         if claim.fact.strength == "disputed" and claim.fact.question and claim.allowed:
@@ -106,7 +106,8 @@ def group_disputes(claims: Iterable[Claim]) -> list[tuple[Claim, ...]]:
 
 
 def dispute_clauses(group: Sequence[Claim]) -> list[dict[int, int]]:
-    """What is true when at least one row of a dispute is met: one of the components of each dict is within its mask."""
+    """Return clauses that hold when at least one row of a dispute is met: one of the components of each dict is within
+    its mask."""
     clauses: list[dict[int, int]] = [{}]
     for claim in group:
         clauses = [
@@ -118,7 +119,8 @@ def dispute_clauses(group: Sequence[Claim]) -> list[dict[int, int]]:
 
 
 def dispute_boxes(group: Sequence[Claim], claims: Iterable[Claim], full: Sequence[int]) -> list[Box]:
-    """Where a dispute is open: where its rows hold, less where a better source than all of them answers otherwise."""
+    """Return where a dispute is open: where its rows hold, without the part where a better source than all of them
+    answers otherwise."""
     boxes = [
         winner.when
         for winner in claims

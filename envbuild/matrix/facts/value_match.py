@@ -1,4 +1,4 @@
-"""Whether a value is what a constraint allows."""
+"""Match of values with constraints."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from envbuild.matrix.facts import version
 from envbuild.matrix.facts.model import Component, Constraint, Term
 
 # CUDA 12.8 and 12.9 call sm_101 what is sm_110 from 13.0 on, the same chip (Dao-AILab/flash-attention, setup.py).
-# Whether a driver of the new name loads code of the old one, nobody says.
+# No source states whether a driver of the new name loads code of the old one.
 RENAMED = {(10, 1): (11, 0)}
 ORDER = (">=", ">", "<=", "<")
 
 
 @lru_cache(maxsize=1 << 12)
 def fold_name(name: str) -> str:
-    """A name without what people write differently: case, blanks, ``- _ / . :`` and the maker's name."""
+    """Return a name without what is spelled differently: case, blanks, ``- _ / . :`` and the maker's name."""
     plain = re.sub(r"[\s\-_/.:]+", "", name.casefold())
     return plain.replace("nvidia", "") or plain
 
 
 def matches(component: Component, wanted: Constraint, value: str | None) -> bool | None:
-    """Whether `value` (None: absent) is what `wanted` allows; None where order says nothing about it, as for NGC's
+    """Return whether `wanted` allows `value` (None: absent); None where it cannot be ordered, as for NGC's
     pre-releases."""
     answer: bool | None = False
     for terms in wanted.alternatives:
@@ -57,8 +57,9 @@ def _holds(kind: str, term: Term, value: str | None) -> bool | None:
 
 
 def _runs(op: str, operand: str, value: str) -> bool | None:
-    """A cubin runs on its own major version with the same or a higher minor, PTX on everything later; ``a`` on exactly
-    its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX ISA, .target)."""
+    """Return whether a GPU runs the code. A cubin runs on its own major version with the same or a higher minor, PTX on
+    everything later; ``a`` on exactly its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX
+    ISA, .target)."""
     gpu, wanted = _pair(value), _pair(operand.rstrip("af"))
     if op == "cubin" and RENAMED.get(wanted) == gpu:
         return None

@@ -9,7 +9,7 @@ from envbuild.matrix.facts.fact_table import FactTable
 
 
 def interchangeable_values(matrix: FactTable, number: int) -> Mapping[int, int]:
-    """Return each bit of a component → the mask of all values of which the rows say the same."""
+    """Return each bit of a component → the mask of all values that the rows do not distinguish."""
     known = matrix.caches.interchangeable
     if number not in known:
         classes = [matrix.full[number] & ~ABSENT]

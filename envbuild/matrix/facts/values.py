@@ -1,5 +1,4 @@
-"""What a component may be and what it is: constraints as fact files and people write them, and whether a value meets
-them.
+"""Values and constraints of components, as fact files and users write them.
 
 Versions: ``2.8`` (that and all that begin with it), ``==2.8.0+cu128``, ``!=``, ``>=``, ``>``, ``<=``, ``<``,
 ``~=2.8.1`` (at least that, and in 2.8), ``==2.8.*``; a comma means and. Names: ``H100``, ``!=H100``, ``ubuntu*``.
@@ -21,11 +20,11 @@ from envbuild.matrix.facts.model import Component, Constraint, Term
 from envbuild.matrix.facts.value_match import ORDER, fold_name
 
 OPERATORS = r"(===|==|!=|~=|>=|<=|>|<|=)?\s*(.*)"
-NAMED = 12  # names that a hint lists
+MAX_NAMES = 12  # names that a hint lists
 
 
 class InvalidValueError(ValueError):
-    """A text that is no value, no constraint or no request; `args` are what is wrong and a hint that can be typed (may
+    """An invalid value, constraint or request; `args` are the message and a hint that can be typed (may
     be empty)."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -37,8 +36,8 @@ class InvalidValueError(ValueError):
 
 
 def normalize_value(component: Component, text: str) -> str:
-    """The value that `text` means: aliases replaced, numbers beyond the component's precision cut off, ``sm_90`` as
-    ``9.0``. Raises InvalidValueError."""
+    """Return the value that `text` means: aliases replaced, numbers beyond the component's precision removed, ``sm_90``
+    as ``9.0``. Raise InvalidValueError."""
     text = text.strip()
     if component.kind == "sm":
         number, variant = _capability(text)
@@ -55,7 +54,7 @@ def normalize_value(component: Component, text: str) -> str:
 def parse_constraint(
     component: Component, given: str | Iterable[str] | Mapping[str, Iterable[str]], *, asked: bool = False
 ) -> Constraint:
-    """What `given` allows: one text, a list of texts (any of them), or the architectures of compiled code.
+    """Return the constraint of `given`: one text, a list of texts (any of them), or the architectures of compiled code.
 
     `asked`: a user's request, in which a bare version of an `exact` component is that version alone. Raise
     InvalidValueError.
@@ -68,7 +67,7 @@ def parse_constraint(
 
 
 def join_constraints(parts: Iterable[Constraint]) -> Constraint:
-    """What any of `parts` allows. Raises InvalidValueError for none."""
+    """Return the constraint that allows what any of `parts` allows. Raise InvalidValueError for none."""
     given = tuple(parts)
     if not given:
         raise InvalidValueError("an empty list allows nothing", 'write "-" for absent')
@@ -77,8 +76,8 @@ def join_constraints(parts: Iterable[Constraint]) -> Constraint:
 
 
 def neighbours(component: Component, text: str) -> tuple[str, str] | None:
-    """The known versions just below and just above one that is not known; None for one that is older or newer than all,
-    is known, or has no order. Labels and pre-releases are neighbours only of their like."""
+    """Return the known versions just below and just above one that is not known; None for one that is older or newer
+    than all, is known, or has no order. Labels and pre-releases are neighbours only of their like."""
     if component.kind != "version" or not version.is_comparable(text):
         return None
     labelled, early, place = "+" in text, version.is_prerelease(text), version.key(text)
@@ -93,8 +92,8 @@ def neighbours(component: Component, text: str) -> tuple[str, str] | None:
 
 
 def split_request(text: str, known: Container[str] = ()) -> tuple[str, str]:
-    """(component, constraint) of a word such as ``torch=2.0.1``, ``torch>=2.1,<2.8``, ``gpu=RTX 4090``, ``apex`` (it is
-    there). Raises InvalidValueError; `known` are components, for its hint."""
+    """Return (component, constraint) of a word such as ``torch=2.0.1``, ``torch>=2.1,<2.8``, ``gpu=RTX 4090``, ``apex``
+    (it is present). Raise InvalidValueError; `known` are components, for its hint."""
     match = re.fullmatch(rf"\s*([A-Za-z][A-Za-z0-9_-]*)?\s*{OPERATORS}", text, re.DOTALL)
     name, op, rest = match.groups() if match and text.isprintable() else ("", "", text)
     name, op, rest = (name or "").lower().replace("_", "-"), op or "", rest.strip()
@@ -104,7 +103,7 @@ def split_request(text: str, known: Container[str] = ()) -> tuple[str, str]:
         given = short(rest.lstrip(":@= "))
         sure = name in known or given[:1].isdigit()
         hint = f"write {name}={given}" if sure else "write component=version: torch=2.8; the images: envbuild list"
-        raise InvalidValueError(f"'{short(text)}' is no request", hint)
+        raise InvalidValueError(f"'{short(text)}' is not a request", hint)
     if op and not rest:
         raise InvalidValueError(
             f"'{short(text)}' has nothing after '{op}'", f"write {name}{op}VERSION, or {name} alone"
@@ -115,7 +114,7 @@ def split_request(text: str, known: Container[str] = ()) -> tuple[str, str]:
 
 
 def parse_request(text: str, components: Mapping[str, Component]) -> tuple[Component, Constraint]:
-    """What a word of a command line asks for. Raises SpecError for an unknown component or value."""
+    """Return the request of a word of a command line. Raise SpecError for an unknown component or value."""
     try:
         name, wanted = split_request(text, components)
         if name not in components:
@@ -133,7 +132,7 @@ def parse_request(text: str, components: Mapping[str, Component]) -> tuple[Compo
 
 @lru_cache(maxsize=1 << 14)
 def _parts(text: str) -> tuple[tuple[str, str], ...]:
-    """(operator, operand) of each part between commas."""
+    """Return (operator, operand) of each part between commas."""
     found = []
     for part in text.split(","):
         match = re.fullmatch(OPERATORS, part.strip(), re.DOTALL)
@@ -151,7 +150,7 @@ def _text(component: Component, text: str, asked: bool) -> Constraint:
             what = f"nothing after '{op}'" if op else "nothing beside a comma" if "," in text else "no value"
             raise InvalidValueError(f"'{short(text)}' has {what}", _example(component))
         if op == "=":
-            raise InvalidValueError(f"'{short(text)}' has =, which is no comparison", f"write =={short(operand)}")
+            raise InvalidValueError(f"'{short(text)}' has =, which is not a comparison", f"write =={short(operand)}")
         terms += READERS[component.kind](component, "==" if op == "===" else op, operand, asked)
     if len(terms) > 1 and all(term.op in ("in", "is") for term in terms):
         hint = "a comma means and; alternatives are a list in a fact file"
@@ -195,8 +194,8 @@ def _plain(component: Component, text: str) -> str:
 
 
 def _widened(op: str, full: str, cut: str) -> Term:
-    """A comparison with more numbers than the component keeps holds for 3.9 when it holds for any 3.9.x: ``<3.9.2`` is
-    ``<=3.9``, ``!=3.9.7`` says nothing."""
+    """Return a comparison with no more numbers than the component has. It holds for 3.9 when it holds for any 3.9.x:
+    ``<3.9.2`` is ``<=3.9``, ``!=3.9.7`` allows everything."""
     if op == "!=":
         return Term("any")
     if op == "<" and version.public_key(full) <= version.public_key(cut):
@@ -230,14 +229,15 @@ READERS = {"version": _version, "name": _name, "sm": _sm}
 
 
 def _compiled(component: Component, given: Mapping[str, Iterable[str]]) -> Constraint:
-    """Code compiled for these architectures: it runs where any of the cubins or any of the PTX does."""
+    """Return the constraint of code compiled for these architectures: it runs where any of the cubins or any of the PTX
+    does."""
     if component.kind != "sm":
         raise InvalidValueError(
             f"'{component.name}' cannot have keys, as only compute capabilities can", _example(component)
         )
     if unknown := [key for key in given if key not in ("cubins", "ptx")]:
         raise InvalidValueError(
-            f"unknown key '{short(unknown[0])}' for what code is compiled for",
+            f"unknown key '{short(unknown[0])}' of compiled code",
             did_you_mean(unknown[0], ("cubins", "ptx"), "its keys are"),
         )
     terms, names = [], []
@@ -253,7 +253,7 @@ def _compiled(component: Component, given: Mapping[str, Iterable[str]]) -> Const
 
 @lru_cache(maxsize=1 << 10)
 def _capability(text: str) -> tuple[str, str]:
-    """("9.0", "a") of ``90a``, ``sm_90a``, ``9.0a``, ``compute_90a``."""
+    """Return ("9.0", "a") for ``90a``, ``sm_90a``, ``9.0a``, ``compute_90a``."""
     pattern = r"(?:sm_?|compute_)?(?:([0-9]{1,2})([0-9])|([0-9]{1,2})\.([0-9]))([af]?)"
     match = re.fullmatch(pattern, text.strip().lower())
     if match is None or not text.isascii():
@@ -276,17 +276,17 @@ def _named(component: Component, text: str) -> str:
 
 
 def _known(component: Component, text: str) -> str:
-    """The closest name, found whatever its case, or the first few."""
+    """Return a hint with the closest name in any case, or with the first few."""
     spelled = {value.casefold(): value for value in component.values}
     close = difflib.get_close_matches(text.casefold()[:100], spelled, n=1, cutoff=0.6) if text else []
     if close:
         return f"did you mean '{spelled[close[0]]}'?"
-    rest = f" (envbuild matrix show {component.name})" if len(component.values) > NAMED else ""
-    return f"known are: {human_list(component.values, NAMED)}{rest}"
+    rest = f" (envbuild matrix show {component.name})" if len(component.values) > MAX_NAMES else ""
+    return f"known are: {human_list(component.values, MAX_NAMES)}{rest}"
 
 
 def _example(component: Component) -> str:
-    """What a value of this component looks like."""
+    """Return a hint that shows a value of this component."""
     if component.kind == "sm":
         return "write it as 9.0 or sm_90"
     if component.kind == "name":

@@ -1,4 +1,4 @@
-"""Versions as people and upstreams write them, in one total order.
+"""Versions as users and upstream projects write them, in one total order.
 
 `packaging` reads PEP 440 only; most versions of a cluster are something else: ``2.19.3-1+cuda12.2`` (NCCL),
 ``24.01-0.3.3.1`` (MLNX_OFED), ``2.12.2tp1`` (HPC-X), ``3.13t`` (free-threaded Python), ``525.60.13`` (driver),
@@ -36,7 +36,7 @@ STEPS = {
     "u": 2,  # "Update" of a CUDA toolkit
     "update": 2,
 }
-BUILDS = {"amzn", "aws", "nv", "ubuntu", "el"}  # builders' words that stand beside the number without a dash
+BUILDS = {"amzn", "aws", "nv", "ubuntu", "el"}  # builders' words directly after the number, without a dash
 STEP = re.compile(r"([._~-]?)([a-z]*)(?:(?<=[a-z])\.(?=[0-9]))?((?:[0-9]+(?:\.[0-9]+)*)?)")
 BEFORE, SAME, BUILD, AFTER = -6, 0, 1, 2
 
@@ -57,7 +57,7 @@ class Version(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def parse(text: str) -> Version:
-    """The parts of `text`. Raises ValueError when it is no version."""
+    """Return the parts of `text`. Raise ValueError when it is not a version."""
     lower = text.lower() if text.isascii() and len(text) <= MAX_LENGTH else ""
     match = re.fullmatch(r"v?([0-9]+(?:\.[0-9]+)*)([^+]*)(?:\+([0-9a-z]+(?:[._-][0-9a-z]+)*))?", lower)
     if match is None:
@@ -68,8 +68,8 @@ def parse(text: str) -> Version:
 
 
 def _steps(rest: str) -> tuple[str, tuple[Segment, ...]]:
-    """What follows the release. Words that are no known step need a dash before them (``-1ubuntu2``), so that a
-    misspelt version is none."""
+    """Return the flavour and the steps after the release. Words that are not a known step need a dash before them
+    (``-1ubuntu2``), so that a misspelt version is refused."""
     flavour, steps, at, dashed = "", [], 0, False
     while at < len(rest):
         match = STEP.match(rest, at)
@@ -95,7 +95,7 @@ def _steps(rest: str) -> tuple[str, tuple[Segment, ...]]:
 
 @lru_cache(maxsize=1 << 14)
 def key(text: str) -> Key:
-    """Sorts versions from oldest to newest; equal for versions that are the same. Raises ValueError."""
+    """Return a key that sorts versions from oldest to newest, equal for the same version. Raise ValueError."""
     version = parse(text)
     numbers = ((1, int(part), "") if part.isdigit() else (0, 0, part) for part in _tokens(version.local))
     return (*public_key(text), version.flavour, tuple(numbers))
@@ -103,39 +103,39 @@ def key(text: str) -> Key:
 
 @lru_cache(maxsize=1 << 14)
 def public_key(text: str) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-    """The key without flavour and local label: what order comparisons look at. Raises ValueError."""
+    """Return the key without flavour and local label, which order comparisons use. Raise ValueError."""
     version = parse(text)
     steps = tuple((step, word, _trimmed(numbers)) for step, word, numbers in version.steps)
     return _trimmed(version.numbers), (*steps, (SAME, "", ()))
 
 
 def is_prerelease(text: str) -> bool:
-    """Whether it comes before the release that it names (``2.0.0rc1``)."""
+    """Return whether a version is before the release that it names (``2.0.0rc1``)."""
     return any(step < SAME for step, _, _ in parse(text).steps)
 
 
 @lru_cache(maxsize=1 << 14)
 def is_comparable(text: str) -> bool:
-    """Whether order says anything about it. A pre-release with a local label (``2.10.0a0+b4e4ee81d3``, NGC's builds) is
-    cut from a branch at some commit: it may have what a later release has, and may lack what an earlier one has."""
+    """Return whether a version can be ordered. A pre-release with a local label (``2.10.0a0+b4e4ee81d3``, NGC's builds)
+    is cut from a branch at some commit: it may have what a later release has, and may lack what an earlier one has."""
     return not (parse(text).local and is_prerelease(text))
 
 
 def is_same(value: str, operand: str) -> bool:
-    """``==``: the same version, with the same local label or none. Raises ValueError."""
+    """Return ``==``: the same version, with the same local label or none. Raise ValueError."""
     return key(value) == key(operand)
 
 
 def begins_with(value: str, operand: str) -> bool | None:
-    """``in``: `value` begins with `operand`, number by number (2.8.1 with 2.8, not 2.80), and has the same flavour; its
-    local label does not count. None: not comparable. Raises ValueError."""
+    """Return ``in``: `value` begins with `operand`, number by number (2.8.1 with 2.8, not 2.80), and has the same
+    flavour; its local label does not count. None: not comparable. Raise ValueError."""
     if not (is_comparable(value) and is_comparable(operand)):
         return None
     return parse(value).flavour == parse(operand).flavour and _within(value, operand)
 
 
 def compare(value: str, op: str, operand: str) -> bool | None:
-    """``>=``, ``>``, ``<=``, ``<`` by release and steps; `op` is one of these.
+    """Return ``>=``, ``>``, ``<=``, ``<`` by release and steps; `op` is one of these.
 
     Everything that begins with the operand counts as equal to it for ``<=`` and ``>``: 12.8 is <=12 and not >12. None:
     not comparable. Raises ValueError."""
@@ -147,7 +147,7 @@ def compare(value: str, op: str, operand: str) -> bool | None:
 
 
 def truncate(text: str, precision: int) -> str:
-    """The version with its first `precision` numbers and its flavour only; 0 keeps all. Raises ValueError."""
+    """Return the version with its first `precision` numbers and its flavour only; 0: all. Raise ValueError."""
     version = parse(text)
     if not precision:
         return text

@@ -11,25 +11,26 @@ from envbuild.matrix.sat.solver import UndecidedError
 
 T = TypeVar("T")
 
-# Those of the given members that a proof needed; None when they do not contradict each other. May raise UndecidedError.
+# Return those of the given members that a proof needed; None when they do not contradict each other. May raise
+# UndecidedError.
 FindCore = Callable[[Sequence[T]], Collection[T] | None]
 
 
 class Deadline:
-    """How long something may take."""
+    """A limit of processor time."""
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.process_time() + seconds  # not the clock on the wall: a busy machine gives the same answer
+        self._end = time.process_time() + seconds  # not wall time: the load of the machine changes no answer
 
-    def over(self) -> bool:
+    def has_passed(self) -> bool:
         return time.process_time() > self._end
 
 
 def find_minimal_core(
-    contradict: FindCore[T], members: Sequence[T], clock: Deadline, orders: int
+    find_core: FindCore[T], members: Sequence[T], deadline: Deadline, orders: int
 ) -> tuple[frozenset[T], bool] | None:
-    """(the smallest contradictory part of `members` that was found, whether it was proved that nothing of it can go);
-    None when they do not contradict each other. Raises UndecidedError when that cannot be told.
+    """Return (the smallest contradictory part of `members` that was found, whether it is proved that every member of it
+    is needed); None when they do not contradict each other. Raise UndecidedError when that cannot be decided.
 
     One member after the other is left out, in several orders, the same ones each time: a single order may end in a far
     larger part than another."""
@@ -39,31 +40,32 @@ def find_minimal_core(
         if seed:
             random.Random(seed).shuffle(shuffled)
         try:
-            used = contradict(shuffled)
+            used = find_core(shuffled)
         except UndecidedError:
             if best is None:
                 raise
             break
         if used is None:
             return None
-        found, proved = _deleted(contradict, [member for member in shuffled if member in used], clock)
+        found, proved = _delete_members(find_core, [member for member in shuffled if member in used], deadline)
         if best is None or (not proved, len(found)) < (not best[1], len(best[0])):
             best = frozenset(found), proved
-        if len(best[0]) < 2 or clock.over():
+        if len(best[0]) < 2 or deadline.has_passed():
             break
     return best
 
 
-def _deleted(contradict: FindCore[T], members: list[T], clock: Deadline) -> tuple[list[T], bool]:
-    """What is left when all is left out that can be, tried in this order; what one proof does not need goes with it."""
+def _delete_members(find_core: FindCore[T], members: list[T], deadline: Deadline) -> tuple[list[T], bool]:
+    """Return what is left after every member that can be left out, tried in this order; a member that one proof does
+    not need is left out too."""
     proved = True
     for member in list(members):
         if member not in members:
             continue
         rest = [other for other in members if other != member]
         try:
-            used = contradict(rest) if not clock.over() else None
-            proved = proved and not clock.over()
+            used = find_core(rest) if not deadline.has_passed() else None
+            proved = proved and not deadline.has_passed()
         except UndecidedError:
             used, proved = None, False
         if used is not None:

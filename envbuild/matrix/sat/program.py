@@ -1,4 +1,4 @@
-"""Clauses ready for many questions: with what each comes from, and with their index."""
+"""Clauses prepared for many questions: with the rows that each comes from, and with their index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class SoftProgram:
-    """Hard clauses, then those of `rows`, which may be left unheeded: each row has a variable of its own for that."""
+    """Hard clauses, then those of `rows`, which may be left out: each row has a variable of its own for that."""
 
     rows: Sequence[int]
     clauses: list[Clause]

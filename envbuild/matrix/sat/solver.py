@@ -1,8 +1,8 @@
-"""Finds the first assignment of many-valued variables that meets every clause, or the clauses that contradict each
-other. It knows nothing of components and facts.
+"""Search for the first assignment of many-valued variables that meets every clause, or for the clauses that contradict
+each other. It is independent of components and facts.
 
 A *domain* is an int: bit i is set when the variable may take its i-th value. Bit 0 is the value that a variable takes
-when nothing asks for another. A *clause* is ``((variable, mask), …)``: one of these variables has a value within its
+when no clause requires another. A *clause* is ``((variable, mask), …)``: one of these variables has a value within its
 mask; each variable occurs at most once in it.
 
 The search assigns variables in a given order, lowest bit first, and propagates over two watched literals a clause, so
@@ -15,19 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Clause = tuple[tuple[int, int], ...]
-STEP_LIMIT = 2_000_000  # clauses and changes looked at: about a second
+STEP_LIMIT = 2_000_000  # clauses and changes visited: about a second
 
-_DECISION = -1  # stands in the trail where a reason is not a clause
+_DECISION = -1  # in the trail, where a reason is not a clause
 
 
 class UndecidedError(Exception):
-    """The search took more steps than it was allowed: nothing is known about the question."""
+    """An exhausted step limit: nothing is known about the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClauseIndex:
     """The first `count` clauses of a problem by a variable that has to lose bit 0 before they can matter; `open`: those
-    that have none. It spares looking at all of them for each question."""
+    that have none. It avoids a visit of all of them for each question."""
 
     count: int
     open: Sequence[int]
@@ -35,7 +35,7 @@ class ClauseIndex:
 
     @classmethod
     def of(cls, clauses: Sequence[Clause]) -> ClauseIndex:
-        """The index of all `clauses`."""
+        """Return the index of all `clauses`."""
         waiting: dict[int, list[int]] = {}
         for number, clause in enumerate(clauses):
             waiting.setdefault(next((var for var, mask in clause if mask & 1), -1), []).append(number)
@@ -46,7 +46,7 @@ EMPTY_INDEX = ClauseIndex(0, (), {})
 
 
 class Search:
-    """Clauses prepared for many questions that differ in a few assumptions; what one teaches serves the next."""
+    """Clauses prepared for many questions that differ in a few assumptions; clauses learned for one help the next."""
 
     def __init__(
         self,
@@ -55,20 +55,20 @@ class Search:
         free: Iterable[int] = (),
         index: ClauseIndex = EMPTY_INDEX,
     ) -> None:
-        """`free`: variables that assumptions will speak of. `index`: of the first clauses."""
+        """Prepare a search. `free`: variables that assumptions will name. `index`: of the first clauses."""
         self._index = index
         self._given = clauses
         self._domains = list(domains)
         self._steps = 0
         self._used = 0  # bit i: clause i takes part in the contradiction
-        self._clauses: list[list[tuple[int, int]]] = []  # the two watched literals stand first
+        self._clauses: list[list[tuple[int, int]]] = []  # the two watched literals come first
         self._origins: list[int] = []  # bit mask of the given clauses that each follows from
-        # A watched literal is looked at again when a certain one of its values is lost: variable → that bit → clauses.
+        # A watched literal is visited again when a certain one of its values is removed: variable → that bit → clauses.
         self._watching: list[dict[int, list[int]]] = [{} for _ in domains]
         self._trail: list[tuple[int, int, int]] = []  # (variable, its domain before, reason)
         self._levels: list[int] = []  # length of the trail when each decision was made
-        self._lost: list[tuple[int, int]] = []  # (variable, the values it lost) that nobody followed yet
-        self._possible = [not domain & 1 for domain in domains]  # whether a variable may lose bit 0
+        self._removed: list[tuple[int, int]] = []  # (variable, the values removed from it), not propagated yet
+        self._possible = [not domain & 1 for domain in domains]  # whether bit 0 of a variable may be removed
         for var in free:
             self._possible[var] = True
         self._broken = not all(domains) or not self._take_relevant()
@@ -82,19 +82,21 @@ class Search:
         undecided = set(self._order)
         self._order = [var for var in order if var in undecided] + sorted(undecided.difference(order))
 
-    def decided(self) -> list[int]:
-        """After `first` found an assignment: the variables for which there was a choice, in the order of choosing."""
+    def decision_variables(self) -> list[int]:
+        """Return, after `first` found an assignment, the variables for which there was a choice, in the order of
+        choosing."""
         return [var for var, _, reason in self._trail if reason == _DECISION]
 
-    def implied(self) -> list[int]:
-        """What each variable may be, as far as that follows from the clauses without a choice."""
+    def implied_domains(self) -> list[int]:
+        """Return the domain of each variable that follows from the clauses without a choice."""
         self._undo(0)
         return list(self._domains)
 
     def _take_relevant(self) -> bool:
-        """Take over the clauses that matter, and what follows from them at once; False when they contradict each other.
+        """Add the clauses that matter, and what follows from them at once; return False when they contradict each
+        other.
 
-        A clause that holds as long as a variable keeps bit 0 asks for nothing, until some other clause may move that
+        A clause that holds as long as a variable has bit 0 has no effect, until some other clause may change that
         variable: leaving it out changes neither whether there is an assignment nor which one is the first."""
         domains, possible, clauses = self._domains, self._possible, self._given
         waiting: dict[int, list[int]] = {}
@@ -165,8 +167,8 @@ class Search:
                 if conflict is None:
                     conflict = self._propagate()
 
-    def used(self) -> frozenset[int]:
-        """After `first` without assumptions found nothing: the clauses that contradict each other."""
+    def used_clauses(self) -> frozenset[int]:
+        """Return, after `first` without assumptions found nothing, the clauses that contradict each other."""
         return frozenset(_bits(self._used))
 
     # --- domains and their trail
@@ -174,12 +176,12 @@ class Search:
     def _set(self, var: int, domain: int, reason: int) -> None:
         if domain != self._domains[var]:
             self._trail.append((var, self._domains[var], reason))
-            self._lost.append((var, self._domains[var] & ~domain))
+            self._removed.append((var, self._domains[var] & ~domain))
             self._domains[var] = domain
 
     def _undo(self, level: int) -> None:
-        """Back to before the decision that made `level` levels into one more."""
-        self._lost.clear()
+        """Return to the state before the decision that followed on `level` levels."""
+        self._removed.clear()
         if len(self._levels) > level:
             length = self._levels[level]
             for var, domain, _ in reversed(self._trail[length:]):
@@ -189,13 +191,13 @@ class Search:
     # --- clauses
 
     def _add(self, clause: Sequence[tuple[int, int]], origin: int, alive: Sequence[int]) -> int:
-        """Take a clause; `alive`: the places of the literals that may hold, as far as they are known."""
+        """Add a clause; `alive`: the places of the literals that may hold, as far as they are known."""
         number = len(self._clauses)
         ours = list(clause)
         for at, place in enumerate(alive[:2]):
             ours[at], ours[place] = ours[place], ours[at]
         if len(alive) > 1:
-            for var, mask in ours[:2]:  # where a learned literal is false, its values come back with the decision
+            for var, mask in ours[:2]:  # where a learned literal is false, its values return with the decision
                 bits = self._domains[var] & mask or mask
                 self._watching[var].setdefault(bits & -bits, []).append(number)
         self._clauses.append(ours)
@@ -203,7 +205,7 @@ class Search:
         return number
 
     def _assert(self, number: int) -> bool:
-        """Hold the first literal of a clause whose others are false; False when it cannot hold."""
+        """Make true the first literal of a clause whose others are false; return False when it cannot be true."""
         clause = self._clauses[number]
         if not clause or not self._domains[clause[0][0]] & clause[0][1]:
             return False
@@ -212,12 +214,12 @@ class Search:
         return True
 
     def _propagate(self) -> int | None:
-        """Follow every clause that has one literal left. Returns a clause that has none."""
+        """Propagate every clause that has one literal left. Return a clause that has none, or None."""
         domains, clauses, watching = self._domains, self._clauses, self._watching
-        while self._lost:
-            var, lost = self._lost.pop()
+        while self._removed:
+            var, removed = self._removed.pop()
             ours = watching[var]
-            for bit in [bit for bit in ours if bit & lost]:
+            for bit in [bit for bit in ours if bit & removed]:
                 watchers = ours.pop(bit)
                 self._steps += len(watchers) + 1
                 for at, number in enumerate(watchers):
@@ -239,7 +241,7 @@ class Search:
                             left = domains[other] & mask
                             if not left:
                                 ours.setdefault(bit, []).extend(watchers[at:])
-                                self._lost.clear()
+                                self._removed.clear()
                                 return number
                             self._set(other, left, number)
                             ours.setdefault(bit, []).append(number)
@@ -248,10 +250,10 @@ class Search:
         return None
 
     def _learn(self, conflict: int) -> int | None:
-        """The clause that says which decisions led to a contradiction, added after its deepest decision was undone;
+        """Return the clause of the decisions that led to a contradiction, added after its deepest decision was undone;
         None when no decision did: then there is no assignment.
 
-        Walking the trail back, `needed` holds the values whose loss explains the contradiction."""
+        On the way back through the trail, `needed` holds the values whose removal explains the contradiction."""
         needed: dict[int, int] = {}
         origin = self._origins[conflict]
         for var, mask in self._clauses[conflict]:
@@ -265,12 +267,12 @@ class Search:
             while level and self._levels[level - 1] > at:
                 level -= 1
             after, domains[var] = domains.get(var, self._domains[var]), before
-            lost = before & ~after & needed.get(var, 0)
-            if not lost:
+            removed = before & ~after & needed.get(var, 0)
+            if not removed:
                 continue
-            needed[var] &= ~lost
+            needed[var] &= ~removed
             if reason == _DECISION:
-                learned.append((var, lost))
+                learned.append((var, removed))
                 levels.append(level - 1)
                 continue
             origin |= self._origins[reason]
@@ -282,15 +284,15 @@ class Search:
             self._broken, self._used = True, origin
             return None
         merged: dict[int, int] = {}
-        for var, mask in learned:  # deepest first; a variable that was decided twice (an assumption) stands once
+        for var, mask in learned:  # deepest first; a variable that was decided twice (an assumption) occurs once
             merged[var] = merged.get(var, 0) | mask
         self._undo(levels[1] + 1 if len(levels) > 1 else 0)
         return self._add(list(merged.items()), origin, range(len(merged)))
 
 
 def relevant_clauses(domains: Sequence[int], clauses: Sequence[Clause], index: ClauseIndex = EMPTY_INDEX) -> list[int]:
-    """The numbers of the clauses that can matter: what is left out holds in some assignment that meets the others.
-    `index`: of the first clauses."""
+    """Return the numbers of the clauses that can matter: what is left out holds in some assignment that meets the
+    others. `index`: of the first clauses."""
     possible = [not domain & 1 for domain in domains]
     waiting: dict[int, list[int]] = {}
     found: list[int] = []
@@ -314,7 +316,7 @@ def relevant_clauses(domains: Sequence[int], clauses: Sequence[Clause], index: C
 
 
 def _start(possible: Sequence[bool], clauses: Sequence[Clause], index: ClauseIndex) -> list[Sequence[int]]:
-    """The clauses to look at first: those without an index, then those of it that can matter already."""
+    """Return the clauses to visit first: those without an index, then those of it that can matter already."""
     ready = [index.waiting.get(var, ()) for var, moves in enumerate(possible) if moves]
     return [range(index.count, len(clauses)), index.open, *ready]
 

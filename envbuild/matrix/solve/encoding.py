@@ -97,7 +97,7 @@ class Problem:
         """What is asked for, or must be there, in the order of ranks, then the rest: so that no component is left out
         at the price of an older one that somebody asked for."""
         asked = {self.matrix.number[request.component] for request in self.requests}.union(free)
-        implied = search.implied()[: len(self.domains)]
+        implied = search.implied_domains()[: len(self.domains)]
         first = [at for at, domain in enumerate(implied) if at in asked or not domain & ABSENT]
         return first + sorted(set(range(len(self.domains))).difference(first))
 
@@ -130,7 +130,7 @@ class Problem:
             search = Search(self.domains, [self.clauses[number] for number in numbers])
             if search.first(limit=STEPS) is not None:
                 return None
-            return {member(self.owners[numbers[used]]) for used in search.used()}
+            return {member(self.owners[numbers[used]]) for used in search.used_clauses()}
 
         return list(parts), ask
 
