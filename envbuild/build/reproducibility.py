@@ -1,4 +1,4 @@
-"""Where two builds of one image differ: the first unit, the first file, and in what."""
+"""The difference between two builds of one image: the first unit, the first file, and in what."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rebuild_and_compare(
     plan: Plan, layers: Sequence[str], engine: Engine, store: Store, reporter: Reporter, options: BuildOptions
 ) -> None:
     """Build every unit of an image a second time and compare with the first build, whose layers are `layers` (diff ids,
-    bottom first). Raises BuildError naming the first difference; the store keeps the first build."""
+    bottom first). Raises BuildError naming the first difference; the store preserves the first build."""
     first = {unit: store.unit(key) for unit, key in plan.keys().items()}
     with store.lock("gc", shared=True):
         second = engine.build(plan, store, reporter, replace(options, rebuild=True))
@@ -43,7 +43,7 @@ def compare_units(plan: Plan, first: Mapping[str, UnitRecord | None], store: Sto
         if before and after and (before.layer, before.wheels) != (after.layer, after.wheels):
             raise BuildError(
                 f"unit {unit} is not reproducible: {first_difference(before, after, store)}",
-                hint="mend its build: a path, a time or a process id gets into the file",
+                hint="repair its build: a path, a time or a process id gets into the file",
                 where=str(store.log(unit, key)),
             )
 
@@ -60,12 +60,13 @@ def compare_layers(first: Sequence[str], second: Sequence[LayerRecord], store: S
             )
             raise BuildError(
                 f"the layer of {after.unit or 'the image'} is not reproducible: {found}",
-                hint="mend its build: a path, a time or a process id gets into the file",
+                hint="repair its build: a path, a time or a process id gets into the file",
             )
 
 
 def first_difference(before: UnitRecord, after: UnitRecord, store: Store) -> str:
-    """One line: a path and what differs there (its content, its mode, …), or which path only one of the two has."""
+    """Return one line: a path and what differs there (its content, its mode, …), or which path only one of the two
+    has."""
     if before.layer and after.layer:
         return describe_difference(
             read_layer_entries(before.layer.diff_id, store), read_layer_entries(after.layer.diff_id, store), "layer"
@@ -94,7 +95,7 @@ def describe_difference(old: dict[str, tuple[object, ...]], new: dict[str, tuple
 
 
 def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ...]]:
-    """Path → fields and content digest of a layer of the store."""
+    """Return path → fields and content digest of a layer of the store."""
     from envbuild.oci.layers.layer import write_layer_tar
 
     found: dict[str, tuple[object, ...]] = {}
@@ -110,7 +111,7 @@ def read_layer_entries(diff_id: str, store: Store) -> dict[str, tuple[object, ..
 
 
 def read_wheel_entries(wheel: Path) -> dict[str, tuple[object, ...]]:
-    """The same of a wheel."""
+    """Return path → fields and checksum of a wheel."""
     import zipfile
 
     with zipfile.ZipFile(wheel) as archive:

@@ -11,7 +11,7 @@ WORK = f"{INPUTS}/work"  # a folder on disk for builds, and TMPDIR: compilers fi
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, run by ``/bin/sh -c`` as root of the unit, and the line that tells a person what it does."""
+    """One command, run by ``/bin/sh -c`` as root of the unit, and the line that describes it to the user."""
 
     command: str
     title: str = ""

@@ -2,7 +2,7 @@
 
 The bytes of a block depend on codec, level and the version of the library, so `library` belongs into every cache key.
 One block is one complete stream. A block that does not shrink is stored as it is. Squashfs has no number for "none": as
-mksquashfs does, such an image says gzip and is flagged uncompressed.
+mksquashfs does, such an image names gzip and is flagged uncompressed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["BLOCKS", "DEFAULTS", "IDS", "LEVELS", "Codec", "Compress", "crc32"]
 Compress = Callable[["bytes | bytearray | memoryview"], bytes]
 
 LEVELS = {"zstd": range(1, 23), "lz4": range(13), "gzip": range(1, 10), "none": range(1)}
-DEFAULTS = {"zstd": 3, "lz4": 0, "gzip": 6, "none": 0}  # level when none is asked for
+DEFAULTS = {"zstd": 3, "lz4": 0, "gzip": 6, "none": 0}  # level when none is requested
 IDS = {"gzip": 1, "lzma": 2, "lzo": 3, "xz": 4, "lz4": 5, "zstd": 6}  # squashfs-tools, squashfs_fs.h
 BLOCKS = tuple(1 << power for power in range(12, 21))  # 4 KiB to 1 MiB; a kernel refuses blocks below its page size
-# Tables are written anew for every image, and in pieces of 8 KiB a high level gains nothing but costs a hundredfold.
+# Tables are written again for every image, and in pieces of 8 KiB a high level gains nothing but costs a hundredfold.
 TABLE_LEVEL = 6
 
 
@@ -54,7 +54,7 @@ class Codec:
 
     @property
     def slow(self) -> bool:
-        """Whether a core takes less than about 100 MB a second."""
+        """Return whether a core takes less than about 100 MB a second."""
         return self.name == "gzip" or self.level > (5 if self.name == "zstd" else 0)
 
     @property
@@ -87,8 +87,8 @@ class Codec:
         return Codec(self.name, min(self.level, TABLE_LEVEL)) if self.name in ("zstd", "gzip") else self
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes:
-        """One block as one stream; safe in any number of threads, and the interpreter lock is free meanwhile. What is
-        not shorter than `data` is to be stored raw.
+        """Return one block as one stream; safe in any number of threads, and the interpreter lock is free meanwhile.
+        What is not shorter than `data` is to be stored raw.
         """
         return self.compressor()(data)
 
@@ -118,7 +118,7 @@ class Codec:
         return lambda data: bytes(pack(data, "default", store_size=False))
 
     def decompress(self, data: bytes, limit: int) -> bytes:
-        """The content of one block, at most `limit` bytes. Raises EnvbuildError when the block is damaged."""
+        """Return the content of one block, at most `limit` bytes. Raises EnvbuildError when the block is damaged."""
         try:
             return self._decompress(data, limit)
         except EnvbuildError:
@@ -133,7 +133,7 @@ class Codec:
             stream = zlib.decompressobj()
             result = stream.decompress(data, limit)
             if not stream.eof:
-                raise EnvbuildError("a gzip block is cut short or larger than it may be")
+                raise EnvbuildError("a gzip block is truncated or larger than it may be")
             return result
         if self.name == "lz4":
             import lz4.block

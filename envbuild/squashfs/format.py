@@ -18,7 +18,7 @@ NO_XATTR = NO_FRAGMENT = 0xFFFFFFFF
 PIECE = 8192
 STORED = 0x8000  # of a metadata header: the piece is stored uncompressed
 
-UNCOMPRESSED = 0x1 | 0x2 | 0x8 | 0x100  # inodes, data, fragments, attributes: what mksquashfs says of such an image
+UNCOMPRESSED = 0x1 | 0x2 | 0x8 | 0x100  # inodes, data, fragments, attributes: as mksquashfs sets them
 ALWAYS_FRAGMENTS, DUPLICATES, EXPORT, NO_XATTRS, OPTIONS = 0x20, 0x40, 0x80, 0x200, 0x400  # superblock flags
 
 SUPERBLOCK = struct.Struct("<4s4I6H8Q")
@@ -62,7 +62,7 @@ class Superblock:
     export_table: int
 
     def pack(self) -> bytes:
-        """The superblock as bytes."""
+        """Return the superblock as bytes."""
         return SUPERBLOCK.pack(
             MAGIC, self.inodes, self.time, self.block, self.fragments, self.codec,
             self.block.bit_length() - 1, self.flags, self.ids, 4, 0, self.root, self.used, self.id_table,
@@ -95,7 +95,7 @@ class MetadataWriter:
             del self.part[:PIECE]
 
     def finish(self) -> bytes:
-        """The whole stream."""
+        """Return the whole stream."""
         if self.part:
             self._cut(bytes(self.part))
             self.part.clear()
@@ -110,8 +110,8 @@ class MetadataWriter:
 
 
 def lookup_table(entries: bytes, compress: Compress, position: int) -> tuple[bytes, int]:
-    """A look-up table at `position`: its pieces and, right after them, their positions. Returns (bytes, position of
-    that list).
+    """Return a look-up table at `position`: its pieces and, right after them, their positions. Returns (bytes,
+    position of that list).
     """
     pieces = bytearray()
     positions = []
@@ -124,5 +124,5 @@ def lookup_table(entries: bytes, compress: Compress, position: int) -> tuple[byt
 
 
 def device_number(major: int, minor: int) -> int:
-    """A device number as squashfs (and Linux) encodes it."""
+    """Return a device number as squashfs (and Linux) encodes it."""
     return major << 8 | minor & 0xFF | (minor & ~0xFF) << 12

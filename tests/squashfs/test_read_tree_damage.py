@@ -154,5 +154,5 @@ def test_a_directory_that_holds_itself(tmp_path):
     lie = bytearray(data)
     struct.pack_into("<H", lie, at, offsets[b"a"])
     path.write_bytes(lie)
-    with pytest.raises(VerifyError, match="stands at two places"), SquashTree(path) as tree:
+    with pytest.raises(VerifyError, match="is listed at two places"), SquashTree(path) as tree:
         list(tree.walk())

@@ -149,7 +149,7 @@ def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
 def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):
     made = packs(tmp_path)
     os.truncate(made[0].path, 2 << 20)
-    with pytest.raises(EnvbuildError, match="damaged or cut short"):
+    with pytest.raises(EnvbuildError, match="damaged or truncated"):
         write_image(made[:1], tmp_path / "image", epoch=7)
     assert not (tmp_path / "image").exists()
 

@@ -52,7 +52,7 @@ def contents(image, packs):
     live = number_inodes(tree, packs).live
     planned = plan_data(packs, live, 104)
     with open_packs(packs) as files:
-        for number, kept in enumerate(planned.kept):
+        for number, kept in enumerate(planned.copied):
             for fragment in kept:
                 found += files.read_fragment(number, fragment)
     return found

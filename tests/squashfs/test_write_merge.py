@@ -42,7 +42,7 @@ def test_symlinks_never_leave_the_tree(tmp_path, target, place):
 
 
 def test_circles_of_symlinks_are_refused(tmp_path):
-    with pytest.raises(EnvbuildError, match="circle"):
+    with pytest.raises(EnvbuildError, match="cycle of symlinks"):
         merged(tmp_path, [symlink(b"a", b"b"), symlink(b"b", b"a")], [file(b"a/x")])
 
 
@@ -52,7 +52,7 @@ def test_symlinks_that_cost_minutes_are_refused(tmp_path, entry, monkeypatch):
     assert merging.MAX_FOLLOWED == 20_000_000
     monkeypatch.setattr(merging, "MAX_FOLLOWED", 2_000_000)
     base = [*(symlink(b"a%d" % n, b"./" * 2000 + b"a%d" % (n + 1)) for n in range(39)), folder(b"a39")]
-    with pytest.raises(EnvbuildError, match="without end"):
+    with pytest.raises(EnvbuildError, match="too many symlinks"):
         merged(tmp_path, base, [entry(b"a0/d%d/f" % number) for number in range(200)])
 
 
@@ -163,7 +163,7 @@ def test_whiteouts_of_nothing_are_refused(tmp_path, name):
 
 @pytest.mark.parametrize("path", [b"/abs", b"a/../b", b"..", b"a//b", b"a/", b"./a", b"n" * 256, b"a\0b"])
 def test_paths_that_leave_the_layer_are_refused(tmp_path, path):
-    with pytest.raises(EnvbuildError, match="cannot be"):
+    with pytest.raises(EnvbuildError, match="invalid path"):
         packs(tmp_path, [file(path)])
     assert not list(tmp_path.iterdir())
 
@@ -172,7 +172,7 @@ def test_paths_that_leave_the_layer_are_refused(tmp_path, path):
 def test_merge_trusts_no_pack(tmp_path, path):
     pack = packs(tmp_path, [file(b"fine")])[0]
     pack.index.paths[0] = path
-    with pytest.raises(EnvbuildError, match="cannot be"):
+    with pytest.raises(EnvbuildError, match="invalid path"):
         merge_packs([pack])
 
 

@@ -1,7 +1,7 @@
 """Building blocks of envbuild's own, for recipes: a source unpacked, a prefix by autotools or CMake, a wheel.
 
-Every one begins with a title (hpccm's comment), works in a fixed folder and leaves nothing of the build behind that
-nobody links: pip's and hpccm's random folders, debug information and libtool's archives would get into the product."""
+Every one begins with a title (hpccm's comment), works in a fixed folder and leaves nothing of the build behind that no
+program links: pip's and hpccm's random folders, debug information and libtool's archives would get into the product."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNPACK = {"TAR_OPTIONS": "--no-same-owner"}
 
 
 def folder(source: Git | Archive) -> str:
-    """Where `source` is unpacked."""
+    """Return where `source` is unpacked."""
     return f"{WORK}/{source.name}"
 
 
@@ -91,8 +91,8 @@ def cmake(
 
 
 def tidy(prefix: str, *, static: bool = False) -> str:
-    """The command that takes out of a prefix what only a build of it needs: libtool's archives (they hold the paths of
-    the build), static libraries, symbols that nobody links."""
+    """Return the command that takes out of a prefix what only a build of it needs: libtool's archives (they hold the
+    paths of the build), static libraries, symbols that no program links."""
     where = shlex.quote(prefix)
     names = "-name '*.la'" if static else r"\( -name '*.la' -o -name '*.a' \)"
     return (
@@ -139,7 +139,7 @@ def python_wheel(
 
 
 def _top(file: str) -> str:
-    """The folder that a release tarball unpacks to, by the custom that it has the tarball's name."""
+    """Return the folder that a release tarball unpacks to, by the custom that it has the tarball's name."""
     for suffix in (".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tar"):
         if file.endswith(suffix):
             return file.removesuffix(suffix)

@@ -18,52 +18,52 @@ STUB_DRIVER = "/opt/cuda/lib64/stubs/driver"
 
 
 def imports(name: str, modules: Sequence[str], *, show: str = "", expect: str = "") -> Check:
-    """Whether `modules` import beside torch, which has to be loaded first: they find libtorch through it. `show` is a
-    Python expression whose value must match `expect`."""
+    """Return the check that `modules` import beside torch, which has to be loaded first: they find libtorch through it.
+    `show` is a Python expression whose value must match `expect`."""
     program = f"import torch, {', '.join(modules)}; print({show or repr('imported')})"
     title = f"{name}: imports beside torch" if len(modules) < 3 else f"{name}: {len(modules)} modules import"
     return Check(title, f"{PYTHON} -c {shlex.quote(program)}", expect or "imported")
 
 
 def cubins(name: str, modules: Sequence[str], env: RecipeEnv, sm: str = "") -> Check:
-    """Whether every one of the extension `modules` (dotted names) holds machine code for the target's GPU and for no
-    other. `sm` ("80") where that is another number than the target's: sm_86 runs code for sm_80."""
+    """Return the check that every one of the extension `modules` (dotted names) holds machine code for the target's GPU
+    and for no other. `sm` ("80") where that is another number than the target's: sm_86 runs code for sm_80."""
     arch = sm or env.target.sm_arch
     files = " ".join(f"{env.site_packages}/{module.replace('.', '/')}.*so" for module in modules)
     return Check(
         f"{name}: code for sm_{arch} and nothing else",
-        # a pattern that matches nothing stays as it is, and cuobjdump fails
+        # a pattern that matches nothing is passed on unchanged, and cuobjdump fails
         f'for file in {files}; do echo "$file"; {CUOBJDUMP} --list-elf "$file" || exit 1; done',
         cubins_alone(arch),
     )
 
 
 def only_this_gpu(name: str, files: Sequence[str], env: RecipeEnv) -> Check:
-    """That each of `files` (paths; patterns of the shell) holds machine code for the target's GPU, and none of them
-    such code for another one or PTX. `name` is whose they are."""
+    """Return the check that each of `files` (paths; patterns of the shell) holds machine code for the target's GPU, and
+    none of them such code for another one or PTX. `name` is whose they are."""
     each = f'echo "$file"; {CUOBJDUMP} --list-elf "$file" || exit 1; {CUOBJDUMP} --list-ptx "$file" 2>/dev/null'
     return Check(
         f"{name}: code for sm_{env.target.sm_arch} and nothing else",
-        # a pattern that matches nothing stays as it is, and cuobjdump fails
+        # a pattern that matches nothing is passed on unchanged, and cuobjdump fails
         f"for file in {' '.join(files)}; do {each}; done; true",
         cubins_alone(env.target.sm_arch),
     )
 
 
 def cubins_alone(sm: str) -> str:
-    """The pattern for the name of each file with what `cuobjdump` lists of it: machine code for this GPU, no other, and
-    no PTX."""
+    """Return the pattern for the name of each file with what `cuobjdump` lists of it: machine code for this GPU, no
+    other, and no PTX."""
     return rf"\A(?:/\S+\n(?:ELF file +\d+: \S*\.sm_{re.escape(sm)}[af]?\.cubin(?:\n|\Z))+)+\Z"
 
 
 def two_ranks(program: str, *, options: str = "", environment: str = "") -> str:
-    """The command that runs a Python program (a path) as two ranks on this machine, by torchrun."""
+    """Return the command that runs a Python program (a path) as two ranks on this machine, by torchrun."""
     prefix = f"{environment} " if environment else ""
     return f"{prefix}{VENV}/bin/torchrun --standalone --nproc-per-node 2 {program}{f' {options}' if options else ''}"
 
 
 def written(path: str, text: str) -> str:
-    """The command that writes a small text, one word of printf a line: it stays readable in a Containerfile, where a
-    here-document would end the instruction."""
+    """Return the command that writes a small text, one word of printf a line: it is readable in a Containerfile,
+    where a here-document would end the instruction."""
     words = " \\\n        ".join(shlex.quote(line) for line in text.splitlines())
     return f"printf '%s\\n' \\\n        {words} > {shlex.quote(path)}"

@@ -1,12 +1,12 @@
-"""Stand-ins for the libraries that only a GPU's driver brings, made from the toolkit's own headers.
+"""Stub libraries for those that only a GPU's driver provides, made from the toolkit's own headers.
 
 The wheels of CUDA hold headers and libraries but no ``lib64/stubs``, so nothing that uses the driver directly (UCX,
-UCC, NCCL's tests) links with them. The stand-ins have every function that ``cuda.h`` and ``nvml.h`` declare and answer
+UCC, NCCL's tests) links with them. The stubs have every function that ``cuda.h`` and ``nvml.h`` declare and answer
 with the codes that those headers have for this case: CUDA_ERROR_STUB_LIBRARY (34), NVML_ERROR_LIBRARY_NOT_FOUND (12).
 
-They are for linking, and for looking at CUDA modules on a machine without a GPU: the folder ``stubs/driver`` holds them
+They are for linking, and for inspecting CUDA modules on a machine without a GPU: the folder ``stubs/driver`` holds them
 under the driver's own names. Neither folder may get onto the loader's path of an image: ldconfig goes by SONAME, and a
-stand-in found there would hide the host's driver."""
+stub found there would hide the host's driver."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 
 from envbuild.build.blocks import hpccm
 
-DRIVER = "driver"  # below the folder of the stand-ins: the same files as libcuda.so.1 and libnvidia-ml.so.1
+DRIVER = "driver"  # below the folder of the stubs: the same files as libcuda.so.1 and libnvidia-ml.so.1
 
 # Runs in the build unit, whose python3 may be as old as 3.8, and needs gcc there; standard library only. Names come
 # from the declarations and from the macros that give the current version of a function its plain name (cuMemAlloc →
 # cuMemAlloc_v2), also through the macros of the per-thread default stream, which only add an ending. Of the functions
-# that give a text (cuGetErrorString, nvmlErrorString) callers print what they get, whatever the code says.
+# that give a text (cuGetErrorString, nvmlErrorString) callers print the text for every code.
 PROGRAM = r"""
 import os, re, subprocess, sys
 
@@ -72,8 +72,8 @@ main(*sys.argv[1:3])
 
 
 def stubs(include: str, folder: str) -> list[Any]:
-    """A step that makes ``libcuda.so`` and ``libnvidia-ml.so`` in `folder` from the headers in `include`, and links to
-    them in its folder ``driver``. The unit needs python3 and gcc (no C library headers)."""
+    """Return a step that makes ``libcuda.so`` and ``libnvidia-ml.so`` in `folder` from the headers in `include`, and
+    links to them in its folder ``driver``. The unit needs python3 and gcc (no C library headers)."""
     words = f"{shlex.quote(include)} {shlex.quote(folder)}"
     return [
         hpccm.comment("stand-ins for the driver's libraries, to link with"),

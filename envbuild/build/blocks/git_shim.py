@@ -1,8 +1,8 @@
-"""A revision for builds that ask git for it.
+"""A revision for builds that query git.
 
-A tarball of a commit has no history, so a program that tells its revision (``ucx_info -v``, ``ucc_info -v``) would tell
-none. Installing git in the build root does not help either: there is nothing for it to look at. What the configure
-scripts ask is one question, and the recipe knows the answer."""
+A tarball of a commit has no history, so a program that prints its revision (``ucx_info -v``, ``ucc_info -v``) would
+print none. Installing git in the build root does not help either: there is no repository to read. The configure scripts
+run one query, and the recipe knows the answer."""
 
 from __future__ import annotations
 

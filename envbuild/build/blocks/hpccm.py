@@ -1,4 +1,4 @@
-"""HPCCM behind one door.
+"""The one module that imports HPCCM.
 
 hpccm keeps its target in module globals, swallows misspelt keywords and changes its callers' lists. Nothing else in
 envbuild imports it: `hpccm_target` holds a lock and restores every global, and recipes get blocks and primitives from
@@ -69,7 +69,7 @@ def _keywords(block: type) -> tuple[frozenset[str], bool]:
     names: set[str] = set()
     wild = False
     for base in block.__mro__[:-1]:
-        # Of its functions: of a whole class, Python up to 3.12 compiles the module anew, and tells what it finds there.
+        # Of its functions: of a whole class, Python up to 3.12 compiles the module again, and prints its warnings.
         source = "".join(inspect.getsource(item) for item in vars(base).values() if inspect.isfunction(item))
         names.update(re.findall(r"kwargs\.(?:get|pop)\(\s*['\"](\w+)['\"]", source))
         names.update(name for name in inspect.signature(base).parameters if name not in ("self", "kwargs"))
@@ -125,7 +125,7 @@ def steps(items: Sequence[Any]) -> tuple[Step, ...]:
     """Commands of primitives and blocks: one step per `shell`, titled by the comment before it; `environment` is
     exported in those after.
 
-    A unit has no build context and no network: the archives of a recipe lie in /run/envbuild/archives, and a block
+    A unit has no build context and no network: the archives of a recipe are in /run/envbuild/archives, and a block
     that copies its `package` from the context copies it from there. user, label and the like have no place in a
     recipe: SpecError.
     """
@@ -156,7 +156,7 @@ def steps(items: Sequence[Any]) -> tuple[Step, ...]:
 
 
 def quote(value: str) -> str:
-    """A double-quoted shell word in which ``$NAME`` still expands (PATH needs it)."""
+    """Return a double-quoted shell word in which ``$NAME`` still expands (PATH needs it)."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\`") + '"'
 
 
@@ -180,7 +180,7 @@ def run(command: str, mounts: Sequence[str] = ()) -> Any:
 
 
 def raw(text: str) -> Any:
-    """A line as it is: ADD, CMD, ARG (hpccm has no quoting for those)."""
+    """Return a line as it is: ADD, CMD, ARG (hpccm has no quoting for those)."""
     return _hpccm().primitives.raw(docker=text)
 
 

@@ -1,7 +1,7 @@
-"""Which rdma-core, and which libfabric, an image has: its distribution's, or one that a layer brings in a prefix.
+"""The rdma-core and the libfabric of an image: its distribution's, or one that a layer installs in a prefix.
 
-There is one of each in an image (`envbuild.spec.library_conflicts`), so recipes that link them ask here what they may
-put beside it."""
+There is one of each in an image (`envbuild.spec.library_conflicts`), so recipes that link them read here what they may
+install beside it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from envbuild.spec.recipe import RecipeEnv
 
 
 def prefix(env: RecipeEnv) -> str:
-    """The folder with lib/libibverbs.so.1 of the image's own rdma-core; "" where it is the distribution's."""
+    """Return the folder with lib/libibverbs.so.1 of the image's own rdma-core; "" where it is the distribution's."""
     if env.has("efa"):
         return "/opt/amazon/efa"
     return env.prefix_of("rdma-core")
 
 
 def libfabric(env: RecipeEnv) -> str:
-    """The same of its own libfabric."""
+    """Return the folder of the image's own libfabric; "" where it is the distribution's."""
     return "/opt/amazon/efa" if env.has("efa") else env.prefix_of("libfabric")
 
 

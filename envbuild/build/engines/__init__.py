@@ -1,1 +1,1 @@
-"""Engines run the units of a plan. One file an engine; `base` says what each must do."""
+"""Engines run the units of a plan. One file an engine; `base` defines what each must do."""

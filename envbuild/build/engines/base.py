@@ -1,4 +1,4 @@
-"""What an engine is: it says whether it can run here, and turns a plan into layers of the store."""
+"""The interface of engines: an engine reports whether it can run here, and turns a plan into layers of the store."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from envbuild.core.errors import PublishError
 from envbuild.core.store.store import Store
 from envbuild.core.userns.call import call
 
-# The embedded engine keeps services from starting by the same file; here nobody else could remove it again.
+# The embedded engine keeps services from starting by the same file; here no other process could remove it again.
 POLICY = """\
 DPkg::Pre-Invoke { "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d"; };
 DPkg::Post-Invoke { "rm -f /usr/sbin/policy-rc.d"; };
@@ -47,7 +47,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
         checked: list[str] = []
         for unit in plan.units:
             checked += _write_unit(unit, plan, store, folder / unit.name, checked)
-        path = folder / MARK  # last: it says that the context is whole
+        path = folder / MARK  # last: it marks a complete context
         path.write_text(text)
     except OSError as error:
         raise PublishError(
@@ -60,7 +60,7 @@ def write_context(plan: Plan, store: Store, folder: Path) -> Path:
 
 
 def is_build_context(folder: Path) -> bool:
-    """Whether an earlier call wrote the folder."""
+    """Return whether an earlier call wrote the folder."""
     try:
         with (folder / MARK).open() as file:
             return PRINTED in file.readline()
@@ -69,7 +69,7 @@ def is_build_context(folder: Path) -> bool:
 
 
 def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
-    """The folder of one unit; returns the digests that were compared."""
+    """Write the folder of one unit; return the digests that were compared."""
     wanted = [
         {
             "name": item.name,
@@ -109,13 +109,13 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
 
 
 def input_paths(unit: Unit, name: str, files: Sequence[str], store: Store) -> list[tuple[str, str]]:
-    """(file name, path in the store) of `files` of the input `name`."""
+    """Return (file name, path in the store) of `files` of the input `name`."""
     blobs = {blob.name: blob.sha256 for item in unit.inputs if item.name == name for blob in item.blobs}
     return [(file, str(store.blob(blobs[file]).resolve())) for file in files if file in blobs]
 
 
 def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], work: str, epoch: int) -> None:
-    """``work/seed.tar`` from packages and layers given as (name, path): what the embedded engine unpacks, as one
+    """Write ``work/seed.tar`` from packages and layers given as (name, path): what the embedded engine unpacks, as one
     canonical tar.
 
     Must run as root, or as root of a user namespace."""

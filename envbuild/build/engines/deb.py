@@ -21,11 +21,11 @@ TOP_LINKS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32"})  # of 
 
 
 def open_member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
-    """The member of a .deb whose name begins with `name` (``data.tar``): its full name and content. Raises
+    """Return the member of a .deb whose name begins with `name` (``data.tar``): its full name and content. Raises
     InputError."""
     with deb.open("rb") as file:
         if file.read(8) != b"!<arch>\n":
-            raise InputError(f"{deb.name} is no Debian package", hint="lock again", where=str(deb))
+            raise InputError(f"{deb.name} is not a Debian package", hint="lock again", where=str(deb))
         while len(head := file.read(60)) == 60:
             found = head[:16].decode("ascii", "replace").strip().rstrip("/")
             size = int(head[48:58])
@@ -36,7 +36,7 @@ def open_member(deb: Path, name: str) -> tuple[str, IO[bytes]]:
 
 
 def open_tar(deb: Path, name: str) -> tarfile.TarFile:
-    """``control.tar`` or ``data.tar`` of a package as a stream. Raises InputError."""
+    """Open ``control.tar`` or ``data.tar`` of a package as a stream. Raises InputError."""
     found, content = open_member(deb, name)
     suffix = found.removeprefix(name).removeprefix(".")
     if suffix == "zst":
@@ -50,7 +50,7 @@ def open_tar(deb: Path, name: str) -> tarfile.TarFile:
 
 
 def read_control(deb: Path) -> str:
-    """The control stanza of a package, without a final newline."""
+    """Return the control stanza of a package, without a final newline."""
     with open_tar(deb, "control.tar") as tar:
         for entry in tar:
             if entry.name.removeprefix("./") == "control":
@@ -61,17 +61,18 @@ def read_control(deb: Path) -> str:
 
 
 def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
-    """``Packages`` of a flat repository for (file name, sha256, path). Stanzas are cached in the store by content."""
+    """Return ``Packages`` of a flat repository for (file name, sha256, path). Stanzas are cached in the store by
+    content."""
     stanzas = []
     cache = store.root / "control"
     cache.mkdir(exist_ok=True)
     for name, sha256, path in files:
-        kept = cache / sha256
+        cached = cache / sha256
         try:
-            stanza = kept.read_text()
+            stanza = cached.read_text()
         except FileNotFoundError:
             stanza = read_control(path)
-            write_atomic(kept, lambda file, text=stanza: file.write(text.encode()))  # type: ignore[misc]
+            write_atomic(cached, lambda file, text=stanza: file.write(text.encode()))  # type: ignore[misc]
         stanzas.append(f"{stanza}\nFilename: ./{name}\nSize: {path.stat().st_size}\nSHA256: {sha256}\n")
     return "\n".join(stanzas)
 
@@ -79,9 +80,9 @@ def packages_index(files: Iterable[tuple[str, str, Path]], store: Store) -> str:
 def unpack_packages(debs: Iterable[Path], root: Path) -> None:
     """Extract data.tar of packages into `root`, with owners, modes and times, as ``dpkg-deb --extract`` does.
 
-    Top-level folders of a merged /usr become links when nothing there is yet (releases whose base-files does not bring
-    the links). The package base-files comes first, because it brings the folders that others expect. Raises InputError,
-    OSError."""
+    Top-level folders of a merged /usr become links when nothing there is yet (releases whose base-files does not
+    contain the links). The package base-files comes first, because it contains the folders that others expect. Raises
+    InputError, OSError."""
     ordered = sorted(debs, key=lambda path: not path.name.startswith("base-files_"))
     times: dict[str, int] = {}
     for deb in ordered:
@@ -126,13 +127,13 @@ def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, times: di
         path.chmod(entry.mode & 0o7777)
     mtime = int(entry.mtime)
     if entry.isdir():
-        times[str(path)] = mtime  # after everything in it is there
+        times[str(path)] = mtime  # after all of its content
     else:
         os.utime(path, (mtime, mtime), follow_symlinks=False)
 
 
 def _resolve(root: Path, name: str) -> Path:
-    """The path of `name` with links in its parents followed inside of `root`; missing parents are made."""
+    """Return the path of `name` with links in its parents followed inside of `root`; missing parents are made."""
     parent, _, last = name.rpartition("/")
     if last in ("..", "") or ".." in parent.split("/"):
         raise InputError(f"a package holds the path {name}")

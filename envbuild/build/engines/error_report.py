@@ -1,4 +1,4 @@
-"""What is said when a unit fails: which, its command, exit code, last lines, log, and how to get a shell in it."""
+"""The report of a failed unit: its name, its command, exit code, last lines, log, and how to get a shell in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FULL_BELOW = 64 << 20  # bytes left on a disk that is full for every purpose
 
 
 def read_last_lines(log: Path, count: int = LINES) -> str:
-    """The last lines of a log; carriage returns of progress bars count as line ends."""
+    """Return the last lines of a log; carriage returns of progress bars count as line ends."""
     return "\n".join(read_tail(log).decode(errors="replace").replace("\r", "\n").rstrip().splitlines()[-count:])
 
 
@@ -38,9 +38,9 @@ def read_tail(log: Path, size: int = 1 << 16) -> bytes:
 def step_error(
     unit: Unit, image: str, step: int, code: int, log: Path, store: Path, free: int | None = None
 ) -> BuildError | EngineError:
-    """The error for a command that exited with `code`: an EngineError when the store's disk was full.
+    """Return the error for a command that exited with `code`: an EngineError when the store's disk was full.
 
-    `free`: bytes that the disk had left then, before the unit's files were removed (None: look now)."""
+    `free`: bytes that the disk had left then, before the unit's files were removed (None: read it now)."""
     command = unit.steps[step]
     lines = [
         f"unit {unit.name} failed in step {step + 1} of {len(unit.steps)}"
@@ -67,7 +67,8 @@ def step_error(
 
 
 def setup_error(error: SetupError) -> EngineError | SpecError:
-    """The error for a process that could not be set up: the machine's fault, or that of a bind that was asked for."""
+    """Return the error for a process that could not be set up: the machine's fault, or that of a bind that the user
+    requested."""
     if error.step == BIND:
         return SpecError(f"--bind {error.reason}", hint="--bind SRC:DST: both a folder, or both a file")
     return EngineError(f"the embedded engine cannot run here: {error}", hint=fix_for(error.step, error.code))
@@ -83,7 +84,8 @@ def free_bytes(path: Path) -> int:
 
 
 def system_error(unit: Unit, error: OSError, log: Path, store: Path) -> BuildError | EngineError:
-    """The error for a system call that failed outside of a command (inputs, packing): most often the disk is full."""
+    """Return the error for a system call that failed outside of a command (inputs, packing): most often the disk is
+    full."""
     if error.errno in FULL_DISK:
         full = f"{os.strerror(error.errno)}: {full_store_message(store)}"
         return EngineError(f"unit {unit.name} failed: {full}", hint=FREE_SOME, where=str(log))

@@ -79,7 +79,7 @@ def prepare_inputs(
 
 
 def link_blobs(store: Store, blobs: Sequence[tuple[str, str]], target: Path) -> None:
-    """Hard links of blobs, under their names; copies where the file system has no more links."""
+    """Make hard links of blobs, under their names; copies where the file system has no more links."""
     for name, sha256 in blobs:
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def unpack_zip(archive: Path, target: Path) -> None:
 
 
 def write_apt_files(run: Path) -> None:
-    """apt's configuration and its scratch folders below ``run`` (/run/envbuild of the unit)."""
+    """Write apt's configuration and its scratch folders below ``run`` (/run/envbuild of the unit)."""
     (run / "apt.conf").write_text(APT_CONF)
     (run / "sources.list").write_text(f"deb [trusted=yes] file:{INPUTS}/{DEBS} ./\n")
     for name in ("lists/partial", "cache/archives/partial", "log"):

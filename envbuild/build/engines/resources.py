@@ -1,4 +1,4 @@
-"""How much this process may use: cores and memory, as the cgroup limits them, and compile jobs from both."""
+"""The resources of this process: cores and memory, as the cgroup limits them, and compile jobs from both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GB = 1_000_000_000
 
 
 def cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """CPU cores: the affinity mask, or the cgroup's quota when that is less (at least 1)."""
+    """Return the number of CPU cores: the affinity mask, or the cgroup's quota when that is less (at least 1)."""
     count = float(len(os.sched_getaffinity(0)))
     for folder in cgroup_folders("cpu", cgroup):
         try:
@@ -29,7 +29,7 @@ def cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes of memory: what the machine has available, or the cgroup's limit when that is less."""
+    """Return the bytes of memory: what the machine has available, or the cgroup's limit when that is less."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         size = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -47,7 +47,7 @@ def memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def cgroup_folders(controller: str, cgroup: Path) -> Iterator[Path]:
-    """Folders of this process's cgroup and of all above it, for version 2 and version 1 (cgroups(7),
+    """Yield the folders of this process's cgroup and of all above it, for version 2 and version 1 (cgroups(7),
     /proc/PID/cgroup)."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -66,7 +66,8 @@ def cgroup_folders(controller: str, cgroup: Path) -> Iterator[Path]:
 
 
 def compile_jobs(limit: int, free: float, memory_gb: float) -> int:
-    """Compile jobs at once: at most `limit`, and no more than `free` bytes hold at `memory_gb` each; at least 1."""
+    """Return the number of compile jobs at once: at most `limit`, and no more than `free` bytes hold at `memory_gb`
+    each; at least 1."""
     return max(1, min(limit, int(free / (max(memory_gb, 0.1) * GB))))
 
 
@@ -74,11 +75,11 @@ FORECAST_FROM = 2.0  # minutes; what is shorter needs no forecast
 
 
 def check_memory(units: Iterable[Unit], memory: float) -> None:
-    """Raises EngineError for every unit of which one compile job alone needs more than `memory` bytes."""
+    """Raise EngineError for every unit of which one compile job alone needs more than `memory` bytes."""
     findings = [
         Finding(
             f"{unit.name} cannot be built here, because one of its compile jobs takes {unit.memory_gb:g} GB "
-            f"and this machine, or its cgroup, has {memory / GB:.1f} GB to give",
+            f"and this machine, or its cgroup, has {memory / GB:.1f} GB available",
             hint="build on a larger machine and share its store, or raise the memory of the job (srun --mem)",
         )
         for unit in units
@@ -89,16 +90,16 @@ def check_memory(units: Iterable[Unit], memory: float) -> None:
 
 
 def expected_minutes(unit: Unit, cores: int, memory: float) -> float:
-    """Minutes that a unit will take on so many `cores` and bytes of `memory`, if this machine is like the one on which
-    its CPU time was measured; 0 where nobody did."""
+    """Return the minutes that a unit will take on so many `cores` and bytes of `memory`, if this machine is like the
+    one on which its CPU time was measured; 0 where it was not measured."""
     return unit.cpu_minutes / compile_jobs(cores, memory, unit.memory_gb)
 
 
 def forecast(units: Iterable[Unit], cores: int, memory: float) -> str:
-    """The forecast for a person, or "" when there is nothing worth saying."""
+    """Return the forecast for the user, or "" when the build is short."""
     found = {unit.name: expected_minutes(unit, cores, memory) for unit in units}
     long = {name: value for name, value in found.items() if value >= FORECAST_FROM}
     if not long:
         return ""
     each = ", ".join(f"{name} {value:.0f}" for name, value in sorted(long.items(), key=lambda item: -item[1]))
-    return f"about {sum(found.values()):.0f} min of compiling ({each}); a run that is stopped goes on at the next unit"
+    return f"about {sum(found.values()):.0f} min of compiling ({each}); a stopped run resumes at the next unit"

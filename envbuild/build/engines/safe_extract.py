@@ -1,10 +1,10 @@
-"""Names in archives and in a unit's tree never lead out of their folder.
+"""Safe names: those in archives and in a unit's tree never lead out of their folder.
 
 An archive of sources is unpacked with owners and modes that mean something here, and refused where it would leave its
 folder. A path of a unit's tree is followed as the unit would, for which its root is the root.
 
 Python unpacks sources like that from 3.11.4 on (``filter="data"``, PEP 706). Debian 12 has an older one, for which the
-same rules stand here: https://docs.python.org/3/library/tarfile.html#tarfile.data_filter
+same rules are implemented here: https://docs.python.org/3/library/tarfile.html#tarfile.data_filter
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 
 def extract_tar(tar: tarfile.TarFile, target: Path) -> None:
-    """Unpack all of `tar` into the folder `target`, under umask 022. Raises TarError for what would leave it, and for
-    devices."""
+    """Unpack all of `tar` into the folder `target`, under umask 022. Raises TarError for members that would leave it,
+    and for devices."""
     if hasattr(tarfile, "data_filter"):
         tar.extractall(target, filter="data")
     else:
@@ -26,7 +26,7 @@ def extract_tar(tar: tarfile.TarFile, target: Path) -> None:
 
 
 def restrict_member(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
-    """`member` as it may be unpacked into `root`, where what came before it lies already. Raises TarError."""
+    """Return `member` as it may be unpacked into `root`, which has the members before it already. Raises TarError."""
     found = copy.copy(member)
     found.name = member.name.lstrip("/")
     check_inside(Path(root, found.name), root, member)
@@ -46,7 +46,7 @@ def restrict_member(member: tarfile.TarInfo, root: str) -> tarfile.TarInfo:
 
 
 def check_inside(path: Path, root: str, member: tarfile.TarInfo) -> None:
-    """Raise TarError where `path`, with the links that lie there already, leads out of `root`."""
+    """Raise TarError where `path`, with the links that exist there already, leads out of `root`."""
     real = os.path.realpath(path)
     if os.path.commonpath((real, root)) != root:
         raise tarfile.TarError(f"{member.name!r} leads to {real!r}, which is outside of the folder")

@@ -1,4 +1,4 @@
-"""Choosing an engine, of those in `envbuild.core.engines`."""
+"""The choice of an engine, of those in `envbuild.core.engines`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def load_engine(name: str) -> Engine:
 
 
 def choose_engine(name: str, store: Store, reporter: Reporter) -> Engine:
-    """The engine called `name`, or with ``auto`` the first whose probe passes, saying why. Raises SpecError for
-    an unknown name, EngineError with every probe's result."""
+    """Return the engine called `name`, or with ``auto`` the first whose probe passes; the reason is reported. Raises
+    SpecError for an unknown name, EngineError with every probe's result."""
     if name not in ENGINES and name != "auto":
         raise SpecError(f"no engine is called {name!r}", hint=f"the engines are: auto, {', '.join(ENGINES)}")
     failed: list[Probe] = []

@@ -1,4 +1,4 @@
-"""A plan as the text of a Containerfile, for people and for engines that read one.
+"""A plan as the text of a Containerfile, for users and for engines that read one.
 
 Each unit is a stage; the stages of prefixes and of the venv give their folder to the image, the Debian packages are its
 base, the glue runs in it. Inputs are read-only mounts from the build context (``CONTEXT/<unit>/<input>``, see
@@ -24,14 +24,14 @@ APT = f"{INPUTS}/apt"  # apt's lists, cache and log: in memory, so that nothing 
 PRINTED = "printed by envbuild"  # in the first line
 NEXT = " \\\n    "
 UNLOCKED_BASE = "not locked: the base image's own variables, and its folders of PATH, are known when it is"
-# Versions stand in the lock, and a unit sees an archive that holds just those; a step may change folders within itself;
-# texts of programs stand in single quotes.
+# Versions are in the lock, and a unit sees an archive that holds just those; a step may change folders within itself;
+# texts of programs are in single quotes.
 LINT = "# hadolint global ignore=DL3003,DL3008,SC2016"
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: `item` (hpccm's), its `stage`, the `unit` whose content it brings, and the number of the unit's
+    """One instruction: `item` (hpccm's), its `stage`, the `unit` whose content it adds, and the number of the unit's
     `step` that it runs (from 0; -1: none). `layer`: it makes a file system layer."""
 
     item: Any
@@ -42,8 +42,9 @@ class Instruction:
 
 
 def containerfile(plan: Plan, *, locked: bool = True) -> str:
-    """The text. Pure: rendered twice, or in two threads, it is the same. Not `locked` (`envbuild.lock.draft`), it
-    leaves out the keys of units, which follow from the locked files. Raises SpecError for what it cannot say."""
+    """Return the text. Pure: rendered twice, or in two threads, it is the same. Not `locked`
+    (`envbuild.lock.draft`), it leaves out the keys of units, which follow from the locked files. Raises SpecError
+    for a value that a Containerfile cannot express."""
     with hpccm.hpccm_target(plan.config.architecture):
         how = f"inputs: envbuild compile {plan.image} --context DIR"
         if not locked:
@@ -54,7 +55,7 @@ def containerfile(plan: Plan, *, locked: bool = True) -> str:
 
 
 def instructions(plan: Plan, *, locked: bool = True) -> list[Instruction]:
-    """All instructions in order. Call it inside of `bridge.hpccm_target`."""
+    """Return all instructions in order. Call it inside of `hpccm.hpccm_target`."""
     keys = plan.keys() if locked else {unit.name: "" for unit in plan.units}
     found: list[Instruction] = []
     for unit in plan.units:
@@ -66,7 +67,7 @@ def instructions(plan: Plan, *, locked: bool = True) -> list[Instruction]:
 
 
 def image_layers(plan: Plan) -> tuple[str, ...]:
-    """The unit of each file system layer of the image, bottom first."""
+    """Return the unit of each file system layer of the image, bottom first."""
     with hpccm.hpccm_target(plan.config.architecture):
         every = instructions(plan)
     chain = [plan.units[-1]]
@@ -91,7 +92,7 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
             yield one(hpccm.copy_from(other.name, folder), other, layer=True)
     values = environment(unit)
     path = values.pop("PATH")
-    # ARGs are the environment of RUN and do not stay in the image; buildah lets no ARG have its way with PATH, and
+    # ARGs are the environment of RUN and do not remain in the image; buildah lets no ARG have its way with PATH, and
     # makes up a HOSTNAME. The unit's key is among them because buildah's cache does not look into mounts.
     values |= {"HOSTNAME": "envbuild", **({"ENVBUILD_UNIT": key} if key else {})}
     yield one(hpccm.raw(f"ENV PATH={quote_literal(path)}"))
@@ -117,8 +118,8 @@ def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction
 
 
 def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
-    """What a stage stands on: the last lower that is a whole root (base, Debian packages), and those that give it a
-    folder. A chain on one folder (the venv) is given by its last member."""
+    """Return what a stage is based on: the last lower that is a whole root (base, Debian packages), and those that
+    provide a folder. A chain on one folder (the venv) is provided by its last member."""
     lowers = [plan.unit(name) for name in unit.lowers]
     roots = [lower.name for lower in lowers if not lower.keep]
     folders: dict[tuple[str, ...], Unit] = {lower.keep: lower for lower in lowers if lower.keep}
@@ -126,8 +127,8 @@ def split_lowers(plan: Plan, unit: Unit) -> tuple[str, list[Unit]]:
 
 
 def script_path(unit: Unit, number: int) -> str:
-    """Where the context holds the command of a step that no RUN can hold, because a line of it ends or is a comment:
-    its path there, or "" for every other step."""
+    """Return where the context holds the command of a step that no RUN can hold, because a line of it ends or is a
+    comment: its path there, or "" for every other step."""
     lines = unit.steps[number].command.strip().split("\n")
     ends = any(not line.rstrip().endswith("\\") for line in lines[:-1])
     if ends or any(line.lstrip().startswith("#") or not line.strip() for line in lines):
@@ -149,7 +150,7 @@ def copy_instructions(unit: Unit, item: Input) -> Iterator[str]:
 
 
 def input_mounts(unit: Unit, item: Input) -> Iterator[str]:
-    """Mounts of one input."""
+    """Yield the mounts of one input."""
     if item.units:
         return
     yield f"type=bind,source={unit.name}/{item.name},target={INPUTS}/{item.name},ro"
@@ -160,7 +161,7 @@ def input_mounts(unit: Unit, item: Input) -> Iterator[str]:
 
 
 def runtime_instructions(plan: Plan) -> Iterator[Any]:
-    """What the image runs with."""
+    """Yield the instructions of the image's environment."""
     config = plan.config
     if config.env:
         yield hpccm.raw("ENV " + assignments(config.env))
@@ -176,7 +177,8 @@ def assignments(values: Mapping[str, str]) -> str:
 
 
 def quote_literal(value: str) -> str:
-    """A quoted word in which nothing expands. Raises SpecError for a line break, which no Containerfile can hold."""
+    """Return a quoted word in which nothing expands. Raises SpecError for a line break, which no Containerfile can
+    hold."""
     if "\n" in value or "\r" in value:
         raise SpecError(f"the value {value!r} has a line break", hint="write it on one line")
     return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'

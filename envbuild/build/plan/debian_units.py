@@ -1,4 +1,4 @@
-"""Units of Debian packages: the base of an image, and packages upon it."""
+"""Units of Debian packages: the base of an image, and packages on top of it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def base_unit(lock: Lock) -> Unit:
-    """What an image stands on: the layers of a base image, or a distribution made of its packages."""
+    """Return the base of an image: the layers of a base image, or a distribution made of its packages."""
     return foreign_base(lock, lock.base_image) if lock.base_image else debian_base(lock)
 
 
 def foreign_base(lock: Lock, image: BaseImage) -> Unit:
-    """The layers of a base image as they are; nothing is run."""
+    """Return the layers of a base image as they are; nothing is run."""
     blobs = tuple(Blob(f"{number:03}", sha256, size) for number, (sha256, size, _) in enumerate(image.layers))
     return Unit(
         name=BASE,
@@ -36,8 +36,8 @@ def foreign_base(lock: Lock, image: BaseImage) -> Unit:
 
 
 def debian_base(lock: Lock) -> Unit:
-    """A distribution as debootstrap and mmdebstrap make it: the essential packages are unpacked (Unit.seed), then
-    installed over themselves; then what every image has."""
+    """Return a distribution as debootstrap and mmdebstrap make it: the essential packages are unpacked (Unit.seed),
+    then installed over themselves; then what every image has."""
     found = unit_lock(lock, BASE)
     return Unit(
         name=BASE,
@@ -57,8 +57,8 @@ def debian_base(lock: Lock) -> Unit:
 
 
 def package_unit(lock: Lock, unit: str, title: str) -> Unit:
-    """Packages upon the base, and in name only those whose place a recipe takes. One that is no part of the image is
-    the root of a build."""
+    """Return the unit of packages on top of the base, with dummy packages for those that a recipe replaces. A unit that
+    is not part of the image is the root of a build."""
     found = unit_lock(lock, unit)
     dummies = [
         hpccm.shell(commands=list(dummy_package_commands(DummyPackage.of(text), lock.arch))) for text in found.replaced
@@ -78,7 +78,7 @@ def package_unit(lock: Lock, unit: str, title: str) -> Unit:
 
 
 def dummy_package_commands(dummy: DummyPackage, arch: str) -> Iterator[str]:
-    """Commands that tell dpkg of a package in name only."""
+    """Yield the commands that register a dummy package with dpkg."""
     folder = f"/tmp/{dummy.name}"
     yield f"mkdir -p {folder}/DEBIAN"
     yield f"printf '%s\\n' {shlex.join(dummy.control(arch))} > {folder}/DEBIAN/control"
@@ -88,5 +88,5 @@ def dummy_package_commands(dummy: DummyPackage, arch: str) -> Iterator[str]:
 
 
 def word_per_line(words: Sequence[str]) -> str:
-    """Words of a command, each on a line of its own."""
+    """Return the words of a command, each on a line of its own."""
     return "".join(f" \\\n        {word}" for word in words).lstrip(" ")

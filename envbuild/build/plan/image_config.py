@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 def recipe_env(resolution: Resolution, lock: Lock) -> RecipeEnv:
-    """What recipes may know once there is a lock: versions by package name."""
+    """Return what recipes may know once there is a lock: versions by package name."""
     versions = {file.name: file.version for file in lock.debian.values()}
     versions |= {file.name: file.version for file in lock.python_files.values()}
     return resolution.spec.recipe_env(resolution.target, versions)
 
 
 def image_config(resolution: Resolution, lock: Lock) -> ImageConfig:
-    """The OCI config: environment, labels. What a job tunes (NCCL_*, UCX_*) belongs to the launch profile, not here."""
+    """Return the OCI config: environment, labels. What a job tunes (NCCL_*, UCX_*) belongs to the launch profile,
+    not here."""
     env = recipe_env(resolution, lock)
     recipes = [resolution.spec.recipes[name] for name in resolution.order]
     bins = [folder for recipe in recipes for folder in recipe.bins]

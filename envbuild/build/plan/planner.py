@@ -2,7 +2,7 @@
 
 The units of an image, bottom first: the base; one with the run-time Debian packages; per compiling recipe its build
 packages (a root that is not part of the image) and its prefix or wheels; the venv in two parts, the large wheels
-first; and a glue unit that runs last. Prefixes and the venv stand on the base alone, so a changed Debian package
+first; and a glue unit that runs last. Prefixes and the venv are based on the base alone, so a changed Debian package
 rebuilds none of them.
 """
 
@@ -35,14 +35,14 @@ CHECK_EXTENSIONS = Path(check_extensions.__file__).read_text()  # a program of t
 
 
 def make_plan(resolution: Resolution, lock: Lock) -> Plan:
-    """The plan of an image. Pure: the same resolution and lock give the same plan, in any thread."""
+    """Return the plan of an image. Pure: the same resolution and lock give the same plan, in any thread."""
     with hpccm.hpccm_target(resolution.target.arch):
         units = tuple(Planner(resolution, lock).units())
         return Plan(lock.image, units, image_config(resolution, lock), lock.epoch)
 
 
 class Planner:
-    """Makes the units of one image."""
+    """The maker of the units of one image."""
 
     def __init__(self, resolution: Resolution, lock: Lock) -> None:
         self.resolution = resolution
@@ -102,17 +102,17 @@ class Planner:
         return venv_unit(self.lock, self.env, unit_names.VENV_CORE, title, lowers, self.core_wheels)
 
     def lower_venv(self) -> tuple[str, ...]:
-        """The units that the venv's last one stands on."""
+        """Return the units below the venv's last one."""
         found = {unit_names.VENV_TOOLKIT: self.has_toolkit, unit_names.VENV_CORE: self.has_core}
         return tuple(name for name, there in found.items() if there)
 
     def venv_below(self, recipe: Recipe) -> tuple[str, ...]:
-        """The units of the venv that a recipe is compiled against."""
+        """Return the units of the venv that a recipe is compiled against."""
         wanted = {unit_names.VENV_TOOLKIT: recipe.on_toolkit or recipe.on_venv, unit_names.VENV_CORE: recipe.on_venv}
         return tuple(name for name in self.lower_venv() if wanted[name])
 
     def compile(self, name: str, recipe: Recipe) -> Unit:
-        """The unit of a compiling recipe: its build root, below it what it builds on, then its own commands."""
+        """Return the unit of a compiling recipe: its build root, below it what it builds on, then its own commands."""
         given = unit_lock(self.lock, build_unit(name))
         lowers = [unit_names.BASE]
         if given.debian:
@@ -151,7 +151,7 @@ class Planner:
         )
 
     def devel(self, name: str, recipe: Recipe) -> Unit:
-        """What only builds need of a recipe: the unit below its own, no part of the image."""
+        """Return what only builds need of a recipe: the unit below its own, no part of the image."""
         folder = f"{recipe.prefix}/python"
         files = unit_lock(self.lock, build_unit(name)).python
         packages, installed = install_files(self.lock, files, f"--python /usr/bin/python3 --target {folder}")
@@ -172,13 +172,13 @@ class Planner:
         )
 
     def commands(self, recipe: Recipe, part: str) -> tuple[Step, ...]:
-        """The recipe's own steps of ``build`` or ``devel``; a fault in it is told with its file and line."""
+        """Return the recipe's own steps of ``build`` or ``devel``; a fault in it is reported with its file and line."""
         with blame(file_of(recipe)):
             return hpccm.steps(ask(recipe, part, list, self.env))
 
     def promised_modules(self, recipe: Recipe) -> Iterator[Step]:
-        """Looks whether the wheels hold the extension modules that the recipe names: builds that find no GPU, or no
-        compiler, leave some out and succeed."""
+        """Yield the step that checks whether the wheels hold the extension modules that the recipe names: builds that
+        find no GPU, or no compiler, leave some out and succeed."""
         modules = ask(recipe, "extensions", tuple) if recipe.wheel else ()
         if modules:
             words = " ".join(shlex.quote(module) for module in modules)
@@ -186,7 +186,7 @@ class Planner:
             yield Step(command, "the extension modules that must be there")
 
     def below(self, name: str) -> list[str]:
-        """Recipes of the image that `name` builds on, directly or not, in order."""
+        """Return the recipes of the image that `name` builds on, directly or not, in order."""
         found: set[str] = set()
         todo = list(self.recipes[name].after)
         while todo:
@@ -197,14 +197,14 @@ class Planner:
         return [other for other in self.recipes if other in found]
 
     def glue(self, lowers: tuple[str, ...]) -> Unit:
-        """What can only be written when everything else is there: the loader's cache, the login shell's PATH, the
-        evidence."""
+        """Return what can only be written when everything else is there: the loader's cache, the login shell's PATH,
+        the evidence."""
         libraries = [folder for runtime in self.runtimes.values() for folder in runtime.libraries]
         config = image_config(self.resolution, self.lock)
         texts = {
             # sorts first, so that a library built here wins over Debian's of the same SONAME
             "etc/ld.so.conf.d/00-envbuild.conf": "".join(f"{folder}\n" for folder in libraries),
-            # /etc/rc of enroot runs under a login shell, and Debian's /etc/profile sets PATH anew
+            # /etc/rc of enroot runs under a login shell, and Debian's /etc/profile overwrites PATH
             PATH_FILE: path_script(config.env["PATH"]),
             **{path.lstrip("/"): text for runtime in self.runtimes.values() for path, text in runtime.files.items()},
             **{f"etc/envbuild/{name}": text for name, text in provenance.documents(self.resolution, self.lock).items()},

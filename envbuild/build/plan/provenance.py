@@ -1,4 +1,4 @@
-"""What an image says of itself in /etc/envbuild: spec, lock, resolution, SBOM. Pure text, so that it is the same on
+"""The provenance of an image in /etc/envbuild: spec, lock, resolution, SBOM. Pure text, so that it is the same on
 every machine."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
-    """File name → content."""
+    """Return file name → content."""
     from envbuild.lock.lockfile import dump_lock
 
     return {
@@ -35,7 +35,7 @@ def documents(resolution: Resolution, lock: Lock) -> dict[str, str]:
 
 
 def sbom(lock: Lock) -> dict[str, object]:
-    """CycloneDX 1.6 of everything that the lock names for the image itself (build-only inputs excluded).
+    """Return CycloneDX 1.6 of everything that the lock names for the image itself (build-only inputs excluded).
 
     Serial number and time come from the lock, so that two builds give one text.
     """
@@ -65,7 +65,7 @@ def sbom(lock: Lock) -> dict[str, object]:
 
 
 def source_components(source: SourceFile) -> list[dict[str, object]]:
-    """A source as components: the file, or the commit and those of its submodules."""
+    """Return a source as components: the file, or the commit and those of its submodules."""
     if not source.git:
         return [component(source.file, "", "", source.sha256)]
     found = []

@@ -23,7 +23,7 @@ UV_CACHE = "/opt/.uv-cache"  # beside the venv on the same file system, so that 
 
 
 def uv_env(lock: Lock) -> dict[str, str]:
-    """The environment of a unit that runs uv."""
+    """Return the environment of a unit that runs uv."""
     version = lock.tools["uv"]
     return {
         "UV": f"{INPUTS}/tools/uv-{version}.data/scripts/uv",
@@ -37,7 +37,8 @@ def uv_env(lock: Lock) -> dict[str, str]:
 
 
 def new_venv_command(env: RecipeEnv) -> str:
-    """Makes the venv. One on somebody's image sees the Python packages that this image has."""
+    """Return the command that makes the venv. One on a third-party base image sees the Python packages that this image
+    has."""
     if env.on_image:
         return f'"$UV" venv --python {env.python} --system-site-packages {VENV}'
     return f'"$UV" venv --python /usr/bin/python3 {VENV}'
@@ -46,7 +47,7 @@ def new_venv_command(env: RecipeEnv) -> str:
 def install_files(
     lock: Lock, files: tuple[str, ...], where: str = f"--python {VENV}/bin/python"
 ) -> tuple[list[Input], list[str]]:
-    """What a unit gets, and runs, to have locked Python files; nothing for no files."""
+    """Return what a unit gets, and runs, to have locked Python files; nothing for no files."""
     if not files:
         return [], []
     command = (
@@ -59,7 +60,7 @@ def install_files(
 def venv_unit(
     lock: Lock, env: RecipeEnv, name: str, title: str, lowers: tuple[str, ...], wheels: tuple[str, ...] = ()
 ) -> Unit:
-    """One part of the venv, over the parts in `lowers`; `wheels` are units that give some."""
+    """Return one part of the venv, over the parts in `lowers`; `wheels` are units that give some."""
     below = {file for lower in lowers for file in unit_lock(lock, lower).python}
     files = tuple(file for file in unit_lock(lock, name).python if file not in below)
     given, installed = install_files(lock, files)
@@ -67,7 +68,7 @@ def venv_unit(
     inputs = [tools_input(lock), *given]
     if wheels:
         inputs.append(Input("kernels", "files", units=wheels))
-        # by name and version from a folder: installed by path, they would carry the path (direct_url.json)
+        # by name and version from a folder: installed by path, they would contain the path (direct_url.json)
         commands += [
             f'set -- && for wheel in {INPUTS}/kernels/*.whl; do name="${{wheel##*/}}"; rest="${{name#*-}}"; '
             'set -- "$@" "${name%%-*}==${rest%%-*}"; done',

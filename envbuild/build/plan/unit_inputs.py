@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def unit_lock(lock: Lock, unit: str) -> UnitLock:
-    """What the lock has for a unit; nothing, where it has none of that name."""
+    """Return what the lock has for a unit; nothing, where it has none of that name."""
     from envbuild.lock.lockfile import UnitLock
 
     return lock.units.get(unit, UnitLock())
 
 
 def debian_input(lock: Lock, unit: str) -> Input:
-    """The Debian packages of a unit, as a local repository."""
+    """Return the Debian packages of a unit, as a local repository."""
     files = [lock.debian[file] for file in unit_lock(lock, unit).debian]
     return Input("debs", "debian", tuple(Blob(item.file, item.sha256, item.size) for item in files))
 
@@ -44,5 +44,5 @@ def archives_input(lock: Lock, files: tuple[str, ...]) -> Input:
 
 
 def tools_input(lock: Lock) -> Input:
-    """The locked uv, so that the host's does not decide over the bytes of a venv."""
+    """Return the locked uv, so that the host's does not decide over the bytes of a venv."""
     return Input("tools", "tree", python_input(lock, "tools", unit_lock(lock, TOOLS).python).blobs)

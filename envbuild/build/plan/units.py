@@ -1,8 +1,7 @@
-"""Units and plans: what an engine is given.
+"""Units and plans: the input of an engine.
 
 A unit is one isolated build: a stack of layers below, read-only inputs, commands, and one product, which is either a
-layer or wheels. Its key is the hash of exactly that, so an unchanged unit is never built again, in whatever image it
-stands.
+layer or wheels. Its key is the hash of exactly that, so an unchanged unit is never built again, in any image.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from envbuild.oci.config import ImageConfig
 
 
 class Product(StrEnum):
-    """What a unit leaves behind."""
+    """The product of a unit."""
 
     LAYER = "layer"
     WHEEL = "wheel"  # the files *.whl that the commands put into /run/envbuild/out
@@ -56,9 +55,9 @@ class Unit:
     `lowers` are names of units of the same plan, bottom first. `seed` lists Debian packages (file names in the input
     ``debs``) that are extracted into the empty tree before the first step, `layers` OCI layers (file names in the input
     ``layers``, bottom first) that are applied to it: only the base has one of these. `keep` limits the
-    layer to these absolute paths; empty means everything. `in_image` says whether the layer is part of the image.
-    `memory_gb` is what one compile job takes, `cpu_minutes` what the whole build took where it was measured (0: nobody
-    did).
+    layer to these absolute paths; empty means everything. `in_image`: whether the layer is part of the image.
+    `memory_gb` is what one compile job takes, `cpu_minutes` what the whole build took where it was measured (0: not
+    measured).
     """
 
     name: str
@@ -79,7 +78,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Units in an order in which each stands after what it needs, and the image that their layers make."""
+    """Units in an order in which each comes after those that it needs, and the image that their layers make."""
 
     image: str
     units: tuple[Unit, ...]
@@ -90,7 +89,7 @@ class Plan:
         return next(unit for unit in self.units if unit.name == name)
 
     def needs(self, unit: Unit) -> tuple[str, ...]:
-        """Names of the units whose product `unit` uses: its lowers, then those that give it wheels."""
+        """Names of the units whose product `unit` uses: its lowers, then those that build its wheels."""
         return tuple(dict.fromkeys([*unit.lowers, *(name for item in unit.inputs for name in item.units)]))
 
     def keys(self) -> dict[str, str]:
@@ -100,7 +99,7 @@ class Plan:
             content = asdict(unit)
             for field_name in ("name", "title", "memory_gb", "cpu_minutes", "in_image"):
                 content.pop(field_name)
-            if not unit.layers:  # a field that came later: the keys of units without it stay what they were
+            if not unit.layers:  # a field that came later: the keys of units without it do not change
                 content.pop("layers")
             content["steps"] = [step.command for step in unit.steps]
             content["lowers"] = [keys[name] for name in unit.lowers]
@@ -131,7 +130,7 @@ FIXED = {
 
 
 def environment(unit: Unit, jobs: int = 2) -> dict[str, str]:
-    """The whole environment of a unit's steps, the same for every engine: nothing of the caller's gets in.
+    """Return the whole environment of a unit's steps, the same for every engine: nothing of the caller's gets in.
 
     `jobs` is the number of compile jobs, which must not change the product.
     """

@@ -1,7 +1,7 @@
 """Write a file from front to back past the page cache (O_DIRECT, open(2)), where its file system can.
 
-What is compressed is written once and is larger than what a machine wants to remember: through the page cache every
-byte is copied into a page that had to be found for it, and pushes out what others will read again. Direct writes take
+What is compressed is written once and is larger than what a machine should cache: through the page cache every byte is
+copied into a page that had to be found for it, and evicts what other processes will read again. Direct writes take
 whole pages from memory that begins at one; what comes is collected until there is enough, and the end of it, less than
 a page, goes by the page cache when it is to be read.
 """
@@ -25,11 +25,11 @@ class Appender:
 
     def __init__(self, file: int) -> None:
         self.file, self.direct = file, -1
-        self.start = self.fill = 0  # the room holds `fill` bytes that belong at `start`, which begins a page
+        self.start = self.fill = 0  # the buffer holds `fill` bytes that belong at `start`, which begins a page
         if on_disk(file):
             with contextlib.suppress(OSError):
                 self.direct = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
-        self.room = memoryview(mmap.mmap(-1, ROOM)) if self.direct >= 0 else memoryview(b"")
+        self.buffer = memoryview(mmap.mmap(-1, ROOM)) if self.direct >= 0 else memoryview(b"")
 
     def write(self, parts: Sequence[Buffer], at: int) -> None:
         """Write `parts` one after another from position `at` on."""
@@ -39,38 +39,38 @@ class Appender:
         if at != self.start + self.fill:
             self.flush()
             self._go(at)
-        room, fill = self.room, self.fill
+        buffer, fill = self.buffer, self.fill
         for part in parts:
             done, size = 0, len(part)
             while size - done >= ROOM - fill:
                 some = ROOM - fill
-                room[fill:] = memoryview(part)[done : done + some]
+                buffer[fill:] = memoryview(part)[done : done + some]
                 done += some
                 self._write(ROOM)
                 fill = 0
-            room[fill : fill + size - done] = memoryview(part)[done:]
+            buffer[fill : fill + size - done] = memoryview(part)[done:]
             fill += size - done
             self.fill = fill
 
     def read(self, at: int, length: int) -> bytes:
-        """What was written."""
+        """Return bytes that were written."""
         if at + length > self.start:
             self.flush()
         return os.pread(self.file, length, at)
 
     def flush(self) -> None:
-        """See that whoever reads the file finds everything."""
+        """Write what was collected, so that every reader of the file finds it."""
         whole = self.fill & -PAGE
-        left = bytes(self.room[whole : self.fill])
+        left = bytes(self.buffer[whole : self.fill])
         if whole:
             self._write(whole)
-            self.room[: len(left)] = left
+            self.buffer[: len(left)] = left
             self.fill = len(left)
         if left:
             write_all(self.file, [left], self.start)
 
     def close(self) -> None:
-        """Let go of the file. What was not flushed is lost."""
+        """Close the file. Bytes that were not flushed are lost."""
         if self.direct >= 0:
             os.close(self.direct)
             self.direct = -1
@@ -79,20 +79,21 @@ class Appender:
         self.start = at & -PAGE
         self.fill = at - self.start
         before = os.pread(self.file, self.fill, self.start)
-        self.room[: self.fill] = before.ljust(self.fill, b"\0")
+        self.buffer[: self.fill] = before.ljust(self.fill, b"\0")
 
     def _write(self, size: int) -> None:
-        """The first `size` bytes of the room, whole pages."""
+        """Write the first `size` bytes of the buffer, whole pages."""
         done = 0
-        with contextlib.suppress(OSError):  # what is wrong with the disk, the other way tells
-            done = os.pwrite(self.direct, self.room[:size], self.start)
+        with contextlib.suppress(OSError):  # the buffered write below raises the error of the disk
+            done = os.pwrite(self.direct, self.buffer[:size], self.start)
         if done < size:
-            write_all(self.file, [self.room[done:size]], self.start + done)
+            write_all(self.file, [self.buffer[done:size]], self.start + done)
         self.start, self.fill = self.start + size, 0
 
 
 def on_disk(file: int) -> bool:
-    """Whether a file lies on a disk of this machine: file systems of the network and of the memory have no device."""
+    """Return whether a file is on a disk of this machine: file systems of the network and of the memory have no
+    device."""
     return os.major(os.fstat(file).st_dev) != 0
 
 
@@ -102,7 +103,7 @@ def write_all(file: int, parts: Sequence[Buffer], at: int) -> None:
         some = parts[first : first + MAX_BUFFERS]
         size = sum(map(len, some))
         done = os.pwritev(file, some, at)
-        if done < size:  # a full disk says so on the next call
+        if done < size:  # a full disk raises its error on the next call
             rest = memoryview(b"".join(some))[done:]
             while rest:
                 count = os.pwrite(file, rest, at + size - len(rest))

@@ -46,15 +46,15 @@ class BlockWriter:
         self.files: dict[tuple[int, int], int] = {}  # (stored length, checksum) → row
 
     def add(self, row: int, content: Buffer) -> None:
-        """The next whole block of a file."""
+        """Add the next whole block of a file."""
         self._submit(row, content, len(content))
 
     def add_zeros(self, row: int, count: int) -> None:
-        """The next `count` blocks of a file are zeros."""
+        """Add `count` blocks of zeros, the next ones of a file."""
         self._submit(row, count, 64)  # no memory, but not free either
 
     def add_fragment(self, content: bytes) -> None:
-        """The next fragment block."""
+        """Add the next fragment block."""
         columns = self.index.columns
         number = len(columns["fragment_sizes"])
         columns["fragment_sizes"].append(len(content))
@@ -64,7 +64,7 @@ class BlockWriter:
         self._submit(~number, content, len(content))
 
     def fragment(self, number: int) -> Buffer:
-        """The content of a fragment block that was added."""
+        """Return the content of a fragment block that was added."""
         flying = self.flying.get(number)
         if flying is not None:
             return flying
@@ -86,7 +86,7 @@ class BlockWriter:
         return self.position
 
     def stop(self) -> None:
-        """Give up. What a thread has begun already may still end; it writes nothing."""
+        """Stop. A batch that a thread has started may still end; it writes nothing."""
         for future in self.pending:
             future.cancel()
         self.pending.clear()
@@ -112,7 +112,7 @@ class BlockWriter:
             self._take()
 
     def _compress(self, batch: list[InputBlock]) -> list[StoredBlock]:
-        """In a thread: what to store of each block."""
+        """Return what to store of each block; runs in a thread."""
         compress, zero = self.index.codec.compressor(), self.zero
         result: list[StoredBlock] = []
         for owner, content in batch:
@@ -160,7 +160,7 @@ class BlockWriter:
                 self._flush()
 
     def _end_file(self) -> None:
-        """All blocks of a file are written: keep them, or use those of an equal file."""
+        """End a file whose blocks are all written: keep them, or use those of an equal file."""
         row, self.row = self.row, -1
         columns = self.index.columns
         if row < 0 or not columns["stored"][row]:

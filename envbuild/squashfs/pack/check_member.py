@@ -1,4 +1,4 @@
-"""What a member of a layer may be."""
+"""Checks of the members of a layer."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def check_path(path: bytes) -> None:
     for part in path.split(b"/"):
         if part in (b"", b".", b"..") or len(part) > 255 or b"\0" in part:
             raise EnvbuildError(
-                f"a layer holds a path that cannot be: {os.fsdecode(path)!r}",
+                f"a layer has an invalid path: {os.fsdecode(path)!r}",
                 hint="layers hold relative paths without '.', '..' or NUL, and names of at most 255 bytes",
             )
 
 
 def check_member(member: Member) -> int:
-    """The code of its kind. Raises EnvbuildError for a member that cannot be stored."""
+    """Return the code of a member's kind. Raises EnvbuildError for a member that cannot be stored."""
     path, kind, link = member.path, member.kind, member.link
     check_path(path)
     if not 0 <= member.mode <= 0o7777 or not (0 <= member.uid < LIMIT and 0 <= member.gid < LIMIT):
@@ -42,11 +42,11 @@ def check_member(member: Member) -> int:
             f"{os.fsdecode(path)!r} has mode {member.mode:o} and owner {member.uid}:{member.gid},"
             " which cannot be stored"
         )
-    if kind is Kind.FILE:  # an enumeration's hash is slow: no dictionary for what nearly every member is
+    if kind is Kind.FILE:  # an enumeration's hash is slow: no dictionary look-up for nearly every member
         code = FILE
     else:
         if member.size:
-            raise EnvbuildError(f"{os.fsdecode(path)!r} is no file but has data")
+            raise EnvbuildError(f"{os.fsdecode(path)!r} is not a file but has data")
         if kind is Kind.SYMLINK:
             # kernels refuse a target longer than a page
             if not 0 < len(link) < 4096 or b"\0" in link:
@@ -57,7 +57,7 @@ def check_member(member: Member) -> int:
         code = DIR if kind is Kind.DIR else SPECIAL[kind]
     if link:
         if kind is not Kind.HARDLINK:
-            raise EnvbuildError(f"{os.fsdecode(path)!r} is no link but has a target")
+            raise EnvbuildError(f"{os.fsdecode(path)!r} is not a link but has a target")
         check_path(link)
     if code in (CHAR, BLOCK) and not (0 <= member.device[0] < 1 << 12 and 0 <= member.device[1] < 1 << 20):
         major, minor = member.device

@@ -42,7 +42,7 @@ DATA = PAGE  # position of the first byte of data
 class Pack:
     """A pack on disk: its file, its index, the position where its data ends (bytes), and where in the file its
     position 0 is (packs that are written into an image that is being made have no file of their own). `digest` of its
-    index, which covers the checksums of its data; empty: the pack is not kept.
+    index, which covers the checksums of its data; empty: the pack is not cached.
     """
 
     path: Path
@@ -53,12 +53,12 @@ class Pack:
 
 
 def pack_head() -> bytes:
-    """What stands before the data."""
+    """Return the bytes before the data."""
     return HEAD.pack(MAGIC, VERSION, 0).ljust(DATA, b"\0")
 
 
 def pack_foot(index: PackIndex, end: int) -> bytes:
-    """What stands behind the data, which ends at `end`."""
+    """Return the bytes behind the data, which ends at `end`."""
     data = encode_index(index)
     stored = Codec("zstd", 3).compress(data)
     digest = hashlib.blake2b(stored, digest_size=32).digest()
@@ -66,7 +66,7 @@ def pack_foot(index: PackIndex, end: int) -> bytes:
 
 
 def read_pack(path: Path) -> Pack:
-    """Read the index of a pack. Raises EnvbuildError when the pack is damaged, cut short or of another format
+    """Read the index of a pack. Raises EnvbuildError when the pack is damaged, truncated or of another format
     version.
     """
     require_little_endian()
@@ -82,7 +82,7 @@ def read_pack(path: Path) -> Pack:
             file.seek(max(size - TAIL.size, 0))
             position, stored, unpacked, digest, magic = TAIL.unpack(file.read(TAIL.size))
             if magic != MAGIC or position + stored + TAIL.size != size or position < DATA:
-                raise ValueError("it is cut short")
+                raise ValueError("it is truncated")
             file.seek(position)
             data = file.read(stored)
         if hashlib.blake2b(data, digest_size=32).digest() != digest:
@@ -127,5 +127,5 @@ def check_pack(path: Path) -> None:
 
 
 def damaged_pack(pack: Pack) -> EnvbuildError:
-    """The error for data that is not what the index says."""
-    return EnvbuildError("a pack is damaged or cut short", hint=f"rm '{pack.path}'", where=str(pack.path))
+    """Return the error for data that does not match the index."""
+    return EnvbuildError("a pack is damaged or truncated", hint=f"rm '{pack.path}'", where=str(pack.path))

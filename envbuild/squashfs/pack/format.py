@@ -1,4 +1,4 @@
-"""How a layer is compressed for squashfs."""
+"""The format of packs: how a layer is compressed for squashfs."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from envbuild.squashfs.pack.append_file import Buffer
 from envbuild.squashfs.pack.blocks import BlockWriter
 from envbuild.squashfs.pack.index import PackIndex
 
-CACHED_BLOCKS = 8  # unpacked fragment blocks kept for comparisons
+CACHED_BLOCKS = 8  # unpacked fragment blocks that are cached for comparisons
 
 
 class FragmentWriter:
-    """Fills fragment blocks in the order of the layer and gives the full ones to `blocks`."""
+    """Fills fragment blocks in the order of the layer and passes the full ones to `blocks`."""
 
     def __init__(self, index: PackIndex, blocks: BlockWriter) -> None:
         self.index, self.blocks = index, blocks
@@ -55,7 +55,7 @@ class FragmentWriter:
             self.size = 0
 
     def _is(self, place: int, content: Buffer) -> bool:
-        """Whether the tail at `place` is `content`; of a tail that was compared once the digest is kept."""
+        """Return whether the tail at `place` is `content`; the digest of a tail that was compared once is cached."""
         digest = self.digests.get(place)
         if digest is not None:
             return hashlib.blake2b(content, digest_size=16).digest() == digest

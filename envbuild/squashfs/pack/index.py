@@ -1,7 +1,7 @@
-"""The index of a pack: the members of a layer, and where their data lies.
+"""The index of a pack: the members of a layer, and the positions of their data.
 
 It holds columns, not records: 300,000 members are a handful of arrays, paths are one NUL-joined string (any byte but
-NUL may stand in a name). Arrays are little endian as they lie in memory; `envbuild.squashfs.pack.file` puts the index
+NUL may be part of a name). Arrays are little endian as they are in memory; `envbuild.squashfs.pack.file` puts the index
 behind the data.
 """
 
@@ -27,7 +27,7 @@ LENGTH = 0xFFFFFFFF  # of a tail's key: its length
 KINDS = tuple(Kind)
 FILE, DIR, SYMLINK, HARDLINK, FIFO, CHAR, BLOCK = range(len(KINDS))
 
-# What a member says of itself, as one packed row; then the same as columns.
+# The metadata of a member as one packed row; then the same as columns.
 ROW = struct.Struct("<QqIIIIIHxx")
 MEMBER_COLUMNS = {
     "sizes": "Q",
@@ -40,7 +40,7 @@ MEMBER_COLUMNS = {
     "modes": "H",
 }
 ROW_OFFSETS = {"sizes": 0, "mtimes": 8, "uids": 16, "gids": 20, "majors": 24, "minors": 28, "xattrs": 32, "modes": 36}
-# Where its data lies. `stored`: length of its blocks in the pack, `crcs`: CRC-32 of them, `sparse`: bytes in blocks of
+# Position of its data. `stored`: bytes of its blocks in the pack, `crcs`: CRC-32 of them, `sparse`: bytes in blocks of
 # zeros, `first`: number of its first size word; `tails`: CRC-32 << 32 | length of its tail, 0 when it has none.
 DATA_COLUMNS = {
     "starts": "Q", "stored": "Q", "sparse": "Q", "first": "Q", "crcs": "I", "fragments": "I", "offsets": "I",
@@ -60,9 +60,9 @@ PER_MEMBER = (*MEMBER_COLUMNS, *DATA_COLUMNS)
 
 @dataclass(slots=True)
 class PackIndex:
-    """Members of a layer and where their data lies in the pack. Row i of every column of PER_MEMBER is member i.
+    """Members of a layer and the positions of their data in the pack. Row i of every column of PER_MEMBER is member i.
 
-    While a pack is written, `rows` holds what members say of themselves; `seal` turns it into columns.
+    While a pack is written, `rows` holds the metadata of members; `seal` turns it into columns.
     """
 
     codec: Codec
@@ -101,7 +101,7 @@ class PackIndex:
             column.frombytes((b"\xff" if name == "fragments" else b"\0") * (column.itemsize * more))
 
     def seal(self) -> None:
-        """All members are there: make the columns whole."""
+        """Complete the columns, once all members are added."""
         rows = memoryview(self.rows)
         wide = {"Q": rows.cast("Q"), "q": rows.cast("q"), "I": rows.cast("I"), "H": rows.cast("H")}
         for name, code in MEMBER_COLUMNS.items():
@@ -124,7 +124,7 @@ class PackIndex:
 
 
 def encode_index(index: PackIndex) -> bytes:
-    """The index as bytes, before compression."""
+    """Return the index as bytes, before compression."""
     strings = [b"\0".join(index.paths), b"\0".join(index.links), bytes(index.kinds)]
     columns = [index.columns[name].tobytes() for name in COLUMNS]
     header = {
@@ -143,7 +143,7 @@ def encode_index(index: PackIndex) -> bytes:
 
 
 def decode_index(data: bytes) -> PackIndex:
-    """The index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
+    """Return the index that `encode` wrote. Raises ValueError, KeyError, struct.error … for anything else."""
     (length,) = struct.unpack_from("<I", data)
     header: Mapping[str, Any] = json.loads(data[4 : 4 + length])
     view = memoryview(data)
@@ -177,7 +177,7 @@ def check_bounds(index: PackIndex, end: int) -> None:
 
     def within(values: Iterable[int], limit: int, what: str) -> None:
         if max(values, default=0) > limit:
-            raise ValueError(f"{what} lies outside")
+            raise ValueError(f"{what} is outside")
 
     within(index.kinds, len(KINDS) - 1, "a kind")
     within(columns["xattrs"], len(index.xattr_sets) - 1, "an xattr set")
@@ -197,15 +197,13 @@ def check_bounds(index: PackIndex, end: int) -> None:
         if tail or fragment != NONE:
             length = tail & LENGTH
             if fragment >= fragments or length != size % block or not 0 < length <= sizes[fragment] - offset:
-                raise ValueError("a tail lies outside its fragment block")
+                raise ValueError("a tail is outside its fragment block")
             blocks = size // block
         if blocks and first + blocks > words:
-            raise ValueError("size words lie outside")
+            raise ValueError("size words are outside")
 
 
 def require_little_endian() -> None:
-    """Raise EnvbuildError on a big-endian machine: packs and squashfs tables are written from memory as they lie
-    there.
-    """
+    """Raise EnvbuildError on a big-endian machine: packs and squashfs tables are written as they are in memory."""
     if sys.byteorder != "little":
         raise EnvbuildError("packs can be written and read on little-endian machines only")

@@ -1,8 +1,9 @@
-"""Memory that was freed stays with the process while layers are packed.
+"""Compression threads, and an allocator that keeps freed memory while layers are packed.
 
-Pieces of 1 MiB and blocks of 128 KiB are taken and freed thousands of times. glibc gives them back to the kernel when
-it can, which gives every page anew, filled with zeros: 130,000 times for an image of 1.2 GB. With mallopt(3) they stay;
-buffers that are larger than any piece are still given back at once, and `trim_heap` gives all (malloc_trim(3)).
+Pieces of 1 MiB and blocks of 128 KiB are taken and freed thousands of times. glibc returns them to the kernel when it
+can, which provides every page again, filled with zeros: 130,000 times for an image of 1.2 GB. With mallopt(3) the
+process keeps them; buffers that are larger than any piece are still returned at once, and `trim_heap` returns all
+(malloc_trim(3)).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeVar
 # malloc.h of glibc
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
 SETTINGS = {
-    TRIM_THRESHOLD: 16 << 20,  # free bytes at the end of an arena that stay
+    TRIM_THRESHOLD: 16 << 20,  # free bytes at the end of an arena that are not returned
     MMAP_THRESHOLD: 4 << 20,  # from here on a buffer has pages of its own, which go when it goes
     ARENA_MAX: 2,  # or every thread would keep what it used once; buffers are few and large: threads hardly wait
 }
@@ -27,8 +28,8 @@ SETTINGS = {
 
 @cache
 def keep_freed_memory() -> None:
-    """Let malloc keep what is freed, from now on and for the whole process. Does nothing where the C library is not
-    glibc, or does not want it."""
+    """Make malloc retain freed memory, from now on and for the whole process. Does nothing where the C library is not
+    glibc, or refuses."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
     if mallopt is not None:
         for parameter, value in SETTINGS.items():
@@ -36,7 +37,8 @@ def keep_freed_memory() -> None:
 
 
 def trim_heap() -> None:
-    """Give the kernel what malloc kept so far, once the layers are packed: merging them wants memory of its own."""
+    """Return to the kernel what malloc retained so far, once the layers are packed: merging them needs memory of its
+    own."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
@@ -58,25 +60,25 @@ class Workers:
         self.layers, self.guard = 0, threading.Lock()  # layers that use them now
 
     def ahead(self, batch: int) -> int:
-        """Batches of `batch` bytes that each of the layers may have handed over."""
+        """Return the number of batches of `batch` bytes that each layer may have submitted."""
         return max(min(self.jobs + 4, MAX_AHEAD // batch) // max(self.layers, 1), MIN_AHEAD)
 
     def join(self) -> None:
-        """One layer more uses these threads."""
+        """Count one layer more that uses these threads."""
         with self.guard:
             self.layers += 1
 
     def leave(self) -> None:
-        """One layer less does."""
+        """Count one layer less."""
         with self.guard:
             self.layers -= 1
 
     def submit(self, work: Callable[..., T], *arguments: object) -> Future[T]:
-        """Have `work` done with `arguments` by a thread."""
+        """Run `work` with `arguments` in a thread."""
         return self.pool.submit(work, *arguments)
 
     def close(self) -> None:
-        """Let the threads go; what nobody waits for any more is not begun."""
+        """End the threads; work that no caller waits for any more is not started."""
         self.pool.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Workers:

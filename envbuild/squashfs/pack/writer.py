@@ -27,7 +27,8 @@ from envbuild.squashfs.pack.fragments import FragmentWriter
 from envbuild.squashfs.pack.index import VERSION, PackIndex, require_little_endian
 from envbuild.squashfs.pack.workers import Workers
 
-MAX_BLOCKS = 1 << 25  # of one file (4 TiB at 128 KiB): the size words of a sparse file's lie are 128 MiB of memory
+# Of one file (4 TiB at 128 KiB): the size words of a file that claims to be sparse take at most 128 MiB of memory.
+MAX_BLOCKS = 1 << 25
 
 
 def pack_name(diff_id: str, codec: str = "zstd", level: int = 3, block: int = 131072) -> str:
@@ -39,8 +40,8 @@ def pack_name(diff_id: str, codec: str = "zstd", level: int = 3, block: int = 13
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A place in an open file for a pack's data instead of a file of its own: `base` is where the pack's position 0
-    lies; `done` gets the pack.
+    """A place in an open file for a pack's data instead of a file of its own: `base` is the pack's position 0; `done`
+    gets the pack.
     """
 
     file: int
@@ -94,7 +95,7 @@ class PackWriter:
 
     # the sink
     def begin(self, member: Member) -> None:
-        """The next member; `data` and `zeros` must then give exactly `member.size` bytes."""
+        """Begin the next member; `data` and `zeros` must then provide exactly `member.size` bytes."""
         kind = check_member(member)
         if self.left:
             raise EnvbuildError("a layer ended a member before its data was complete")
@@ -108,11 +109,11 @@ class PackWriter:
         self.left = member.size
 
     def data(self, chunk: Buffer) -> None:
-        """The next bytes of the member (any number; the object must not change afterwards)."""
+        """Add the next bytes of the member (any number; the object must not change afterwards)."""
         count = len(chunk)
         self.left -= count
         if self.left < 0:
-            raise EnvbuildError(f"{self._name()} has more data than its header says")
+            raise EnvbuildError(f"{self._name()} has more data than its header declares")
         if self.held + count < self.block:
             if count:
                 self.parts.append(chunk)
@@ -133,9 +134,9 @@ class PackWriter:
             self.parts.append(view[whole:])
 
     def zeros(self, count: int) -> None:
-        """The next `count` bytes of the member are zeros: whole blocks of them cost nothing."""
+        """Add `count` bytes of zeros to the member: whole blocks of them cost nothing."""
         if count < 0 or count > self.left:
-            raise EnvbuildError(f"{self._name()} has more data than its header says")
+            raise EnvbuildError(f"{self._name()} has more data than its header declares")
         if self.held:
             some = min(self.block - self.held, count)
             self.data(self.zero[:some])
@@ -147,10 +148,10 @@ class PackWriter:
         self.data(self.zero[:rest])
 
     def end(self) -> None:
-        """The member is complete. Raises EnvbuildError when data is missing."""
+        """End the member. Raises EnvbuildError when data is missing."""
         if self.left:
             raise EnvbuildError(
-                f"{self._name()} lacks {self.left} bytes of its data", hint="the layer is cut short; fetch it again"
+                f"{self._name()} lacks {self.left} bytes of its data", hint="the layer is truncated; fetch it again"
             )
         if self.held:
             self.tails.add(self.row, self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))

@@ -1,4 +1,4 @@
-"""Compare two squashfs files: every path, what it is, and what it holds."""
+"""The comparison of two squashfs files: every path, its kind, its metadata and its content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envbuild.squashfs.read.superblock import damaged_image
 from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, SYMLINK, Entry, Inode, SquashTree, printable_path
 
 TIME = "time"
-# How a field of an inode is called, and as what it is told.
+# The name of a field of an inode → its value as text.
 FIELDS: dict[str, Callable[[Inode], str]] = {
     "mode": lambda inode: f"{inode.mode:04o}",
     "owner": lambda inode: f"{inode.uid}:{inode.gid}",
@@ -33,7 +33,7 @@ class Change:
 
 
 def pair_entries(before: SquashTree, after: SquashTree) -> Iterator[tuple[Entry | None, Entry | None]]:
-    """Entries of both trees side by side, in path order; None where a tree has nothing."""
+    """Yield entries of both trees side by side, in path order; None where a tree has nothing."""
     olds, news = before.walk(), after.walk()
     old, new = next(olds, None), next(news, None)
     while old or new:
@@ -52,7 +52,7 @@ def pair_entries(before: SquashTree, after: SquashTree) -> Iterator[tuple[Entry 
 
 
 class Comparison:
-    """Compares inodes of two trees; `contents` counts the files whose stored bytes had to be looked at."""
+    """A comparison of the inodes of two trees."""
 
     def __init__(self, before: SquashTree, after: SquashTree) -> None:
         self.before, self.after = before, after
@@ -60,7 +60,7 @@ class Comparison:
         self._linked: dict[tuple[int, int], bool] = {}  # pairs of inodes with several names, compared once
 
     def fields(self, old: Entry, new: Entry) -> dict[str, tuple[str, str]]:
-        """What differs at one path."""
+        """Return the differences at one path."""
         one, other = old.inode, new.inode
         found: dict[str, tuple[str, str]] = {}
         if one.kind != other.kind:
@@ -69,8 +69,8 @@ class Comparison:
             found["content"] = (f"{one.size} bytes", f"{other.size} bytes")
         if one.kind == SYMLINK and one.target != other.target:
             found["target"] = (printable_path(one.target), printable_path(other.target))
-        for name, told in FIELDS.items():
-            was, now = told(one), told(other)
+        for name, format_field in FIELDS.items():
+            was, now = format_field(one), format_field(other)
             if was != now:
                 found[name] = (was, now)
         if one.links != other.links and one.kind != DIRECTORY:
@@ -100,12 +100,12 @@ class Comparison:
 
 
 def attribute_names(attributes: dict[bytes, bytes]) -> str:
-    """Names of attributes for people."""
+    """Return the names of attributes as text."""
     return ", ".join(printable_path(name) for name in sorted(attributes)) or "none"
 
 
 def compare_trees(before: SquashTree, after: SquashTree) -> Iterator[Change]:
-    """Every path that differs, in path order."""
+    """Yield every path that differs, in path order."""
     comparison = Comparison(before, after)
     for old, new in pair_entries(before, after):
         if old is None or new is None:

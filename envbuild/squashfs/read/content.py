@@ -1,7 +1,7 @@
 """Contents of files of a squashfs image: blocks, tails in fragment blocks, holes.
 
-A file's blocks lie one after another, a block of zeros takes no room, the tail may lie with others' in a fragment
-block. Two contents are compared without unpacking where the stored bytes are the same.
+A file's blocks are stored one after another, a block of zeros takes no room, the tail may share a fragment
+block with others. Two contents are compared without unpacking where the stored bytes are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHUNK = 1 << 17  # bytes compared at a time
 
 
 class BlockReader:
-    """Reads stored blocks of one image. All methods raise `Damaged`."""
+    """Reads stored blocks of one image. All methods raise `CorruptDataError`."""
 
     def __init__(
         self, file: int, superblock: sq.Superblock, inflate: Decompress, fragments: MetadataStream | None
@@ -31,23 +31,23 @@ class BlockReader:
         self.file, self.size, self.codec = file, superblock.block, superblock.codec
         self.used, self.inflate = superblock.used, inflate
         self._fragments, self._fragment_count = fragments, superblock.fragments
-        self._kept: dict[int, bytes] = {}
+        self._cached: dict[int, bytes] = {}
 
     def count(self, size: int, fragment: int) -> int:
-        """Number of size words of a file."""
+        """Return the number of size words of a file."""
         return -(-size // self.size) if fragment == sq.NO_FRAGMENT else size // self.size
 
     def stored(self, at: int, length: int) -> bytes:
-        """Bytes as they lie in the image."""
+        """Return bytes as they are stored in the image."""
         if at + length > self.used:
-            raise CorruptDataError("a block lies outside of the image")
+            raise CorruptDataError("a block is outside of the image")
         data = os.pread(self.file, length, at)
         if len(data) != length:
-            raise CorruptDataError("the image is cut short")
+            raise CorruptDataError("the image is truncated")
         return data
 
     def block(self, at: int, word: int, size: int) -> bytes:
-        """A block that must unpack to `size` bytes."""
+        """Return a block that must unpack to `size` bytes."""
         if not word:
             return bytes(size)
         data = self._unpacked(at, word, size)
@@ -56,23 +56,23 @@ class BlockReader:
         return data
 
     def place(self, number: int) -> tuple[int, int]:
-        """(position, size word) of a fragment block."""
+        """Return (position, size word) of a fragment block."""
         if self._fragments is None or number >= self._fragment_count:
             raise CorruptDataError("there is no such fragment block")
         position, word, _ = struct.unpack("<QII", self._fragments.read(16 * number, 16))
         return position, word
 
     def tail(self, number: int, offset: int, size: int) -> bytes:
-        """`size` bytes at `offset` of a fragment block."""
-        data = self._kept.get(number)
+        """Return `size` bytes at `offset` of a fragment block."""
+        data = self._cached.get(number)
         if data is None:
             data = self._unpacked(*self.place(number), self.size)
-            if len(self._kept) >= CACHED_BYTES // self.size:
-                del self._kept[next(iter(self._kept))]
-            self._kept[number] = data
+            if len(self._cached) >= CACHED_BYTES // self.size:
+                del self._cached[next(iter(self._cached))]
+            self._cached[number] = data
         part = data[offset : offset + size]
         if len(part) != size:
-            raise CorruptDataError("a tail lies outside of its fragment block")
+            raise CorruptDataError("a tail is outside of its fragment block")
         return part
 
     def _unpacked(self, at: int, word: int, limit: int) -> bytes:
@@ -86,7 +86,7 @@ class BlockReader:
 
 
 class FileContent:
-    """What one file holds. All methods raise `Damaged`."""
+    """The content of one file. All methods raise `CorruptDataError`."""
 
     def __init__(
         self, blocks: BlockReader, size: int, start: int, fragment: int, offset: int, words: Sequence[int]
@@ -97,7 +97,7 @@ class FileContent:
         self._places: array[int] | None = None
 
     def blocks(self) -> Iterator[bytes]:
-        """The content, block by block."""
+        """Yield the content, block by block."""
         at, left, full = self.start, self.size, self.reader.size
         for word in self.words:
             size = min(left, full)
@@ -107,7 +107,7 @@ class FileContent:
             yield self.reader.tail(self.fragment, self.offset, self.tail)
 
     def at(self, position: int) -> bytes:
-        """What begins at `position`, to the end of its block; nothing behind the end."""
+        """Return the bytes from `position` to the end of its block; nothing behind the end."""
         if position >= self.size:
             return b""
         number, offset = divmod(position, self.reader.size)
@@ -120,7 +120,7 @@ class FileContent:
 
 
 class ContentComparison:
-    """Compares contents of two images, which may be of any codec and block size. Raises `Damaged`."""
+    """Compares contents of two images, which may be of any codec and block size. Raises `CorruptDataError`."""
 
     def __init__(self, before: BlockReader, after: BlockReader) -> None:
         self.before, self.after = before, after
@@ -129,7 +129,7 @@ class ContentComparison:
         self.unpacked = 0  # bytes of one side that had to be unpacked
 
     def __call__(self, before: FileContent, after: FileContent) -> bool:
-        """Whether two files of one size hold the same bytes."""
+        """Return whether two files of one size hold the same bytes."""
         if not self.alike or len(before.words) != len(after.words):
             return self._streams(before, after)
         one, other = before.start, after.start
@@ -158,7 +158,7 @@ class ContentComparison:
         return True
 
     def _fragments(self, one: int, other: int) -> bool:
-        """Whether two fragment blocks are stored alike; many files ask for one pair."""
+        """Return whether two fragment blocks are stored alike; one pair serves many files."""
         found = self._tails.get((one, other))
         if found is None:
             (at, word), (at_after, word_after) = self.before.place(one), self.after.place(other)

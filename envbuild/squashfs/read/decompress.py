@@ -1,8 +1,8 @@
-"""Unpack blocks of squashfs files that anybody made.
+"""Decompression of the blocks of third-party squashfs files.
 
-One block is one whole stream: zlib, .lzma, LZO1X, .xz, a bare LZ4 block, a zstd frame. What a stream says of its own
-size is checked before anything is allocated, so a damaged block costs no more than the limit it may fill. Compressor
-ids are those of squashfs-tools (squashfs_fs.h).
+One block is one whole stream: zlib, .lzma, LZO1X, .xz, a bare LZ4 block, a zstd frame. The size that a stream declares
+is checked before anything is allocated, so a damaged block costs no more than the limit it may fill. Compressor ids are
+those of squashfs-tools (squashfs_fs.h).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envbuild.squashfs.codec import IDS
 Decompress = Callable[[bytes, int], bytes]  # (one stored block, bytes it may have at most) → its content
 
 NAMES = {number: name for name, number in IDS.items()}
-XZ_MEMORY = 64 << 20  # the dictionary of a block of 1 MiB needs a few MiB; a lie may ask for 4 GiB
+XZ_MEMORY = 64 << 20  # the dictionary of a block of 1 MiB needs a few MiB; a false header may request 4 GiB
 
 
 class CorruptDataError(ValueError):
@@ -24,7 +24,8 @@ class CorruptDataError(ValueError):
 
 
 def find_decompressor(codec: int, where: str) -> Decompress:
-    """The unpacker of a compressor id. Raises VerifyError for one that cannot be read; it raises `Damaged` itself."""
+    """Return the decompressor of a compressor id. Raises VerifyError for one that cannot be read; it raises
+    `CorruptDataError` itself."""
     name = NAMES.get(codec, f"unknown ({codec})")
     if name not in UNPACK:
         raise VerifyError(
@@ -52,7 +53,7 @@ def _gzip(data: bytes, limit: int) -> bytes:
     stream = isal_zlib.decompressobj()
     result: bytes = stream.decompress(data, limit + 1)
     if len(result) <= limit and not stream.eof:
-        raise CorruptDataError("it is cut short")
+        raise CorruptDataError("it is truncated")
     return result
 
 
@@ -74,7 +75,7 @@ def _liblzma(form: int, data: bytes, limit: int) -> bytes:
     stream = lzma.LZMADecompressor(form, memlimit=XZ_MEMORY)
     result = stream.decompress(data, limit + 1)
     if len(result) <= limit and not stream.eof:
-        raise CorruptDataError("it is cut short")
+        raise CorruptDataError("it is truncated")
     return result
 
 
@@ -94,15 +95,15 @@ def _lz4(data: bytes, limit: int) -> bytes:
 def _zstd(data: bytes, limit: int) -> bytes:
     import zstandard
 
-    size = zstandard.frame_content_size(data)  # -1: the frame does not say; what it says is allocated at once
+    size = zstandard.frame_content_size(data)  # -1: not declared; a declared size is allocated at once
     if size > limit:
-        raise CorruptDataError(f"it says that it holds {size} bytes")
+        raise CorruptDataError(f"it declares {size} bytes")
     return _zstd_stream()(data, limit)
 
 
 @cache
 def _zstd_stream() -> Decompress:
-    """One for the whole program: readers have one thread."""
+    """Return one decompressor for the whole program: readers have one thread."""
     import zstandard
 
     return zstandard.ZstdDecompressor().decompress

@@ -1,4 +1,4 @@
-"""Unpack LZO1X blocks, which `enroot import` writes unless it is told otherwise. Plain Python: no library of the index
+"""Unpack LZO1X blocks, which `enroot import` writes by default. Plain Python: no library of the index
 that unpacks LZO comes without a C library to install first, and metadata and small files are all that has to be
 unpacked of such images (enroot stores blocks of large files as they are).
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def unpack_lzo(data: bytes, limit: int) -> bytes:
-    """The content of one block, at most `limit` bytes. Raises ValueError or IndexError for a damaged one."""
+    """Return the content of one block, at most `limit` bytes. Raises ValueError or IndexError for a damaged one."""
     out = bytearray()
     at = 0
     literals = 0  # how many the last instruction ended with: 0 to 3, or 4 for a long run
@@ -63,7 +63,7 @@ def unpack_lzo(data: bytes, limit: int) -> bytes:
             literals = code & 3
         start = len(out) - distance
         if start < 0 or len(out) + length > limit:
-            raise ValueError("it refers to what is not there")
+            raise ValueError("it refers to a missing position")
         if distance >= length:
             out += out[start : start + length]
         else:  # the copy reads what it writes: a pattern
@@ -73,12 +73,12 @@ def unpack_lzo(data: bytes, limit: int) -> bytes:
             out += data[at : at + literals]
             at += literals
     if at != len(data):
-        raise ValueError("it goes on behind its end")
+        raise ValueError("it continues behind its end")
     return bytes(out)
 
 
 def _read_length(data: bytes, at: int, base: int) -> tuple[int, int]:
-    """A length that does not fit its bits: each zero byte adds 255, the first other byte ends it."""
+    """Return a length that does not fit its bits: each zero byte adds 255, the first other byte ends it."""
     begin = at
     while not data[at]:
         at += 1

@@ -1,4 +1,4 @@
-"""Read the superblock and the layout of a squashfs file: for `show`, for reading its tree, and for the check that every
+"""The superblock and the layout of a squashfs file: for `show`, for reading its tree, and for the check that every
 written file passes before it gets its name.
 """
 
@@ -23,7 +23,7 @@ MAX_PIECES = 1 << 18  # of one table: 2 GiB of metadata, 40 million inodes; only
 
 
 def read_superblock(file: BinaryIO, name: str) -> sq.Superblock:
-    """The superblock of an open file. Raises VerifyError when there is none of version 4.0."""
+    """Return the superblock of an open file. Raises VerifyError when there is none of version 4.0."""
     file.seek(0)
     data = file.read(sq.SUPERBLOCK.size)
     if len(data) < sq.SUPERBLOCK.size or data[:4] != sq.MAGIC:
@@ -37,8 +37,8 @@ def read_superblock(file: BinaryIO, name: str) -> sq.Superblock:
 
 
 def describe_superblock(file: Path) -> dict[str, Any]:
-    """What the superblock says: size (bytes of the file), used, inodes, codec, level (None: not said), block, time,
-    fragments, ids, xattrs (bool). Raises VerifyError when `file` is not squashfs.
+    """Return the fields of the superblock: size (bytes of the file), used, inodes, codec, level (None: unknown), block,
+    time, fragments, ids, xattrs (bool). Raises VerifyError when `file` is not squashfs.
     """
     with file.open("rb") as stream:
         block = read_superblock(stream, str(file))
@@ -63,8 +63,8 @@ def describe_superblock(file: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the metadata of a file lie. `pieces`: table (inode, directory, fragment, export, id, xattr, xattr pairs) →
-    positions of its pieces, and behind the last one where it ends; a table that is not there has no position at all.
+    """The positions of the metadata of a file. `pieces`: table (inode, directory, fragment, export, id, xattr, xattr
+    pairs) → positions of its pieces, and behind the last one where it ends; a missing table has no position at all.
     """
 
     superblock: sq.Superblock
@@ -74,7 +74,7 @@ class Layout:
 
 def check_image(file: Path, *, padded: bool = True) -> None:
     """Check what a kernel checks at mount: the order of the tables, that each ends where the next begins, the length
-    and order of their position lists, counts, and the padding (a file of others may go without: `padded`). Raises
+    and order of their position lists, counts, and the padding (a third-party file may have none: `padded`). Raises
     VerifyError; reads a few kilobytes.
     """
     with file.open("rb") as stream:
@@ -82,15 +82,15 @@ def check_image(file: Path, *, padded: bool = True) -> None:
 
 
 def read_layout(stream: BinaryIO, name: str, *, padded: bool = False) -> Layout:
-    """The layout of an open file, checked as `check_image` says; `name` is for messages. Raises VerifyError."""
+    """Return the layout of an open file, checked as in `check_image`; `name` is for messages. Raises VerifyError."""
     try:
         return _read_layout(stream, name, padded)
     except struct.error as error:
-        raise damaged_image(name, f"a table is cut short ({error})") from error
+        raise damaged_image(name, f"a table is truncated ({error})") from error
 
 
 def damaged_image(name: str, what: str) -> VerifyError:
-    """The error to raise for a file that is not sound."""
+    """Return the error for a damaged file."""
     hint = "make it again: envbuild make NAME; or copy it again"
     return VerifyError(f"the squashfs file is damaged: {what}", hint=hint, where=name)
 
@@ -105,7 +105,7 @@ def _read_layout(stream: BinaryIO, file: str, padded: bool) -> Layout:
             raise damaged_image(file, what)
 
     def walk(name: str, at: int, stop: int) -> None:
-        """From header to header."""
+        """Follow the headers of a table."""
         places = found[name] = array("Q")
         while at < stop:
             require(len(places) < MAX_PIECES, f"its {name} table has more than {MAX_PIECES} pieces")
@@ -117,13 +117,13 @@ def _read_layout(stream: BinaryIO, file: str, padded: bool) -> Layout:
         require(at == stop, f"its {name} table does not end where the next begins")
         places.append(stop)
 
-    require(block.used <= size, f"it is cut short: {size} bytes of {block.used}")
+    require(block.used <= size, f"it is truncated: {size} bytes of {block.used}")
     require(not padded or size % 4096 == 0, "it is not padded to 4096 bytes")
     require(0 < block.ids <= min(2 * block.inodes, 0xFFFF), "it has a wrong number of ids")
     require(block.fragments <= block.inodes, "it has more fragment blocks than files")
     require(
         block.root >> 16 < block.directory_table - block.inode_table and block.root & 0xFFFF < sq.PIECE,
-        "its root lies outside",
+        "its root is outside",
     )
     end = block.used  # tables from the last to the first: each list ends where the next table begins
     xattrs = 0
@@ -136,7 +136,7 @@ def _read_layout(stream: BinaryIO, file: str, padded: bool) -> Layout:
         if at == sq.MISSING:
             require(not number or name == "export", f"it has no {name} table")
             continue
-        require(at <= end, f"its {name} table lies outside")  # equal: an empty one
+        require(at <= end, f"its {name} table is outside")  # equal: an empty one
         stream.seek(at)
         first = None
         if name == "xattr":

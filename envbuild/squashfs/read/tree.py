@@ -1,9 +1,9 @@
-"""Read a squashfs 4.0 file that anybody made: its directories, inodes, extended attributes, contents.
+"""Reader of third-party squashfs 4.0 files: directories, inodes, extended attributes, contents.
 
 Sources: the Linux kernel's Documentation/filesystems/squashfs.rst, squashfs-tools-ng's doc/format.adoc, squashfs_fs.h
-of squashfs-tools. A file is not trusted: every number is checked against what is really there before anything is read
-or kept for it. Metadata are unpacked piece by piece and a few megabytes of them stay in memory, whatever the size of
-the image; a walk takes time linear in the metadata that the file really holds.
+of squashfs-tools. A file is not trusted: every number is checked against the real size before anything is read or
+allocated for it. Metadata are unpacked piece by piece and a few megabytes of them are cached, for an image of any size;
+a walk takes time linear in the metadata that the file really holds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _XATTR = struct.Struct("<I")
 
 
 class Inode(NamedTuple):
-    """What the file says of one inode. `reference` is its identity: names with the same one are hard links."""
+    """One inode of the file. `reference` is its identity: names with the same one are hard links."""
 
     kind: int  # one of DIRECTORY … SOCKET
     mode: int  # permission bits
@@ -70,7 +70,8 @@ class SquashTree:
     """An open squashfs file, for one thread. Every method raises VerifyError where the file is damaged."""
 
     def __init__(self, path: Path) -> None:
-        """Raises VerifyError for what is no squashfs 4.0 file and for a codec that cannot be read; OSError."""
+        """Open a squashfs file. Raises VerifyError for another file or version and for a codec that cannot be read;
+        OSError."""
         self.path = path
         with contextlib.ExitStack() as stack:
             self.file: BinaryIO = stack.enter_context(path.open("rb"))
@@ -106,8 +107,8 @@ class SquashTree:
 
     # the tree
     def walk(self) -> Iterator[Entry]:
-        """All entries, each directory before what is in it, names in byte order: the order of paths whose slashes count
-        as the smallest byte."""
+        """Yield all entries, each directory before what is in it, names in byte order: the order of paths whose
+        slashes count as the smallest byte."""
         root = self.inode(self.superblock.root)
         if root.kind != DIRECTORY:
             raise damaged_image(str(self.path), "its root is not a directory")
@@ -124,7 +125,7 @@ class SquashTree:
                     room -= inode.size
                     # listings that overlap would make a small file endless
                     if inode.reference in seen or len(path) > PATH or room < 0:
-                        raise damaged_image(str(self.path), f"directory {printable_path(path)} stands at two places")
+                        raise damaged_image(str(self.path), f"directory {printable_path(path)} is listed at two places")
                     seen.add(inode.reference)
                     stack.append((path + b"/", self._entries(inode)))
                     break
@@ -132,8 +133,8 @@ class SquashTree:
                 stack.pop()
 
     def lookup(self, path: bytes, *, follow: bool = True) -> Inode | None:
-        """The inode at `path`, with symlinks taken inside the image as a container would; None where nothing is. With
-        `follow` also a symlink at its end is followed."""
+        """Return the inode at `path`, with symlinks taken inside the image as a container would; None where nothing
+        is. With `follow` also a symlink at its end is followed."""
         left = path.split(b"/")[::-1]
         inodes = [self.inode(self.superblock.root)]  # from the root to where we are
         links = 0
@@ -176,7 +177,7 @@ class SquashTree:
                 yield name, inode
 
     def _listing(self, directory: Inode) -> Iterator[tuple[bytes, int, int]]:
-        """Names, references and kinds of a directory."""
+        """Yield names, references and kinds of a directory."""
         at, end = directory.at, directory.at + directory.size
         last = b""
         unpack = sq.DIR_ENTRY.unpack_from
@@ -201,7 +202,7 @@ class SquashTree:
 
     # inodes
     def inode(self, reference: int) -> Inode:
-        """The inode that `reference` of a directory entry points to."""
+        """Return the inode that `reference` of a directory entry points to."""
         try:
             return self._inode(reference)
         except (CorruptDataError, struct.error, IndexError) as error:
@@ -260,7 +261,7 @@ class SquashTree:
 
     # extended attributes
     def xattrs(self, inode: Inode) -> dict[bytes, bytes]:
-        """Extended attributes of an inode: name with its prefix → value."""
+        """Return the extended attributes of an inode: name with its prefix → value."""
         if inode.xattr == sq.NO_XATTR:
             return {}
         with self._sound("extended attributes"):
@@ -275,7 +276,7 @@ class SquashTree:
                 prefix, length = struct.unpack("<HH", pairs.read(at, 4))
                 name = PREFIXES[prefix & 0xFF] + pairs.read(at + 4, length)
                 if name in found:
-                    raise CorruptDataError("one name stands twice")
+                    raise CorruptDataError("one name is listed twice")
                 found[name], at = self._value(pairs, at + 4 + length)
                 if prefix & ELSEWHERE:
                     (place,) = struct.unpack("<Q", found[name])
@@ -286,7 +287,7 @@ class SquashTree:
             return found
 
     def _value(self, pairs: MetadataStream, at: int) -> tuple[bytes, int]:
-        """A value and where the next record is."""
+        """Return a value and where the next record is."""
         (length,) = struct.unpack("<I", pairs.read(at, 4))
         if length > VALUE:
             raise CorruptDataError(f"a value of {length} bytes")
@@ -294,25 +295,28 @@ class SquashTree:
 
     # contents
     def words(self, inode: Inode) -> array[int]:
-        """Size words of a file's blocks: stored length, bit 24 for a block stored as it is, 0 for one of zeros."""
+        """Return the size words of a file's blocks: stored length, bit 24 for a block stored as it is, 0 for one of
+        zeros."""
         with self._sound("a file"):
             return array("I", self._inodes.read(inode.at, 4 * self.blocks.count(inode.size, inode.fragment)))
 
     def content(self, inode: Inode) -> FileContent:
-        """The content of a file, for reading anywhere and for comparing. Raises VerifyError for what is no file."""
+        """Return the content of a file, for reading anywhere and for comparing. Raises VerifyError for an inode of
+        another kind."""
         if inode.kind != REGULAR:
             raise VerifyError(f"a {KINDS[inode.kind]} has no content", where=str(self.path))
         return FileContent(self.blocks, inode.size, inode.start, inode.fragment, inode.offset, self.words(inode))
 
     def open(self, path: bytes) -> BinaryIO:
-        """The file at `path`, symlinks followed, as a binary stream that can seek. Raises FileNotFoundError."""
+        """Return the file at `path`, symlinks followed, as a binary stream that can seek. Raises FileNotFoundError."""
         inode = self.lookup(path)
         if inode is None or inode.kind != REGULAR:
             raise FileNotFoundError(2, "no such file in the image", printable_path(path))
         return io.BufferedReader(_Stream(self.content(inode), str(self.path)), self.superblock.block)
 
     def read(self, path: bytes, limit: int = 1 << 26) -> bytes | None:
-        """The whole file at `path`, or None when there is none. Raises VerifyError when it has over `limit` bytes."""
+        """Return the whole file at `path`, or None when there is none. Raises VerifyError when it has over `limit`
+        bytes."""
         inode = self.lookup(path)
         if inode is None or inode.kind != REGULAR:
             return None
@@ -340,7 +344,7 @@ class _Stream(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = (0, self.at, self.content.size)[whence]
         if base + offset < 0:
-            raise ValueError("a place before the beginning")
+            raise ValueError("a position before the beginning")
         self.at = base + offset
         return self.at
 
@@ -356,5 +360,5 @@ class _Stream(io.RawIOBase):
 
 
 def printable_path(path: bytes) -> str:
-    """A path for a message: ASCII, on one line."""
+    """Return a path for a message: ASCII, on one line."""
     return escaped(path) if path else "/"

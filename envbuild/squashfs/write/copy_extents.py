@@ -1,6 +1,6 @@
-"""Copy living bytes into an image, by the cheapest way that its file system has.
+"""Copies of live bytes into an image, by the cheapest way that its file system has.
 
-1. Share the blocks (FICLONERANGE, ioctl_ficlonerange(2)): XFS and btrfs, when the pack lies there, too.
+1. Share the blocks (FICLONERANGE, ioctl_ficlonerange(2)): XFS and btrfs, when the pack is stored there, too.
 2. Write from the pack's pages in memory past the page cache (O_DIRECT, open(2)): local disks. No byte is copied by a
    processor, and the image pushes nothing else out of memory.
 3. copy_file_range(2): network file systems copy on their server, others in the kernel.
@@ -33,13 +33,13 @@ CLONE = 0x4020940D  # FICLONERANGE of linux/fs.h, with:
 CLONE_RANGE = struct.Struct("=qQQQ")  # source descriptor, position, length, position in the target
 DIRECT_LEAST = 1 << 18  # each such write waits for the disk: shorter pieces go by the page cache
 DIRECT_MOST = 1 << 22  # of one: what is mapped at a time, and counts as this process's memory; 16 MiB is not faster
-AHEAD = 1 << 24  # bytes of the pack that are read from its disk before they are wanted
+AHEAD = 1 << 24  # bytes of the pack that are read from its disk in advance
 
 
 def copy_ranges(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, reread: bool = False) -> None:
     """Copy `ranges` of packs' files into the open file `out`, which should be as long already: then no write has to
-    change its size. `reread`: it is read again at once, so that it had better be in memory. Raises EnvbuildError for a
-    pack that is cut short.
+    change its size. `reread`: it is read again at once, so that it should be in memory. Raises EnvbuildError for a
+    truncated pack.
     """
     with open_packs(packs) as files, PageCopier(out, direct=not reread) as pages:
         for number, at, length, to in ranges:
@@ -49,7 +49,7 @@ def copy_ranges(packs: Sequence[Pack], ranges: Iterable[Range], out: int, *, rer
 
 def copy_file(path: Path, out: int) -> None:
     """Copy all of a file into the open, empty file `out`, and wait until it is on the disk. Raises EnvbuildError when
-    somebody makes it shorter meanwhile."""
+    another process truncates it meanwhile."""
     with path.open("rb") as file, PageCopier(out, direct=True) as pages:
         if not copy_range(file.fileno(), 0, out, 0, os.fstat(file.fileno()).st_size, pages):
             raise EnvbuildError("the file became shorter while it was copied", where=str(path))
@@ -92,7 +92,7 @@ class PageCopier:
             written = self._write(source, at + done, to + done, some)
             done += written
             if written != some:
-                break  # whoever copies the rest tells what is wrong
+                break  # the copy of the rest raises the error
         return done - done % PAGE
 
     def _write(self, source: int, at: int, to: int, length: int) -> int:

@@ -1,8 +1,8 @@
-"""What packs of an image hold twice: stored once, where the lowest pack has it.
+"""Deduplication across the packs of an image: equal data is stored once, where the lowest pack has it.
 
 Checksums in the indexes name candidates, the bytes decide; so an image's content rests on no hash. Files are compared
 as they are stored, once for two packs (`envbuild.squashfs.write.dedup_cache`), tails unpacked. A fragment block of
-which only a part is found elsewhere stays as it is: packing it anew for every image would cost more than it saves.
+which only a part is found elsewhere is copied as it is: packing it again for every image would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from envbuild.squashfs.pack.index import LENGTH, RAW
 from envbuild.squashfs.write.dedup_cache import ComparisonCache
 from envbuild.squashfs.write.live_extents import LiveExtents, Slot
 
-PIECE = 1 << 18  # bytes compared at a time: two of them stay in a processor's cache
+PIECE = 1 << 18  # bytes compared at a time: two of them fit into a processor's cache
 CACHED_BLOCKS = 32  # unpacked fragment blocks
 
 Extent = tuple[int, int]  # (pack, start)
@@ -33,14 +33,14 @@ class PackFiles:
         self.fragment = lru_cache(CACHED_BLOCKS)(self.read_fragment)
 
     def open(self, number: int) -> int:
-        """Descriptor of a pack's file."""
+        """Return the descriptor of a pack's file."""
         path = self.packs[number].path
         if path not in self.files:
             self.files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self.files[path]
 
     def read(self, number: int, at: int, length: int) -> bytes:
-        """Bytes of a pack. Raises EnvbuildError when it is cut short."""
+        """Return bytes of a pack. Raises EnvbuildError when it is truncated."""
         pack = self.packs[number]
         data = os.pread(self.open(number), length, pack.base + at)
         if len(data) != length:
@@ -48,7 +48,7 @@ class PackFiles:
         return data
 
     def equal(self, one: Extent, other: Extent, length: int) -> bool:
-        """Whether two packs hold the same bytes there. Raises EnvbuildError when one is cut short."""
+        """Return whether two packs hold the same bytes there. Raises EnvbuildError when one is truncated."""
         buffers = bytearray(min(PIECE, length)), bytearray(min(PIECE, length))
         for done in range(0, length, PIECE):
             for buffer, (number, at) in zip(buffers, (one, other), strict=True):
@@ -61,7 +61,8 @@ class PackFiles:
         return True
 
     def read_fragment(self, number: int, fragment: int) -> bytes:
-        """The content of a fragment block (`fragment` keeps the last ones). Raises EnvbuildError when it is damaged."""
+        """Return the content of a fragment block (`fragment` keeps the last ones). Raises EnvbuildError when it is
+        damaged."""
         index = self.packs[number].index
         columns = index.columns
         word, size = columns["fragment_words"][fragment], columns["fragment_sizes"][fragment]
@@ -74,7 +75,7 @@ class PackFiles:
 
 @contextmanager
 def open_packs(packs: Sequence[Pack]) -> Iterator[PackFiles]:
-    """The packs' files, open as long as they are needed."""
+    """Open the packs' files; close them at the end."""
     result = PackFiles(packs)
     try:
         for number in range(len(packs)):  # before threads use it
@@ -88,11 +89,11 @@ def open_packs(packs: Sequence[Pack]) -> Iterator[PackFiles]:
 def find_equal_extents(
     packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: int
 ) -> Mapping[int, Mapping[int, Extent]]:
-    """Stored blocks of files that an earlier pack also holds: pack → start → the earlier ones."""
+    """Return the stored blocks of files that an earlier pack also holds: pack → start → the earlier ones."""
     if len(packs) < 2:
         return {}
     seen: dict[tuple[int, int], tuple[int, int, int]] = {}
-    asked: list[tuple[Extent, Extent, int]] = []
+    candidates: list[tuple[Extent, Extent, int]] = []
     compared = ComparisonCache(packs)
     result: dict[int, dict[int, Extent]] = {}
     for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
@@ -105,11 +106,13 @@ def find_equal_extents(
                 if compared.equal(number, at, other, there):
                     result.setdefault(number, {})[at] = other, there
                 else:
-                    asked.append(((number, at), (other, there), stored[row]))
-    if not asked:
+                    candidates.append(((number, at), (other, there), stored[row]))
+    if not candidates:
         return result
     with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
-        for (own, earlier, _), same in zip(asked, pool.map(lambda item: files.equal(*item), asked), strict=True):
+        for (own, earlier, _), same in zip(
+            candidates, pool.map(lambda item: files.equal(*item), candidates), strict=True
+        ):
             if same:
                 result.setdefault(own[0], {})[own[1]] = earlier
                 compared.add(*own, *earlier)
@@ -118,14 +121,14 @@ def find_equal_extents(
 
 
 def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: int) -> Mapping[Slot, Slot]:
-    """Tails that an earlier pack also holds → the earlier ones: all of a fragment block that is not needed then, and
-    those of blocks that are packed anew anyway.
+    """Return the tails that an earlier pack also holds → the earlier ones: all of a fragment block that is not needed
+    then, and those of blocks that are packed again anyway.
     """
     if len(packs) < 2:
         return {}
     wanted = {key for live in alive[1:] for slots in live.slots.values() for key in slots.values()}
     seen: dict[int, Slot] = {}
-    asked: list[tuple[int, int, bool, list[tuple[int, Slot, int]]]] = []
+    candidates: list[tuple[int, int, bool, list[tuple[int, Slot, int]]]] = []
     for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
         mine: dict[int, Slot] = {}
         for fragment in sorted(live.slots):
@@ -135,19 +138,19 @@ def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: 
             found = [(offset, seen[key], key & LENGTH) for offset, key in sorted(slots.items()) if key in seen]
             whole = not live.is_dirty(pack, fragment)
             if found and (not whole or len(found) == len(slots)):
-                asked.append((number, fragment, whole, found))
+                candidates.append((number, fragment, whole, found))
             if number < len(packs) - 1:
                 for offset, key in slots.items():
                     if key in wanted:
                         mine.setdefault(key, (number, fragment, offset))
         for key, slot in mine.items():
             seen.setdefault(key, slot)
-    if not asked:
+    if not candidates:
         return {}
     with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
 
-        def confirmed(question: tuple[int, int, bool, list[tuple[int, Slot, int]]]) -> list[tuple[Slot, Slot]]:
-            number, fragment, whole, found = question
+        def confirm(candidate: tuple[int, int, bool, list[tuple[int, Slot, int]]]) -> list[tuple[Slot, Slot]]:
+            number, fragment, whole, found = candidate
             content = files.read_fragment(number, fragment)
             result: list[tuple[Slot, Slot]] = []
             for offset, slot, length in found:
@@ -158,4 +161,4 @@ def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: 
                     return []
             return result
 
-        return {own: other for pairs in pool.map(confirmed, asked) for own, other in pairs}
+        return {own: other for pairs in pool.map(confirm, candidates) for own, other in pairs}

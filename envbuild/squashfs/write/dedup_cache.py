@@ -1,8 +1,8 @@
-"""Answers of earlier comparisons: which stored blocks of one pack are those of another.
+"""The cache of comparisons: which stored blocks of one pack are those of another.
 
 Packs do not change, so what was read and found equal once is not read again at the next merge of the same layers. The
-answers of a pack lie beside it as ``<pack>.equal``: JSON, by name and digest of both packs, so that they are never
-taken for another's. Without them everything is compared again, with the same result.
+results of a pack are stored beside it as ``<pack>.equal``: JSON, by name and digest of both packs, so that they are
+never used for another pack. Without them everything is compared again, with the same result.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ EqualStarts = dict[str, int]  # start of blocks (a number as text) → start of 
 
 
 class ComparisonCache:
-    """What is known of `packs`, bottom first. Packs that are not kept (`Pack.digest` is empty) are left out."""
+    """The known results for `packs`, bottom first. Packs that are not cached (`Pack.digest` is empty) are left out."""
 
     def __init__(self, packs: Sequence[Pack]) -> None:
         self.packs = packs
-        self.answers: dict[int, dict[str, EqualStarts]] = {}  # of a pack: other pack → equal blocks
-        self.fresh: set[int] = set()  # packs with answers that are not written yet
+        self.results: dict[int, dict[str, EqualStarts]] = {}  # of a pack: other pack → equal blocks
+        self.fresh: set[int] = set()  # packs with results that are not written yet
 
     def equal(self, number: int, at: int, other: int, there: int) -> bool:
-        """Whether the blocks at `at` of pack `number` were found to be those at `there` of pack `other`."""
-        return self._kept(number, other) and self._places(number, other).get(str(at)) == there
+        """Return whether the blocks at `at` of pack `number` were found to be those at `there` of pack `other`."""
+        return self._is_cached(number, other) and self._places(number, other).get(str(at)) == there
 
     def add(self, number: int, at: int, other: int, there: int) -> None:
-        """They are."""
-        if self._kept(number, other):
+        """Record that they are equal."""
+        if self._is_cached(number, other):
             self._places(number, other)[str(at)] = there
             self.fresh.add(number)
 
     def save(self) -> None:
-        """Write what is new; a store that cannot be written goes without."""
+        """Write new results; in a store that cannot be written none are cached."""
         for number in self.fresh:
             path = self.packs[number].path
             folder = path.parent
-            found = {key: places for key, places in self.answers[number].items() if (folder / file_name(key)).is_file()}
+            found = {key: places for key, places in self.results[number].items() if (folder / file_name(key)).is_file()}
             text = json.dumps({"pack": identity(self.packs[number]), "equal": found}, sort_keys=True)
             temporary = folder / f"{path.name}.{secrets.token_hex(4)}"
             with contextlib.suppress(OSError):
@@ -52,18 +52,18 @@ class ComparisonCache:
                     temporary.unlink(missing_ok=True)
         self.fresh.clear()
 
-    def _kept(self, number: int, other: int) -> bool:
+    def _is_cached(self, number: int, other: int) -> bool:
         one, two = self.packs[number], self.packs[other]
         return bool(one.digest and two.digest) and one.path.parent == two.path.parent
 
     def _places(self, number: int, other: int) -> EqualStarts:
-        if number not in self.answers:
-            self.answers[number] = read_cache(self.packs[number])
-        return self.answers[number].setdefault(identity(self.packs[other]), {})
+        if number not in self.results:
+            self.results[number] = read_cache(self.packs[number])
+        return self.results[number].setdefault(identity(self.packs[other]), {})
 
 
 def read_cache(pack: Pack) -> dict[str, EqualStarts]:
-    """The answers that lie beside a pack; none when they are another's or damaged."""
+    """Return the results that are stored beside a pack; none when they belong to another pack or are damaged."""
     try:
         value = json.loads(cache_path(pack.path).read_bytes())
         if value["pack"] == identity(pack):
@@ -74,15 +74,15 @@ def read_cache(pack: Pack) -> dict[str, EqualStarts]:
 
 
 def cache_path(path: Path) -> Path:
-    """Where the answers of a pack lie."""
+    """Return the path of the results of a pack."""
     return path.with_name(f"{path.name}.equal")
 
 
 def identity(pack: Pack) -> str:
-    """What a pack is known by."""
+    """Return the identity of a pack."""
     return f"{pack.digest.hex()} {pack.path.name}"
 
 
 def file_name(key: str) -> str:
-    """The file name in an identity."""
+    """Return the file name in an identity."""
     return key.partition(" ")[2]

@@ -1,6 +1,6 @@
-"""An image made straight from its layers: their packs are written one after another into the image's own file, what
-does not live is squeezed out in place, and the tables follow. No second copy on disk, and the same bytes as from packs
-that were kept.
+"""An image made straight from its layers: their packs are written one after another into the image's own file, data
+that is not live is removed in place, and the tables follow. No second copy on disk, and the same bytes as from cached
+packs.
 
     with DirectImage(out, codec="zstd", level=3, block=131072) as image:
         for each layer, bottom first: a `Sink` is image.layer()
@@ -55,8 +55,8 @@ class DirectImage:
         self.file, self.temporary = self.stack.enter_context(image_file(out))
 
     def layer(self) -> PackWriter:
-        """The sink of the next layer; one at a time: it must be closed before the next one is asked for. One that
-        was discarded is written over.
+        """Return the sink of the next layer; one at a time: it must be closed before the next one is requested. One
+        that was discarded is written over.
         """
         self._complete()
         self.writer = PackWriter(
@@ -70,7 +70,7 @@ class DirectImage:
         return self.writer
 
     def add(self, extra: Sequence[ExtraMember]) -> Pack:
-        """A layer of members that are there already; to be applied to the tree by the caller."""
+        """Write a layer of `extra` members; return its pack, which the caller applies to the tree."""
         with self.layer() as writer:
             write_extra_members(writer, extra)
         return self.packs[-1]
@@ -95,7 +95,7 @@ class DirectImage:
         return describe_written_image(self.out, filled)
 
     def discard(self) -> None:
-        """Leave nothing behind that has no name."""
+        """Remove the unfinished file."""
         if self.writer is not None:
             self.writer.discard()
             self.writer = None

@@ -1,12 +1,12 @@
-"""Which bytes of the packs go into an image, and where.
+"""The plan of an image's data: which bytes of the packs are copied, and to which positions.
 
-What lives is copied in the order of the packs, neighbours in one piece; what was deleted or replaced, or equals what an
-earlier pack holds (`envbuild.squashfs.write.dedup`), is left out to the byte. A fragment block whose tails all live is
-copied too. One that also holds dead tails is packed anew (`envbuild.squashfs.write.repack_fragments`), so that nothing
-that a layer deleted stays in the published file.
+Live data is copied in the order of the packs, neighbours in one piece; what was deleted or replaced, or equals what an
+earlier pack holds (`envbuild.squashfs.write.dedup`), is left out to the byte. A fragment block whose tails are all live
+is copied too. One that also holds dead tails is packed again (`envbuild.squashfs.write.repack_fragments`), so that
+nothing that a layer deleted remains in the published file.
 
-A long piece stands at a position that equals its position in the pack modulo 4096, so that a file system with reflinks
-shares its blocks. That costs less than what was left out before it.
+A long piece is stored at a position that equals its position in the pack modulo 4096, so that a file system with
+reflinks shares its blocks. That costs less than what was left out before it.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ Range = tuple[int, int, int, int]  # (pack, position in it, length, position in 
 
 @dataclass(slots=True)
 class DataPlan:
-    """Where everything goes.
+    """The positions of all data of an image.
 
-    `ranges` are copied; `starts` gives per pack the position here of the blocks that start there; `fragments` are
-    (position, size word) of the copied fragment blocks, `kept` their numbers by (pack, fragment). `new` are the
-    fragment blocks to be packed anew, each a list of (slot, length), which get the numbers after those and stand from
-    `copied_end` on; `moved` maps their slots to (number, offset). `same` maps a slot to an earlier pack's equal one.
+    `ranges` are copied; `starts` has per pack the position here of the blocks that start there; `fragments` are
+    (position, size word) of the copied fragment blocks, `copied` their numbers by (pack, fragment). `new` are the
+    fragment blocks to be packed again, each a list of (slot, length), which get the numbers after those and are stored
+    from `copied_end` on; `moved` maps their slots to (number, offset). `same` maps a slot to an earlier pack's equal
+    one.
     """
 
     ranges: list[Range] = field(default_factory=list)
     starts: list[dict[int, int]] = field(default_factory=list)
     fragments: list[tuple[int, int]] = field(default_factory=list)
-    kept: list[dict[int, int]] = field(default_factory=list)
+    copied: list[dict[int, int]] = field(default_factory=list)
     new: list[list[tuple[Slot, int]]] = field(default_factory=list)
     moved: dict[Slot, tuple[int, int]] = field(default_factory=dict)
     same: Mapping[Slot, Slot] = field(default_factory=dict)
     copied_end: int = 0
 
     def tail(self, pack: int, fragment: int, offset: int) -> tuple[int, int]:
-        """(fragment block, offset) in the image of a tail of a pack."""
-        kept = self.kept[pack].get(fragment)
-        if kept is not None:
-            return kept, offset
+        """Return (fragment block, offset) in the image of a tail of a pack."""
+        number = self.copied[pack].get(fragment)
+        if number is not None:
+            return number, offset
         slot = self.same.get((pack, fragment, offset), (pack, fragment, offset))
-        kept = self.kept[slot[0]].get(slot[1])
-        return (kept, slot[2]) if kept is not None else self.moved[slot]
+        number = self.copied[slot[0]].get(slot[1])
+        return (number, slot[2]) if number is not None else self.moved[slot]
 
 
 def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, jobs: int = 1) -> DataPlan:
-    """Plan the data of an image whose living rows are `live` (per pack), from position `start` on; `jobs` threads
+    """Plan the data of an image whose live rows are `live` (per pack), from position `start` on; `jobs` threads
     compare what may be equal.
     """
     alive = [find_live_extents(pack, rows) for pack, rows in zip(packs, live, strict=True)]
@@ -74,7 +75,7 @@ def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, 
             elif (number, fragment, next(iter(slots))) not in same:  # of a clean block all tails are given up, or none
                 pieces.append((columns["fragment_starts"][fragment], words[fragment] & ~RAW, fragment))
         pieces.sort()
-        kept: dict[int, int] = {}
+        copied: dict[int, int] = {}
         for first, after, length in join_neighbours(pieces):
             at = pieces[first][0]
             if length >= SHARED_LENGTH:
@@ -83,12 +84,12 @@ def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, 
                 if fragment < 0:
                     places[piece] = position + piece - at
                 else:
-                    kept[fragment] = len(result.fragments)
+                    copied[fragment] = len(result.fragments)
                     result.fragments.append((position + piece - at, words[fragment]))
             result.ranges.append((number, at, length, position))
             position += length
         result.starts.append(places)
-        result.kept.append(kept)
+        result.copied.append(copied)
     result.copied_end = position
     plan_new_fragments(packs, alive, sorted(dirty), result)
     return result
@@ -117,7 +118,8 @@ def plan_new_fragments(
 
 
 def join_neighbours(pieces: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
-    """Neighbours of sorted (position, length, …) put together: (number of the first, number after the last, length)."""
+    """Yield runs of neighbours among sorted (position, length, …): (number of the first, number after the last,
+    length)."""
     first, end = 0, -1
     for number, (at, length, _) in enumerate(pieces):
         if at != end:

@@ -1,6 +1,6 @@
-"""Fill an image's file: data from packs, new fragment blocks, tables, superblock.
+"""The body of an image's file: data from packs, new fragment blocks, tables, superblock.
 
-The packs' data lies in files of their own and is copied, or it lies in the image's own file already
+The packs' data is in files of their own and is copied, or it is in the image's own file already
 (`envbuild.squashfs.write.direct_image`) and is moved down; the bytes of the image are the same.
 """
 
@@ -30,7 +30,7 @@ from envbuild.squashfs.write.unprivileged import make_unprivileged
 @dataclass(frozen=True, slots=True)
 class ImageBody:
     """Size of the file and inodes of the image, one line for each repair; `copied` bytes came from packs as they were,
-    `repacked` bytes of fragment blocks had to be made anew.
+    `repacked` bytes of fragment blocks were packed again.
     """
 
     size: int
@@ -97,8 +97,8 @@ def write_image_body(
 def compact_in_place(
     file: int, packs: Sequence[Pack], planned: DataPlan, codec: Codec, start: int, spool: int, jobs: int
 ) -> list[int]:
-    """Bring data that lies in the image's own file to its places: new fragment blocks are made first, behind all
-    data; then what lives moves down in its order, which overwrites nothing that is still needed; then what is between
+    """Move data that is in the image's own file to its final positions: new fragment blocks are made first, behind all
+    data; then live data moves down in its order, which overwrites nothing that is still needed; then what is between
     pieces becomes zeros. Returns the new blocks' size words.
     """
     words = write_new_fragments(packs, planned, codec, file, spool, jobs)
@@ -122,8 +122,8 @@ def assemble_tables(
     block: int,
     epoch: int,
 ) -> tuple[bytes, bytes]:
-    """(all tables in one piece, which stands at `at`; superblock). `fragments` are (position, size word). Readers
-    insist on this order and on no byte between two tables.
+    """Return (all tables in one piece, which is stored at `at`; superblock). `fragments` are (position, size word).
+    Readers insist on this order and on no byte between two tables.
     """
     parts: list[bytes] = []
     compress = codec.tables.compress

@@ -16,7 +16,7 @@ Directory = tuple[Node, list[tuple[bytes, Node]], int]  # (node, sorted children
 
 @dataclass(slots=True)
 class InodeOrder:
-    """A tree in the order of its inode numbers: directories in pre-order, number of inodes, living file rows per
+    """A tree in the order of its inode numbers: directories in pre-order, number of inodes, live file rows per
     pack.
     """
 
@@ -26,7 +26,7 @@ class InodeOrder:
 
 
 def number_inodes(tree: MergedTree, packs: Sequence[Pack]) -> InodeOrder:
-    """Number the nodes of `tree`, count their names, and find what lives in `packs`."""
+    """Number the nodes of `tree`, count their names, and find the live rows of `packs`."""
     places = {id(pack): number for number, pack in enumerate(packs)}
     result = InodeOrder(live=[[] for _ in packs])
     tree.root.number = 1

@@ -1,6 +1,6 @@
-"""What a layer says and squashfs cannot hold: times before 1970 and after 2106, extended attributes of other kinds than
-user., trusted. and security. The writer moves or drops it; here it is found before anything is written, so that the
-evidence inside the image can tell it.
+"""Metadata of layers that squashfs cannot hold: times before 1970 and after 2106, extended attributes of other kinds
+than user., trusted. and security. The writer moves or drops it; here it is found before anything is written, so that
+the evidence inside the image can list it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LAST_TIME = 0xFFFFFFFF  # seconds: in 2106
 
 
 def unsupported_metadata_messages(dropped: Iterable[bytes], clamped: Iterable[bytes]) -> list[str]:
-    """One line for each kind: names of dropped attributes, paths whose time was moved."""
+    """Return one line for each kind: names of dropped attributes, paths whose time was moved."""
     result = []
     if names := ", ".join(sorted(escaped(name) for name in dropped)):
         result.append(f"dropped extended attributes that squashfs cannot hold: {names}")
@@ -30,11 +30,11 @@ def unsupported_metadata_messages(dropped: Iterable[bytes], clamped: Iterable[by
 def find_unsupported_metadata(
     tree: MergedTree, packs: Sequence[Pack], *, attributes: bool, hidden: Collection[bytes] = ()
 ) -> list[str]:
-    """The lines for a merged `tree`, but for what lies at the paths `hidden`. `attributes`: whether they are kept at
-    all. The tree is walked only when a layer holds such a thing."""
+    """Return the lines for a merged `tree`, except for the paths `hidden`. `attributes`: whether the image has any. The
+    tree is walked only when a layer holds such a thing."""
     times = any(len(pack.index) and not has_supported_times(pack) for pack in packs)
-    strange = attributes and any(unsupported_names(pairs) for pack in packs for pairs in pack.index.xattr_sets)
-    if not times and not strange:
+    unsupported = attributes and any(unsupported_names(pairs) for pack in packs for pairs in pack.index.xattr_sets)
+    if not times and not unsupported:
         return []
     clamped: list[bytes] = []
     dropped: set[bytes] = set()
@@ -57,11 +57,11 @@ def find_unsupported_metadata(
 
 
 def has_supported_times(pack: Pack) -> bool:
-    """Whether squashfs holds all times of a pack."""
+    """Return whether squashfs holds all times of a pack."""
     times = pack.index.columns["mtimes"]
     return min(times) >= 0 and max(times) <= LAST_TIME
 
 
 def unsupported_names(pairs: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
-    """The names in a set of attributes that squashfs has no prefix for."""
+    """Return the names in a set of attributes that squashfs has no prefix for."""
     return {name for name, _ in pairs if name[: name.find(b".") + 1] not in PREFIXES}

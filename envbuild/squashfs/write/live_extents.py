@@ -1,4 +1,4 @@
-"""What lives of a pack: the stored blocks and the tails of the files that an image shows."""
+"""Live data of a pack: the stored blocks and the tails of the files that an image shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Slot = tuple[int, int, int]  # (pack, fragment block, offset)
 
 @dataclass(slots=True)
 class LiveExtents:
-    """What lives of a pack. `extents`: start of stored blocks → a row that has them; `slots`: fragment block → offset →
+    """Live data of a pack. `extents`: start of stored blocks → a row that has them; `slots`: fragment block → offset →
     key of the tail there (see `envbuild.squashfs.pack.index`).
     """
 
@@ -21,13 +21,13 @@ class LiveExtents:
     slots: dict[int, dict[int, int]]
 
     def is_dirty(self, pack: Pack, fragment: int) -> bool:
-        """Whether a fragment block also holds tails that are dead."""
-        living = sum(self.slots[fragment].values()) & LENGTH  # lengths are the low half of keys
-        return living != pack.index.columns["fragment_sizes"][fragment]
+        """Return whether a fragment block also holds tails that are dead."""
+        live = sum(self.slots[fragment].values()) & LENGTH  # lengths are the low half of keys
+        return live != pack.index.columns["fragment_sizes"][fragment]
 
 
 def find_live_extents(pack: Pack, rows: Iterable[int]) -> LiveExtents:
-    """What the files `rows` of a pack need."""
+    """Return the data that the files `rows` of a pack need."""
     columns = pack.index.columns
     stored, tails = columns["stored"], columns["tails"]
     extents: dict[int, int] = {}

@@ -1,11 +1,11 @@
-"""Merge layers into one tree by the rules of the OCI image spec (layer.md, "Applying Changesets").
+"""The merge of layers into one tree by the rules of the OCI image spec (layer.md, "Applying Changesets").
 
 Per layer, lowest first: its whiteouts, which concern lower layers only; then its members in their order. A directory on
 a directory keeps the children and takes the new metadata, any other pairing replaces. A hard link is another name of
 what its target is when its turn comes: what replaces the target later in the layer does not change it. Only a link
 whose target is not there yet waits for the end of the layer (extractors refuse such a layer).
 
-Where a parent of a path is a symlink in what lies below, it is followed inside the tree, as umoci, containerd and an
+Where a parent of a path is a symlink in a lower layer, it is followed inside the tree, as umoci, containerd and an
 extraction in a chroot do: with ``lib -> usr/lib`` below, an entry ``lib/x`` becomes ``usr/lib/x``. (Docker's overlay2
 replaces ``/lib`` by a directory, which breaks every merged-usr system.) An entry for the symlink's own path replaces
 it. ``..`` never leaves the tree."""
@@ -25,10 +25,10 @@ MAX_LINKS = 40  # symlinks followed on one path, as Linux does
 MAX_FOLLOWED = (
     20_000_000  # parts of targets of symlinks that are followed in all: a second of work; real images have few
 )
-HINT = "use another image, or have whoever made it push it again"
+HINT = "use another image, or ask its maintainer to push it again"
 AUFS = b".wh..wh."  # aufs' own names (.wh..wh.plnk …): never content
 
-NOTHING: dict[bytes, Node] = {}  # children of all that is no directory
+NOTHING: dict[bytes, Node] = {}  # children of every node that is not a directory
 
 
 class Node:
@@ -62,7 +62,7 @@ class MergedTree:
 
     def apply(self, pack: Pack) -> None:
         """Put a layer on top. Raises EnvbuildError for paths that leave the tree, InputError for a layer that
-        makes no sense: hard links to nothing, whiteouts of nothing, symlinks in a circle."""
+        makes no sense: hard links to nothing, whiteouts of nothing, cycles of symlinks."""
         index = pack.index
         paths, kinds, modes = index.paths, index.kinds, index.columns["modes"]
         whiteouts = []
@@ -100,8 +100,8 @@ class MergedTree:
         self.layers += 1
 
     def lookup(self, path: bytes, follow: bool = True) -> Node | None:
-        """The node at `path` (bytes, absolute or relative to the root), symlinks followed inside the tree; None when
-        there is none.
+        """Return the node at `path` (bytes, absolute or relative to the root), symlinks followed inside the tree;
+        None when there is none.
         """
         node, rest = self.root, path
         for _ in range(MAX_LINKS):
@@ -117,8 +117,8 @@ class MergedTree:
         return None
 
     def _directory(self, path: bytes, create: bool, explicit: set[bytes] | None = None) -> Node | None:
-        """The directory at `path`, made where it is missing when `create`. A path through a symlink that the layer
-        itself replaces (its path is in `explicit`) is not found.
+        """Return the directory at `path`, made where it is missing when `create`. A path through a symlink that the
+        layer itself replaces (its path is in `explicit`) is not found.
         """
         pending = path.split(b"/")[::-1]
         trail, links, walked = [self.root], 0, b""
@@ -138,14 +138,14 @@ class MergedTree:
                 if links > MAX_LINKS or (explicit and walked in explicit):
                     if not create:
                         return None
-                    raise InputError(f"symlinks go in a circle at {os.fsdecode(path)!r}", HINT)
+                    raise InputError(f"a cycle of symlinks at {os.fsdecode(path)!r}", HINT)
                 target = child.link
                 if target.startswith(b"/"):
                     del trail[1:]
                 parts = target.split(b"/")
                 self.followed += len(parts)
                 if self.followed > MAX_FOLLOWED:
-                    raise InputError("its paths go through symlinks without end", HINT)
+                    raise InputError("its paths follow too many symlinks", HINT)
                 pending.extend(parts[::-1])
                 continue
             if child is None or child.kind != DIR:
@@ -170,7 +170,7 @@ class MergedTree:
             self._put(parent, name, Node(kind, pack, row, pack.index.columns["modes"][row]))
 
     def _parent(self, path: bytes) -> tuple[Node, bytes]:
-        """The directory that holds `path`, and the last component."""
+        """Return the directory that holds `path`, and the last component."""
         above, _, name = path.rpartition(b"/")
         parent = self.parents.get(above)
         if parent is None:
@@ -180,7 +180,7 @@ class MergedTree:
         return parent, name
 
     def _put(self, parent: Node, name: bytes, node: Node | None) -> None:
-        """Set or remove a child; what was found through an old directory or symlink is forgotten."""
+        """Set or remove a child; the cache of what was found through an old directory or symlink is cleared."""
         old = parent.children.pop(name, None)
         if old is not None and old.kind in (DIR, SYMLINK):
             self.parents.clear()
@@ -188,7 +188,7 @@ class MergedTree:
             parent.children[name] = node
 
     def _remove(self, path: bytes, explicit: set[bytes]) -> None:
-        """Apply one whiteout to what lies below."""
+        """Apply one whiteout to the lower layers."""
         above, _, name = path.rpartition(b"/")
         parent = self._directory(above, create=False, explicit=explicit)
         if name == OPAQUE:
@@ -227,13 +227,14 @@ class MergedTree:
 
 
 def is_whiteout(path: bytes) -> bool:
-    """Whether a path that holds ``.wh.`` is a marker (or lies in one of aufs' own directories) and not content."""
+    """Return whether a path that holds ``.wh.`` is a marker (or is in one of aufs' own directories) and not
+    content."""
     return path.rpartition(b"/")[2].startswith(WHITEOUT) or any(part.startswith(AUFS) for part in path.split(b"/"))
 
 
 def merge_packs(packs: Sequence[Pack], begun: MergedTree | None = None) -> MergedTree:
-    """The tree of `packs`, bottom first; `begun` is that of the lowest of them, which becomes it. Raises what
-    `Tree.apply` does, and says of which layer."""
+    """Return the tree of `packs`, bottom first; `begun` is that of the lowest of them, which becomes it. Raises what
+    `MergedTree.apply` does, and names the layer."""
     tree = begun or MergedTree()
     for number, pack in enumerate(packs[tree.layers :], tree.layers + 1):
         try:

@@ -1,8 +1,8 @@
-"""Move bytes of a file to earlier places in it, past the page cache (O_DIRECT, open(2)) where its file system can.
+"""Moves of bytes of a file to earlier places in it, past the page cache (O_DIRECT, open(2)) where its file system can.
 
 Direct moves take whole pages between places that are equal modulo a page, which is how long pieces are placed
 (`envbuild.squashfs.write.extents`); the rest goes by the page cache. While one piece is written the next one is read:
-it lies behind what is written, because everything moves towards the beginning.
+it is behind what is written, because everything moves towards the beginning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Mover:
             with contextlib.suppress(OSError):
                 self.direct = os.open(f"/proc/self/fd/{file}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
                 self.stack.callback(os.close, self.direct)
-        self.rooms = [memoryview(mmap.mmap(-1, ROOM)) for _ in range(2 if self.direct >= 0 else 0)]
+        self.buffers = [memoryview(mmap.mmap(-1, ROOM)) for _ in range(2 if self.direct >= 0 else 0)]
         self.reader = self.stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="move"))
 
     def down(self, at: int, to: int, length: int) -> bool:
@@ -45,7 +45,7 @@ class Mover:
         return move_bytes(self.file, at + done, to + done, length - done)
 
     def _pages(self, at: int, to: int, length: int) -> int:
-        """Move whole pages; returns how many bytes could be. Whoever moves the rest tells what is wrong."""
+        """Move whole pages; return how many bytes could be. The move of the rest raises the error."""
         done, turn = 0, 0
         coming = self.reader.submit(self._read, turn, at, length)
         while done < length:
@@ -56,17 +56,17 @@ class Mover:
                 coming = self.reader.submit(self._read, 1 - turn, at + done + size, length - done - size)
             written = 0
             with contextlib.suppress(OSError):
-                written = os.pwrite(self.direct, self.rooms[turn][:size], to + done)
+                written = os.pwrite(self.direct, self.buffers[turn][:size], to + done)
             if written < size:
                 coming.result()
-                write_all(self.file, [self.rooms[turn][written:size]], to + done + written)
+                write_all(self.file, [self.buffers[turn][written:size]], to + done + written)
             done, turn = done + size, 1 - turn
         return done
 
     def _read(self, turn: int, at: int, length: int) -> int:
-        """Fill a room, or as much of it as `length`; returns the bytes that there were."""
+        """Fill a buffer, or as much of it as `length`; return the bytes that there were."""
         try:
-            return os.preadv(self.direct, [self.rooms[turn][: min(ROOM, length)]], at)
+            return os.preadv(self.direct, [self.buffers[turn][: min(ROOM, length)]], at)
         except OSError:
             return 0
 
@@ -78,7 +78,7 @@ class Mover:
 
 
 def move_bytes(file: int, at: int, to: int, length: int) -> bool:
-    """The same by the page cache."""
+    """Move bytes by the page cache."""
     while length and at != to:
         chunk = os.pread(file, min(length, ROOM), at)
         if not chunk:

@@ -1,4 +1,4 @@
-"""Fragment blocks that hold dead tails, packed anew with the living ones.
+"""New fragment blocks, packed from the live tails of blocks that also hold dead ones.
 
 Which tail goes where follows from lengths alone, so it is known before a byte is read; the blocks are then unpacked and
 compressed in threads, a few at a time, and written in order. The result does not depend on the number of threads.
@@ -50,7 +50,7 @@ def write_new_fragments(packs: Sequence[Pack], plan: DataPlan, codec: Codec, out
 
 
 def repack(files: PackFiles, tails: Sequence[tuple[Slot, int]], codec: Codec) -> tuple[bytes, int]:
-    """One new fragment block of `tails`: (bytes to store, size word)."""
+    """Return one new fragment block of `tails`: (bytes to store, size word)."""
     parts: list[bytes] = []
     last, content = (-1, -1), b""
     for (number, fragment, offset), length in tails:

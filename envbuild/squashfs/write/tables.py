@@ -2,7 +2,7 @@
 
 Written are the directories in the reverse of their numbers' order (`envbuild.squashfs.write.inode_order`), for each
 first the inodes of all its children, then its listing; the root's inode last. So every reference that is needed is
-known, and nothing has to be mended afterwards.
+known, and nothing has to be corrected afterwards.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Tables:
                 self.root = self.references[node.number - 1] - 1
 
     def messages(self) -> list[str]:
-        """One line for each kind of thing that squashfs could not hold."""
+        """Return one line for each kind of thing that squashfs could not hold."""
         return unsupported_metadata_messages(self.attributes.dropped, self.clamped)
 
     def export_entries(self) -> bytes:
-        """References by inode number."""
+        """Return the references by inode number."""
         return array("Q", (reference - 1 for reference in self.references)).tobytes()
 
     def id_entries(self) -> bytes:
-        """The ids, by index."""
+        """Return the ids, by index."""
         if len(self.ids) > 0xFFFF:
             raise InputError(
                 f"{len(self.ids)} different user and group ids; squashfs holds 65535",
@@ -84,7 +84,7 @@ class Tables:
         return sq.NO_XATTR if self.all_root else self.attributes.number(node)
 
     def _common(self, node: Node) -> tuple[int, int, int, int, int]:
-        """mode, uid index, gid index, mtime, number."""
+        """Return mode, uid index, gid index, mtime, number."""
         if node.pack is None:
             uid = gid = 0
             mtime = self.epoch
@@ -126,7 +126,7 @@ class Tables:
         extended = sq.EXTENDED if xattr != sq.NO_XATTR else 0
         kind = TYPES[node.kind] + extended
         if node.kind == SYMLINK:
-            # Linux knows no other mode of a link, whatever the layer's writer put there
+            # Linux knows no other mode of a link, in spite of what the layer's writer put there
             data = sq.INODE_LINK.pack(kind, 0o777, *common[1:], node.names, len(node.link)) + node.link
         elif node.kind == FIFO:
             data = sq.INODE_IPC.pack(kind, *common, node.names)
@@ -151,7 +151,7 @@ class Tables:
             if pack is not last or pack is None:
                 assert pack is not None  # only directories come from nowhere
                 last, place = pack, self.places[id(pack)]
-                columns, limit, kept = pack.index.columns, pack.index.block, self.plan.kept[place]
+                columns, limit, copied = pack.index.columns, pack.index.block, self.plan.copied[place]
                 sizes, mtimes, tails = columns["sizes"], columns["mtimes"], columns["tails"]
                 fragments, offsets, xattrs = columns["fragments"], columns["offsets"], columns["xattrs"]
                 uids, gids = columns["uids"], columns["gids"]
@@ -166,7 +166,7 @@ class Tables:
                 uid, gid = ids.setdefault(uids[row], len(ids)) & 0xFFFF, ids.setdefault(gids[row], len(ids)) & 0xFFFF
             fragment, offset = NONE, 0
             if tails[row]:
-                found = kept.get(fragments[row])
+                found = copied.get(fragments[row])
                 if found is None:
                     fragment, offset = self.plan.tail(place, fragments[row], offsets[row])
                 else:

@@ -1,10 +1,11 @@
-"""Make a tree one that an unprivileged user can unpack and run, as an enroot import does.
+"""Repairs of a tree, so that an unprivileged user can unpack and run it, as an enroot import does.
 
-enroot unpacks as the job's user, for whom a device node makes unsquashfs fail and a file without read permission
-cannot be read again. So: device nodes go, everything below /dev goes, files get u+r, those that others may run u+x, and
+enroot unpacks as the job's user, for whom a device node makes unsquashfs fail and a file without read permission cannot
+be read again. So: device nodes go, everything below /dev goes, files get u+r, those that others may run u+x, and
 directories u+rwx (enroot's fixperms, which it cannot do where squashfuse mounts the file). Owners and all extended
 attributes go in the writer: the job's user owns everything, file capabilities mean nothing on a nosuid mount, and a
-file system without ``user.`` attributes would fail the unpacking. Setuid, setgid and sticky bits stay, as in an import.
+file system without ``user.`` attributes would fail the unpacking. Setuid, setgid and sticky bits remain, as in an
+import.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class Repairs:
 
 
 def make_unprivileged(tree: MergedTree, keep_dev: bool = False) -> tuple[str, ...]:
-    """Change `tree` in place; returns one line for each kind of repair that was needed. `keep_dev`: what is below /dev
-    stays, but for device nodes."""
+    """Change `tree` in place; return one line for each kind of repair that was needed. `keep_dev`: what is below /dev
+    is preserved, except device nodes."""
     repairs = Repairs()
     if not keep_dev:
         repairs.empty_dev(tree)
@@ -100,7 +101,7 @@ def make_unprivileged(tree: MergedTree, keep_dev: bool = False) -> tuple[str, ..
 
 
 def device_node_messages(tree: MergedTree) -> tuple[str, ...]:
-    """A line for an image that keeps its device nodes, if it has any."""
+    """Return a line for an image that keeps its device nodes, if it has any."""
     found: list[bytes] = []
     stack: list[tuple[bytes, Node]] = [(b"", tree.root)]
     while stack:
@@ -108,13 +109,14 @@ def device_node_messages(tree: MergedTree) -> tuple[str, ...]:
         if node.kind in (CHAR, BLOCK):
             found.append(path[1:])
         stack += [(path + b"/" + name, child) for name, child in node.children.items()]
-    return (
-        (f"kept device nodes, so that only root can unpack it (enroot create): {list_paths(found)}",) if found else ()
-    )
+    if not found:
+        return ()
+    # prose: keep
+    return (f"kept device nodes, so that only root can unpack it (enroot create): {list_paths(found)}",)
 
 
 def has_xattrs(node: Node) -> bool:
-    """Whether a layer gives the node extended attributes."""
+    """Return whether the node has extended attributes in its layer."""
     return node.pack is not None and node.pack.index.columns["xattrs"][node.row] != 0
 
 

@@ -1,4 +1,4 @@
-"""Write a squashfs 4.0 image from packs: copy what lives, write the metadata anew.
+"""The writer of squashfs 4.0 images from packs: it copies live data and writes new metadata.
 
 The bytes of an image depend on its packs, the added members and `epoch`, on nothing else: not on the number of
 threads, not on whether a pack was made now or earlier.
@@ -24,7 +24,7 @@ from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
 from envbuild.squashfs.write.merge import MergedTree, merge_packs
 
-STALE = 600  # seconds without a write, after which an unfinished file of nobody is removed
+STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
 ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 
 
@@ -32,7 +32,7 @@ ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 class WrittenImage:
     """A finished image: its path, size in bytes, inodes, and what was repaired (one line each).
 
-    `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks had to be made anew.
+    `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks were packed again.
     """
 
     path: Path
@@ -51,8 +51,8 @@ def write_image(
     `epoch` (seconds) is the image's creation time and the time of directories that no layer names. With `all_root`
     everything belongs to root and the tree becomes what an unprivileged user can unpack
     (`envbuild.squashfs.write.unprivileged`: no device nodes, nothing below /dev, no extended attributes, u+r files,
-    u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are kept. Raises
-    EnvbuildError when packs do not fit together or cannot be read.
+    u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are preserved.
+    Raises EnvbuildError when packs are incompatible or cannot be read.
     """
     with pack_extra_members(packs, extra, out) as added:
         everything = [*packs, *added]
@@ -70,9 +70,9 @@ def write_tree(
     jobs: int = 0,
     reread: bool = False,
 ) -> WrittenImage:
-    """As `write_image`, for a tree that `packs` were merged to (it is changed: numbered, and made plain when
-    `all_root`, but for what is below /dev with `keep_dev`). `jobs`: threads that compare and compress what must be done
-    anew (0: as many as this process may use). `reread`: the file is read again at once, so it should stay in memory.
+    """Write an image as `write_image` does, for a tree that `packs` were merged to (it is changed: numbered, and made
+    plain when `all_root`, except below /dev with `keep_dev`). `jobs`: threads that compare and compress what is packed
+    again (0: as many as this process may use). `reread`: the file is read again at once, so it should be cached.
     """
     codec, block = common_codec(packs)
     with image_file(out) as (file, temporary):
@@ -94,12 +94,12 @@ def write_tree(
 
 @contextlib.contextmanager
 def image_file(out: Path) -> Iterator[tuple[int, Path]]:
-    """A new file beside `out`, as descriptor and path; gone at the end if it was not renamed."""
+    """Create a file beside `out`, as descriptor and path; remove it at the end if it was not renamed."""
     remove_stale_files(out)
     temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: then only its age tells
+        with contextlib.suppress(OSError):  # a file system without locks: then only its age counts
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield file, temporary
     finally:
@@ -108,8 +108,8 @@ def image_file(out: Path) -> Iterator[tuple[int, Path]]:
 
 
 def remove_stale_files(out: Path) -> None:
-    """Remove what a writer of `out` that was killed left beside it: as large as the image, and nobody would look there.
-    One that still writes holds its lock; where locks of another machine are not seen, its file is never old."""
+    """Remove the unfinished files of killed writers of `out`: each is as large as the image, and easy to overlook. A
+    live writer holds its lock; where locks of another machine are not seen, its file is never old."""
     name = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}")
     for path in [path for path in out.parent.iterdir() if name.fullmatch(path.name)]:
         with contextlib.suppress(OSError), path.open("rb") as file:
@@ -127,7 +127,7 @@ def publish_image(temporary: Path, out: Path) -> None:
 
 
 def describe_written_image(out: Path, filled: ImageBody) -> WrittenImage:
-    """What is told of a finished image."""
+    """Return the summary of a finished image."""
     return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked)
 
 
@@ -149,7 +149,7 @@ def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:
 
 @contextlib.contextmanager
 def pack_extra_members(packs: Sequence[Pack], extra: Sequence[ExtraMember], out: Path) -> Iterator[tuple[Pack, ...]]:
-    """The pack of `extra` members, beside `out` as long as it is needed; nothing when there are none."""
+    """Write the pack of `extra` members beside `out`, and remove it at the end; yield nothing when there are none."""
     if not extra:
         yield ()
         return

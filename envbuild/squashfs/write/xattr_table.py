@@ -14,8 +14,8 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class XattrTable:
-    """Sets of attributes as they are met: `stream` holds the pairs, `entries` the look-up table, `dropped` the names
-    that squashfs has no prefix for.
+    """Sets of attributes in the order of their first use: `stream` holds the pairs, `entries` the look-up table,
+    `dropped` the names that squashfs has no prefix for.
     """
 
     def __init__(self, compress: Compress) -> None:

@@ -1,8 +1,8 @@
-"""How buildah is called: storage of its own in the store, in namespaces of its own.
+"""The command line of buildah: storage of its own in the store, in namespaces of its own.
 
 A new network namespace takes the network away (buildah 1.28 refuses ``--network none`` with chroot isolation). A new
 pid namespace ends with buildah, with all that a step left running; a new mount namespace takes buildah's mounts with
-it, which stay behind otherwise when a step fails. A user without privileges gets that inside ``buildah unshare``.
+it, which remain otherwise when a step fails. A user without privileges gets that inside ``buildah unshare``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Runner:
 
     @classmethod
     def open(cls, store: Store, work: Path) -> Runner:
-        """A runner with the first storage driver that works in the store. Raises EngineError with what was tried."""
+        """Return a runner with the first storage driver that works in the store. Raises EngineError with what was
+        tried."""
         (work / "tmp").mkdir(exist_ok=True)
         (work / "policy.json").write_text(POLICY)
         reasons: list[str] = []
@@ -57,7 +58,7 @@ class Runner:
         raise EngineError(f"buildah cannot build in the store: {'; '.join(reasons)}", hint="use --engine embedded")
 
     def command(self, *arguments: str) -> list[str]:
-        """The whole command line of ``buildah arguments``."""
+        """Return the whole command line of ``buildah arguments``."""
         words = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         storage = ["--root", str(self.root), "--runroot", str(self.work / "run"), "--storage-driver", self.driver]
         if os.geteuid() != 0:
@@ -65,10 +66,10 @@ class Runner:
         return [*words, *ISOLATION, "buildah", *storage, *arguments]
 
     def environment(self) -> dict[str, str]:
-        """Little: a proxy, say, must not get into a build."""
-        kept = {name: os.environ[name] for name in ("HOME", "XDG_RUNTIME_DIR", "USER") if name in os.environ}
+        """Return a minimal environment: a proxy, for example, must not get into a build."""
+        inherited = {name: os.environ[name] for name in ("HOME", "XDG_RUNTIME_DIR", "USER") if name in os.environ}
         return {
-            **kept,
+            **inherited,
             "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin",
             "TMPDIR": str(self.work / "tmp"),
         }
@@ -141,18 +142,18 @@ class Runner:
         policy = str(self.work / "policy.json")
         done = self.call("push", "--quiet", "--signature-policy", policy, image, f"docker-archive:{archive}")
         if done.returncode:
-            raise EngineError(f"buildah cannot give its image: {last_line(done)}")
+            raise EngineError(f"buildah cannot export its image: {last_line(done)}")
         return archive
 
 
 def probe(store: Store) -> Probe:
-    """Whether buildah is here, new enough, and works in the store."""
+    """Return whether buildah is installed, new enough, and works in the store."""
     for program, package in (("buildah", INSTALL), ("unshare", "apt-get install util-linux")):
         if shutil.which(program) is None:
             return Probe("buildah", False, "find the program", f"{program} is not on PATH", package)
-    said = subprocess.run(["buildah", "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    found = re.search(r"(\d+)\.(\d+)[.\d]*", said)
-    version = found[0] if found else said or "an unknown version"
+    output = subprocess.run(["buildah", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    found = re.search(r"(\d+)\.(\d+)[.\d]*", output)
+    version = found[0] if found else output or "an unknown version"
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         return Probe("buildah", False, "version", f"buildah is {version}; {oldest} or later is needed", INSTALL)
@@ -166,6 +167,6 @@ def probe(store: Store) -> Probe:
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The last line of what a command said."""
+    """Return the last line of a command's output."""
     lines: Sequence[str] = (done.stderr or done.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"

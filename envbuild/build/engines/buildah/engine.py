@@ -1,8 +1,8 @@
 """The buildah engine: the printed Containerfile, built by buildah 1.28 or later, its layers made canonical.
 
-    command     how buildah is called: own storage in the store, no network, nothing left behind
-    images      the layers of a finished image, through envbuild's clean list and packer
-    failure     from what buildah says to the unit and the step that failed
+    command        the command line of buildah: own storage in the store, no network, nothing left behind
+    import_layers  the layers of a finished image, through envbuild's clean list and packer
+    error_report   from buildah's output to the unit and the step that failed
 
 Its layers hold the same files as the embedded engine's, but not always with the same times, and the parts of the venv
 are one layer: another class of digests, so units are recorded under keys of their own.
@@ -77,7 +77,7 @@ class Buildah:
         layers: Sequence[str],
         have: dict[str, LayerRecord],
     ) -> list[LayerRecord]:
-        """Run buildah, bring the layers that the store lacks into it."""
+        """Run buildah, import the layers that the store lacks."""
         from envbuild.build.engines.build_context import write_context
         from envbuild.build.engines.buildah.command import Runner
         from envbuild.build.engines.buildah.import_layers import import_layers
@@ -109,5 +109,5 @@ class Buildah:
 
 
 def buildah_key(key: str) -> str:
-    """The key under which this engine records the unit of `key`."""
+    """Return the key under which this engine records the unit of `key`."""
     return hashlib.sha256(f"buildah {key}".encode()).hexdigest()

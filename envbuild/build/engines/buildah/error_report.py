@@ -1,4 +1,4 @@
-"""From buildah's words to the unit and the step that failed."""
+"""From buildah's output to the unit and the step that failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ CODE = re.compile(r"exit status (\d+)")
 
 
 def build_error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
-    """The error for a build that ended with `code` and left `log`: a BuildError, or an EngineError for a full disk."""
+    """Return the error for a build that ended with `code` and left `log`: a BuildError, or an EngineError for a full
+    disk."""
     hint = f"envbuild make {plan.image} --engine embedded --shell-on-fail  (opens a shell in the failed unit)"
     found = FAILED.search(read_tail(log))
     if found:
@@ -26,14 +27,18 @@ def build_error(plan: Plan, code: int, log: Path, store: Path) -> EnvbuildError:
         instruction = find_started(plan, normalize(text), log)
         if instruction and instruction.step >= 0:
             unit = plan.unit(instruction.stage)
-            told = step_error(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
-            return BuildError(told.message, hint=hint, where=told.where) if isinstance(told, BuildError) else told
+            reported = step_error(unit, plan.image, instruction.step, int(status[1]) if status else code, log, store)
+            return (
+                BuildError(reported.message, hint=hint, where=reported.where)
+                if isinstance(reported, BuildError)
+                else reported
+            )
     lines = [f"buildah failed with exit code {code}", f"the last lines of {log}:", read_last_lines(log)]
     return BuildError("\n".join(lines), hint=hint, where=str(log))
 
 
 def find_started(plan: Plan, text: str, log: Path) -> Instruction | None:
-    """The instruction with this text that was started last: stages run side by side, and texts may be equal."""
+    """Return the instruction with this text that was started last: stages run side by side, and texts may be equal."""
     found = None
     with log.open("rb") as file:
         for line in file:
@@ -49,5 +54,5 @@ def find_started(plan: Plan, text: str, log: Path) -> Instruction | None:
 
 
 def normalize(text: str) -> str:
-    """An instruction as buildah prints it: one line, and here one space for every run of them."""
+    """Return an instruction as buildah prints it: one line, and here one space for every run of them."""
     return " ".join(text.replace("\\\n", " ").split())

@@ -1,4 +1,5 @@
-"""The layers of a finished buildah image, brought into the store: unpacked, cleaned and packed like envbuild's own."""
+"""The import of the layers of a finished buildah image into the store: unpacked, cleaned and packed like envbuild's
+own."""
 
 from __future__ import annotations
 
@@ -42,9 +43,9 @@ def import_layers(
 
     `units`: the unit of each layer in the archive; neighbours of one unit become one layer. `have`: unit → diff id of
     those that the store has. `work`: a folder on the store's file system. Must run as root, or root of a user
-    namespace. Raises EngineError when the archive is not what the plan says.
+    namespace. Raises EngineError when the archive does not match the plan.
     """
-    place = Store(Path(store))
+    layer_store = Store(Path(store))
     made: list[dict[str, Any]] = []
     lowers: list[Path] = []
     with tarfile.open(archive) as image:
@@ -56,7 +57,7 @@ def import_layers(
             )
         for unit, group in groupby(zip(units, names, strict=True), key=lambda item: item[0]):
             if unit in have:
-                lowers.append(place.layer_tree(have[unit]))
+                lowers.append(layer_store.layer_tree(have[unit]))
                 continue
             folder = Path(work) / "layer"
             tree = folder / "tree"
@@ -67,10 +68,10 @@ def import_layers(
                 apply_tar(content, tree, lowers)
             _remove_mount_points(tree, lowers)
             sinks = [PackSink(PackFormat(**form)) for form in packs]
-            record = make_layer(folder, lowers, place, epoch=epoch, unit=unit, sinks=sinks)
+            record = make_layer(folder, lowers, layer_store, epoch=epoch, unit=unit, sinks=sinks)
             shutil.rmtree(folder, ignore_errors=True)  # still there when the store had the layer
             made.append(asdict(record))
-            lowers.append(place.layer_tree(record.diff_id))
+            lowers.append(layer_store.layer_tree(record.diff_id))
     Path(archive).unlink()
     return made
 

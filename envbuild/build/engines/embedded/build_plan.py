@@ -1,4 +1,4 @@
-"""Build a plan: find what the store lacks, have it built, and tell the layers of the image."""
+"""The build of a plan: find what the store lacks, build it, and return the layers of the image."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CLEANING = 30  # seconds that the end of a build waits for the removal of old fo
 def find_missing_units(
     plan: Plan, keys: dict[str, str], store: Store, rebuild: bool, records: dict[str, UnitRecord]
 ) -> list[Unit]:
-    """Units to build for the image, in the plan's order; those that the store has and the image or a unit to build uses
-    go to `records`."""
+    """Return the units to build for the image, in the plan's order; those that the store has and the image or a unit to
+    build uses go to `records`."""
     todo: set[str] = set()
     seen: set[str] = set()
-    look = [unit.name for unit in plan.units if unit.in_image]
-    while look:
-        name = look.pop()
+    pending = [unit.name for unit in plan.units if unit.in_image]
+    while pending:
+        name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
@@ -38,7 +38,7 @@ def find_missing_units(
             records[name] = record
         else:
             todo.add(name)
-            look += plan.needs(plan.unit(name))
+            pending += plan.needs(plan.unit(name))
     return [unit for unit in plan.units if unit.name in todo]
 
 

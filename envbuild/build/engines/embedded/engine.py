@@ -1,10 +1,10 @@
 """The embedded engine: units in namespaces, without a daemon, without installation, without network.
 
-unitrun     the process of one unit: runs its steps in a box (sandbox), makes the layer (envbuild.oci.layers.layer)
-build_plan  what the store lacks, and the layers of the image when it is there
-schedule    which units run when, and what is recorded
-probe       whether it works here, found out by doing
-shell       a command in an image or a failed unit
+unit_process  the process of one unit: runs its steps in a box (sandbox), makes the layer (envbuild.oci.layers.layer)
+build_plan    what the store lacks, and the layers of the image when it is built
+scheduler     which units run when, and what is recorded
+probe         whether it works here, by a trial
+run_command   a command in an image or a failed unit
 """
 
 from __future__ import annotations

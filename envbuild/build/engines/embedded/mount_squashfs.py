@@ -17,8 +17,8 @@ WAIT = 5.0  # seconds until squashfuse must have mounted
 
 
 def mount_image(image: Path, work: Path) -> tuple[Path, str]:
-    """Make the content of `image` visible in ``work/image``, in this mount namespace. Returns it and a line that says
-    how.
+    """Make the content of `image` visible in ``work/image``, in this mount namespace. Returns it and a line that names
+    the way.
 
     Raises SetupError when no way is left.
     """
@@ -51,13 +51,13 @@ def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def last_line(text: str, otherwise: str) -> str:
-    """The line in which mount and unsquashfs say what was wrong."""
+    """Return the line in which mount and unsquashfs report the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and "dmesg" not in line]
     return lines[-1].removesuffix(".") if lines else otherwise
 
 
 def squashfuse_obstacle() -> str:
-    """Why squashfuse cannot be tried here, "" when it can."""
+    """Return why squashfuse cannot be tried here, "" when it can."""
     if not shutil.which("squashfuse"):
         return "squashfuse is not installed"
     try:
@@ -68,7 +68,7 @@ def squashfuse_obstacle() -> str:
 
 
 def start_squashfuse(image: Path, target: Path) -> str:
-    """Start squashfuse; it lives in the unit's pid namespace and ends with it. Returns why it did not mount, or ""."""
+    """Start squashfuse; it runs in the unit's pid namespace and ends with it. Returns why it did not mount, or ""."""
     before = target.stat().st_dev
     child = subprocess.Popen(
         ["squashfuse", "-f", "-o", "allow_other,ro", str(image), str(target)],

@@ -27,7 +27,7 @@ HOSTS = "127.0.0.1 localhost envbuild\n::1 localhost ip6-localhost ip6-loopback\
 def mount_overlay(work: Path, lowers: Sequence[str]) -> Path:
     """Mount the overlay of ``work/upper`` over `lowers` (absolute, bottom first) at ``work/root``. Raises SetupError.
 
-    The mount options are one page: links with short names stand for the lower directories.
+    The mount options are one page: links with short names point to the lower directories.
     """
     root = work / "root"
     for name in ("upper", "root", "l"):
@@ -81,8 +81,8 @@ def locked_flags(path: Path) -> int:
 
 
 def mount_system(root: Path, *, sys: bool) -> None:
-    """/proc, /dev, /run, /tmp, and /sys when asked for: its content is the machine's, so builds do not get it. Raises
-    SetupError."""
+    """Mount /proc, /dev, /run, /tmp, and /sys when requested: its content is the machine's, so builds do not get it.
+    Raises SetupError."""
     for name, mode in (("proc", 0o555), ("sys", 0o555), ("dev", 0o755), ("run", 0o755), ("tmp", 0o1777)):
         folder = root / name
         if not folder.is_dir():
@@ -107,7 +107,7 @@ def mount_system(root: Path, *, sys: bool) -> None:
 
 
 def mount_proc(target: Path) -> None:
-    """A fresh /proc for this pid namespace, with the machine's knobs read-only. Raises SetupError."""
+    """Mount a fresh /proc for this pid namespace, with the machine's knobs read-only. Raises SetupError."""
     try:
         libc.mount("proc", target, "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
     except OSError as error:
@@ -124,8 +124,8 @@ def mount_proc(target: Path) -> None:
 
 
 def mount_devices(target: Path) -> None:
-    """A minimal /dev: six nodes of the machine (read-only, which still lets them be written to), pts, shm, the usual
-    links."""
+    """Mount a minimal /dev: six nodes of the machine (read-only, which still lets them be written to), pts, shm, the
+    usual links."""
     try:
         libc.mount("tmpfs", target, "tmpfs", libc.MS_NOSUID | libc.MS_NOEXEC, "mode=755,size=64k")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Can this engine run here? Found out by doing what a build does, in the store's own folder; the first failure is told
+"""The probe of the embedded engine: it does what a build does, in the store's own folder, and reports the first failure
 with its fix."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 
 
 def probe_machine(store: Store) -> Probe:
-    """Try in a fresh process; takes a fraction of a second. Never raises for what is only missing here."""
+    """Try in a fresh process; takes a fraction of a second. A missing feature raises nothing."""
     if not hasattr(os, "memfd_create") or os.uname().sysname != "Linux":
         return Probe("embedded", False, "kernel", f"{os.uname().sysname} is not Linux", "use a Linux machine")
     detail = describe()
@@ -46,7 +46,7 @@ def probe_machine(store: Store) -> Probe:
 
 
 def require(store: Store) -> Probe:
-    """The probe, or EngineError with its reason and fix."""
+    """Return the probe, or raise EngineError with its reason and fix."""
     result = probe_machine(store)
     if not result.ok:
         raise EngineError(f"the embedded engine cannot run here: {result.step}: {result.reason}", hint=result.fix)

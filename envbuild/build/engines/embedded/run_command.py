@@ -36,7 +36,7 @@ def run_in_root(
     timeout: float | None = None,
     reporter: Reporter | None = None,
 ) -> tuple[int, bytes]:
-    """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is thrown away.
+    """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is discarded.
 
     `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
     or (source, target, read-only). `capture`: return stdout and stderr together instead of passing them on. `timeout`
@@ -50,7 +50,7 @@ def run_in_root(
     }
     image = root if isinstance(root, Path) else None
     if image:
-        check_image(image, padded=False)  # before a mount program says something else about a damaged file
+        check_image(image, padded=False)  # before a mount program reports another error for a damaged file
     trees = [] if isinstance(root, Path) else [str(path.resolve()) for path in root]
     with store.workdir() as work:
         job = make_job(work / "run", trees, argv, whole, interactive=interactive and not capture)
@@ -103,7 +103,7 @@ def start_job(job: dict[str, Any], capture: bool) -> Child:
 
 
 def read_result(child: Child) -> dict[str, Any]:
-    """Return what `run` of unitrun answered. Raises EngineError, and SpecError for a bind that cannot be made."""
+    """Return the answer of `unit_process.run_job`. Raises EngineError, and SpecError for a bind that cannot be made."""
     try:
         answer: dict[str, Any] = child.result()
     except SetupError as error:
@@ -112,8 +112,8 @@ def read_result(child: Child) -> dict[str, Any]:
 
 
 def open_failed_shell(job: dict[str, Any], work: Path) -> None:
-    """An interactive shell in the root of a failed unit (its `job`): its upper directory becomes a lower one, so the
-    evidence stays."""
+    """Open an interactive shell in the root of a failed unit (its `job`): its upper directory becomes a lower one, so
+    the evidence is preserved."""
     lowers = [*job["lowers"], f"{job['work']}/upper"]
     env = {**job["env"], "TERM": os.environ.get("TERM", "dumb")}
     shell = make_job(work, lowers, ["/bin/sh", "-c", SHELL], env, interactive=True)

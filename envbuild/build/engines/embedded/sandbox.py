@@ -1,15 +1,16 @@
 """Run commands in a unit's root: a pid namespace whose init mounts everything, runs one command after the other, and
 reaps.
 
-The caller (`boxed`) stays outside of the new mount and pid namespaces, as root of the same user namespace, so that it
-can read the upper directory afterwards. When init ends, the kernel kills what is left and drops every mount."""
+The caller (`run_in_sandbox`) remains outside of the new mount and pid namespaces, as root of the same user namespace,
+so that it can read the upper directory afterwards. When init ends, the kernel kills what is left and drops every
+mount."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import resource  # all imports stand here: after pivot_root there is no interpreter to import from
+import resource  # all imports are at the top: after pivot_root there is no interpreter to import from
 import signal
 import sys
 import traceback
@@ -28,8 +29,8 @@ OPEN_FILES = 65536
 
 @dataclass(frozen=True)
 class Outcome:
-    """`step`: number of the last command, from 0; `code`: its exit status (128 + signal). `notes`: what the box wants
-    to tell."""
+    """`step`: number of the last command, from 0; `code`: its exit status (128 + signal). `notes`: messages of the
+    sandbox for the user."""
 
     step: int = 0
     code: int = 0
@@ -83,7 +84,7 @@ def _run_keeper(
 def _run_init(
     write: int, box: RootSpec, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
 ) -> None:
-    """Everything that pid 1 does; never returns."""
+    """Run as pid 1: mount, run the commands, reap; never returns."""
     answer = encode_error(SetupError("init", "unknown"))
     notes: list[str] = []
     try:
@@ -109,7 +110,7 @@ def _run_init(
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:
-    """Run one command to its end, reaping whatever else ends; returns its exit status."""
+    """Run one command to its end, reaping every other process that ends; returns its exit status."""
     child = os.fork()
     if child == 0:
         try:
@@ -131,7 +132,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> i
 
 
 def _prepare_step(interactive: bool) -> None:
-    """From init to a step: its own session, no input, default signals, fewer capabilities."""
+    """Prepare a forked init to become a step: its own session, no input, default signals, fewer capabilities."""
     if not interactive:
         os.setsid()
         null = os.open("/dev/null", os.O_RDONLY)

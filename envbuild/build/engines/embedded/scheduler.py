@@ -1,4 +1,4 @@
-"""Build what the store lacks: one thread that starts unit processes, reads their output and records what they gave.
+"""The scheduler of a build: one thread that starts unit processes, reads their output and records their products.
 
 Units run in parallel as soon as what they need is there. Every unit key has a lock file, so that several engines may
 share a store: who comes second waits and takes the result. Nothing is recorded before it is in place."""
@@ -30,7 +30,7 @@ from envbuild.core.userns.process import Child, spawn
 if TYPE_CHECKING:
     from envbuild.squashfs.pack.format import PackFormat
 
-POLL = 0.3  # seconds between looks at a lock that another process holds
+POLL = 0.3  # seconds between two attempts to take a lock that another process holds
 LIGHT_GB = 0.5  # Unit.memory_gb of a unit that does not compile
 
 
@@ -75,8 +75,8 @@ class Schedule:
     def run(self, todo: list[Unit]) -> None:
         """Build the units in `todo`. Raises BuildError, InputError, EngineError."""
         resources.check_memory(todo, self.memory)
-        if said := resources.forecast(todo, self.options.jobs or self.cores, self.memory):
-            self.reporter.info(said)
+        if text := resources.forecast(todo, self.options.jobs or self.cores, self.memory):
+            self.reporter.info(text)
         try:
             while (todo and not self.error) or self.running:
                 self._start(todo)
@@ -120,7 +120,7 @@ class Schedule:
                 raise
 
     def _lock(self, unit: Unit) -> IO[str] | None:
-        """The lock of a unit, or None while another process builds it."""
+        """Return the lock of a unit, or None while another process builds it."""
         file = (self.store.root / "locks" / self.keys[unit.name]).open("w")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,8 +163,8 @@ class Schedule:
                 item.log.write(chunk)
                 lines = (item.last + chunk).replace(b"\r", b"\n").split(b"\n")
                 item.last = lines[-1][-4096:]
-                shown = next((line for line in reversed(lines) if line.strip()), b"")
-                self.reporter.note(item.unit.name, shown.decode(errors="replace").strip())
+                last_text = next((line for line in reversed(lines) if line.strip()), b"")
+                self.reporter.note(item.unit.name, last_text.decode(errors="replace").strip())
                 continue
             self.running.remove(item)
             try:

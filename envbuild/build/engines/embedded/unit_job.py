@@ -1,4 +1,4 @@
-"""What the process of a unit is told to do (JSON): its steps, the layers below it, its inputs, what it leaves."""
+"""The job of a unit's process (JSON): its steps, the layers below it, its inputs, what it leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_unit_job(
 ) -> dict[str, Any]:
     """Return the job of `unit`, for `envbuild.build.engines.embedded.unit_process.build_unit`.
 
-    records: what the units that it needs gave.
+    records: the products of the units that it needs.
     work: its folder, which the process makes.
     jobs: compile jobs at once.
     packs: formats of the packs to make, where its layer is one of the image.
@@ -62,7 +62,7 @@ def input_digests(job: Mapping[str, Any]) -> set[str]:
 def _tree(name: str, records: Mapping[str, UnitRecord], store: Store) -> Path:
     layer = records[name].layer
     if layer is None:
-        raise EnvbuildError(f"unit {name} gives wheels and cannot be a lower layer")
+        raise EnvbuildError(f"unit {name} builds wheels and cannot be a lower layer")
     return store.layer_tree(layer.diff_id).resolve()
 
 

@@ -76,7 +76,7 @@ def describe_failure(job: Job, outcome: Outcome) -> Job:
 
 
 def store_product(job: Job, store: Store, work: Path) -> Job:
-    """The layer or the wheels that the steps left."""
+    """Return the layer or the wheels that the steps left."""
     if job["product"] == Product.WHEEL:
         wheels = sorted((work / "out").glob("*.whl"))
         return {"wheels": [[path.name, store.add_blob(path)] for path in wheels]}

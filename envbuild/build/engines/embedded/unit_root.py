@@ -1,4 +1,4 @@
-"""The root in which commands run: what it is made of, and its mounts, in a mount namespace of its own."""
+"""The root in which commands run: its parts and its mounts, in a mount namespace of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from envbuild.build.engines.safe_extract import resolve_in_root
 from envbuild.build.steps import INPUTS
 from envbuild.core.userns.namespaces import BIND, SetupError
 
-POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d asks it; 101 forbids starting services (policy-rc.d(8))
+POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d runs it; 101 forbids starting services (policy-rc.d(8))
 
 
 @dataclass(frozen=True)
 class RootSpec:
-    """What a root is made of. `lowers`: layer trees, bottom first. `inputs`: folders of ``work/inputs`` to show below
+    """The parts of a root. `lowers`: layer trees, bottom first. `inputs`: folders of ``work/inputs`` to show below
     /run/envbuild.
 
     `image`: a squashfs file instead of lowers. `binds`: (source, target, read-only). `sys`: show /sys.
@@ -37,7 +37,7 @@ class RootSpec:
 
 
 def mount_root(box: RootSpec, notes: list[str]) -> Path:
-    """Mount all that `box` says; return the root. What a person should know goes to `notes`. Raises SetupError."""
+    """Mount all parts of `box`; return the root. Messages for the user go to `notes`. Raises SetupError."""
     lowers = box.lowers
     if box.image:
         from envbuild.build.engines.embedded.mount_squashfs import mount_image
@@ -78,7 +78,7 @@ def mount_root(box: RootSpec, notes: list[str]) -> Path:
 
 
 def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
-    """A bind that a person asked for. Raises SetupError that names it: it says nothing about the machine."""
+    """Mount a bind that the user requested. Raises SetupError that names it: the machine is not at fault."""
     try:
         mounts.bind_mount(source, resolve_in_root(root, name), read_only=read_only, recursive=not read_only)
     except SetupError as error:
@@ -90,7 +90,8 @@ def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
 
 @contextlib.contextmanager
 def no_services(root: Path) -> Iterator[None]:
-    """policy-rc.d says no while the steps run, and leaves no trace: neither the file nor a new time of its folder."""
+    """Forbid services by policy-rc.d while the steps run, and leave no trace: neither the file nor a new time of its
+    folder."""
     path = resolve_in_root(root, str(POLICY.parent))
     if not path.is_dir() or (path / POLICY.name).exists():
         yield
