@@ -26,7 +26,7 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.matrix import FACTS
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.compile import load_fact_table
-from envbuild.matrix.solve.request import of_words
+from envbuild.matrix.solve.request import parse_request
 
 CASES = Path(__file__).parents[1] / "tests" / "matrix" / "cases"
 VALID = ["check", "gpu=H100", "torch=2.8.0", "driver=570.26"]
@@ -55,7 +55,7 @@ def questions() -> None:
     for path in sorted(CASES.glob("*.yaml")):
         for case in yaml.safe_load(path.read_text()):
             try:
-                asks = of_words(shlex.split(case["ask"]), matrix)
+                asks = parse_request(shlex.split(case["ask"]), matrix)
             except EnvbuildError:
                 continue
             verdict = check(matrix, asks).verdict

@@ -12,7 +12,7 @@ from envbuild.build.engines.base import BuildOptions
 from envbuild.core.text import counted
 from envbuild.export.built_image import ImageRecord, read_image_record, write_image_record
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.target import check_machine
 from envbuild.spec.workspace import Workspace
 
@@ -35,7 +35,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     """Make the image `name`. Raises what its steps raise; see `envbuild.core.errors` for the exit codes."""
     began = time.monotonic()
     project, site, store, reporter = workspace.project, workspace.site, workspace.store, workspace.reporter
-    spec = load(name, project)
+    spec = load_image_spec(name, project)
     before = resolve_as_locked(spec, project)
     if done := read_image_record(before, workspace, engine=options.engine, verified=options.verify):
         return done

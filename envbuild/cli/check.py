@@ -13,19 +13,19 @@ from envbuild.core.yaml_reader import closest
 from envbuild.lock.lock_head import LockHead, read_head
 from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.check import check
-from envbuild.matrix.answer.report import brief, plain, text
+from envbuild.matrix.answer.report import answer_data, answer_text, brief_lines
 from envbuild.matrix.answer.verdict import VERDICTS, Answer
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
-from envbuild.matrix.solve.request import Ask, of_words, overlaid, picked
-from envbuild.spec.image_spec import ImageSpec, filled, load
-from envbuild.spec.matrix_request import of_image
-from envbuild.spec.pick_versions import met, waived
-from envbuild.spec.project import Project, valid_name
-from envbuild.spec.resolve import check_stands, resolve
+from envbuild.matrix.solve.request import Ask, locked_asks, override_asks, parse_request
+from envbuild.spec.image_spec import ImageSpec, fill_versions, load_image_spec
+from envbuild.spec.matrix_request import image_request
+from envbuild.spec.pick_versions import image_waivers, satisfied_conditions
+from envbuild.spec.project import Project, is_valid_name
+from envbuild.spec.resolve import check_compatible, resolve
 from envbuild.spec.target import Target
-from envbuild.spec.target import load as load_target
+from envbuild.spec.target import load_target as load_target
 
 LISTS = "the images: envbuild list; the components: envbuild matrix show"
 
@@ -62,14 +62,16 @@ class CheckResult:
         refusals = [{"text": one.message, "where": one.where, "hint": one.hint} for one in self.refusals]
         head = {"image": self.image, "verdict": self.verdict, "exit_code": self.code, "refusals": refusals}
         why = {"why": {"component": self.why, "because": list(self.because)}} if self.why else {}
-        return {**plain(self.answer), **head, **why}
+        return {**answer_data(self.answer), **head, **why}
 
     @property
     def text(self) -> str:
         """The whole answer as text."""
         if self.refusals:
             return "\n".join([f"conflict: {self.title}", *(f"\n{one}" for one in self.refusals)])
-        return "\n".join([text(self.answer, self.matrix, self.title), *([""] if self.why else []), *self.because])
+        return "\n".join(
+            [answer_text(self.answer, self.matrix, self.title), *([""] if self.why else []), *self.because]
+        )
 
     def line(self, width: int) -> str:
         """Return the verdict as one line, and under it what prevents the image.
@@ -77,7 +79,7 @@ class CheckResult:
         width: characters of the longest image name in the list.
         """
         head = f"{self.verdict:<11}  {self.image:<{width}}"
-        found = [str(one) for one in self.refusals] or brief(self.answer)
+        found = [str(one) for one in self.refusals] or brief_lines(self.answer)
         if self.code:
             return "\n".join([head.rstrip(), *(f"  {row}" for one in found for row in one.splitlines())])
         return "  ".join([head, *found]).rstrip()
@@ -91,13 +93,13 @@ def check_words(words: Sequence[str], project: Project, why: str = "") -> CheckR
     """
     matrix = load_fact_table(project.facts())
     names = [*project.images(), *(component.name for component in matrix.components if not component.hidden)]
-    strange = [word for word in words if word.isprintable() and valid_name(word) and word not in matrix.number]
+    strange = [word for word in words if word.isprintable() and is_valid_name(word) and word not in matrix.number]
     if strange:
         raise SpecError.of(
             Finding(f"no image and no component is called '{word}'", hint=closest(word, names) or LISTS)
             for word in strange
         )
-    asks = of_words(words, matrix)
+    asks = parse_request(words, matrix)
     answer = check(matrix, asks)
     because = why_not_newer(matrix, asks, why) if why else ()
     return CheckResult(matrix, answer, " ".join(words), why=why, because=because)
@@ -125,10 +127,10 @@ def check_image(name: str, why: str = "") -> CheckResult:
     """
     project = Project.of(name)
     matrix = matrix_of(project.facts())
-    spec = load(name, project)
+    spec = load_image_spec(name, project)
     target = load_target(spec.target, project)
     lock = read_head(project.lock_path(spec.path))
-    asks = of_image(spec, target, matrix)
+    asks = image_request(spec, target, matrix)
     refusals: tuple[Finding, ...] = ()
     try:
         current = is_current(lock, spec, target)
@@ -136,12 +138,12 @@ def check_image(name: str, why: str = "") -> CheckResult:
         current, refusals = False, error.findings
     answer = Answer("conflict", asks)
     if not refusals:
-        locked = picked(lock.settled if current else lock.chosen, matrix)
-        answer = check(matrix, overlaid(asks, locked), waived(spec), met(spec))
+        locked = locked_asks(lock.settled if current else lock.chosen, matrix)
+        answer = check(matrix, override_asks(asks, locked), image_waivers(spec), satisfied_conditions(spec))
     if not (refusals or current):
         refusals = refused(spec, target, answer)
     title = f"{spec.name} ({'as locked' if current else 'as its spec requests; it has no current lock'})"
-    because = why_not_newer(matrix, asks, why, waived(spec)) if why and not refusals else ()
+    because = why_not_newer(matrix, asks, why, image_waivers(spec)) if why and not refusals else ()
     return CheckResult(matrix, answer, title, spec.name, refusals, why, because)
 
 
@@ -149,15 +151,15 @@ def why_not_newer(
     matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
 ) -> tuple[str, ...]:
     """Return why a component is not newer. Raises SpecError for an unknown component."""
-    from envbuild.matrix.answer.conflict import why_not
+    from envbuild.matrix.answer.conflict import explain_not_newer
 
-    return tuple(why_not(matrix, asks, component, waivers))
+    return tuple(explain_not_newer(matrix, asks, component, waivers))
 
 
 def refused(spec: ImageSpec, target: Target, answer: Answer) -> tuple[Finding, ...]:
     """Return why the recipes are incompatible with the image, given the versions that were picked."""
     try:
-        check_stands(filled(spec, answer.chosen) if not answer.exit_code else spec, target)
+        check_compatible(fill_versions(spec, answer.chosen) if not answer.exit_code else spec, target)
     except ConflictError as error:
         return error.findings
     return ()
@@ -171,7 +173,7 @@ def matrix_of(folders: tuple[Path, ...]) -> FactTable:
 
 def is_current(lock: LockHead, spec: ImageSpec, target: Target) -> bool:
     """Return whether a lock matches its spec. Raises ConflictError if the recipes are incompatible."""
-    return bool(lock.inputs) and lock.inputs == lock_request(resolve(filled(spec, lock.chosen), target)).digest()
+    return bool(lock.inputs) and lock.inputs == lock_request(resolve(fill_versions(spec, lock.chosen), target)).digest()
 
 
 def summary(results: Sequence[CheckResult]) -> str:

@@ -13,7 +13,7 @@ from envbuild.export.built_image import read_image_record
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
@@ -27,7 +27,7 @@ def list_images(workspace: Workspace) -> Result:
         row = {"name": name, "target": "", "lock": "", "made": "", "description": "", "needs": [], "needs_mirror": []}
         rows.append(row)
         try:
-            resolution = resolve_as_locked(load(name, workspace.project), workspace.project)
+            resolution = resolve_as_locked(load_image_spec(name, workspace.project), workspace.project)
             state = lock_state(resolution, workspace)
         except EnvbuildError as error:
             row["description"] = str(error.findings[0]).partition("\nhint: ")[

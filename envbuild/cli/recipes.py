@@ -16,7 +16,14 @@ from envbuild.core.text import flow, table
 from envbuild.core.yaml_nodes import shown
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Recipe
-from envbuild.spec.recipe_loader import blame, file_of, keys_of, load_recipe, required, types_of
+from envbuild.spec.recipe_loader import (
+    errors_at_recipe_line,
+    is_required,
+    load_recipe,
+    option_fields,
+    option_types,
+    recipe_file,
+)
 from envbuild.spec.resolve import plain_value
 
 WORDS = {str: "text", int: "whole number", float: "number"}
@@ -46,7 +53,7 @@ def describe_recipe(name: str, project: Project) -> Result:
     Raises SpecError for an unknown name, and for a file that does not load.
     """
     recipe = load_recipe(project.find_recipe(name))
-    keys, hints = keys_of(recipe), types_of(recipe)
+    keys, hints = option_fields(recipe), option_types(recipe)
     after, requires = dependencies(recipe)
     options = [option(keys[key], hints[key]) for key in keys]
     description = text_of(recipe)
@@ -54,7 +61,7 @@ def describe_recipe(name: str, project: Project) -> Result:
         "name": name,
         "about": about(recipe),
         "description": description,
-        "file": shown(file_of(recipe)),
+        "file": shown(recipe_file(recipe)),
         "shorthand": recipe.shorthand if recipe.shorthand in keys else "",
         "options": options,
         "after": after,
@@ -79,7 +86,7 @@ def dependencies(recipe: type[Recipe]) -> tuple[list[str], list[str]]:
 
     If they depend on its options, those of the defaults; none if an option has no default.
     """
-    one = recipe if any(map(required, keys_of(recipe).values())) else default_recipe(recipe)
+    one = recipe if any(map(is_required, option_fields(recipe).values())) else default_recipe(recipe)
     found = [getattr(one, name) for name in ("after", "requires")]
     after, requires = ([] if isinstance(value, property) else list(value) for value in found)
     return after, requires
@@ -87,7 +94,7 @@ def dependencies(recipe: type[Recipe]) -> tuple[list[str], list[str]]:
 
 def default_recipe(recipe: type[Recipe]) -> Recipe | type[Recipe]:
     """Return the recipe with its defaults, or the class if it refuses them (some options depend on each other)."""
-    with blame(file_of(recipe)):
+    with errors_at_recipe_line(recipe_file(recipe)):
         try:
             return recipe()
         except ValueError:
@@ -110,7 +117,7 @@ def option(field: dataclasses.Field[Any], annotation: Any) -> dict[str, Any]:
     """Return an option: name, type in words, choices, default (None: required)."""
     kind, choices = typed(annotation)
     value = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
-    needed = required(field)
+    needed = is_required(field)
     return {
         "name": field.name,
         "type": kind,

@@ -15,8 +15,8 @@ from envbuild.export.built_image import read_image_record
 from envbuild.lock.lockfile import lock_digest
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
-from envbuild.spec.recipe_loader import keys_of
-from envbuild.spec.resolve import Resolution, options
+from envbuild.spec.recipe_loader import option_fields
+from envbuild.spec.resolve import Resolution, explicit_options
 from envbuild.spec.workspace import Workspace
 from envbuild.verify.contents.squashfs_path import find_squashfs_file
 
@@ -158,11 +158,13 @@ def layer(name: str, resolution: Resolution) -> dict[str, Any]:
     recipe = resolution.spec.recipes[name]
     made = {
         key: field.default_factory()
-        for key, field in keys_of(type(recipe)).items()
+        for key, field in option_fields(type(recipe)).items()
         if field.default_factory is not MISSING
     }
     given = {
-        key: value for key, value in options(recipe).items() if key not in made or getattr(recipe, key) != made[key]
+        key: value
+        for key, value in explicit_options(recipe).items()
+        if key not in made or getattr(recipe, key) != made[key]
     }
     if recipe.component in resolution.chosen and recipe.version:
         by = "matrix"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import envbuild
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.records import read_record, record_path, write_record
-from envbuild.spec.recipe_loader import file_of
+from envbuild.spec.recipe_loader import recipe_file
 
 if TYPE_CHECKING:  # reading a file needs none of them
     from envbuild.build.plan.units import Plan
@@ -92,7 +92,7 @@ def record_key_parts(resolution: Resolution, workspace: Workspace) -> Iterator[s
     yield from (resolution.spec.text, resolution.spec.description)
     for folder in workspace.project.facts():  # newer facts may refuse what older ones allowed
         yield from (path.read_bytes() for path in sorted(folder.rglob("*.yaml")))
-    yield from (Path(file_of(recipe)).read_bytes() for recipe in resolution.recipes)
+    yield from (Path(recipe_file(recipe)).read_bytes() for recipe in resolution.recipes)
 
 
 def read_image_record(

@@ -20,12 +20,12 @@ from envbuild.spec.enroot_rules import (
     PATH_FILE,
     RESERVED,
     SHELL_ACTIVE,
+    first_substitution,
+    has_shell_syntax,
+    is_valid_variable,
     path_script,
-    quote,
-    shell_active,
+    shell_quote,
     strips_quotes,
-    substituted,
-    valid_name,
 )
 from envbuild.squashfs.pack.index import DIR, FILE
 from envbuild.squashfs.write.merge import MergedTree
@@ -85,10 +85,10 @@ def start_script(config: ImageConfig, first: str = "") -> str:
     comments = labels + "\n" if labels else ""
     workdir = config.workdir or "/"
     # between double quotes, as enroot writes it, unless the shell would interpret something in it
-    place = quote(workdir) if shell_active(workdir) else f'"{workdir}"'
-    entrypoint = [quote(word) for word in config.entrypoint]
+    place = shell_quote(workdir) if has_shell_syntax(workdir) else f'"{workdir}"'
+    entrypoint = [shell_quote(word) for word in config.entrypoint]
     given = " ".join([*entrypoint, '"$@"'])
-    command = " ".join([*entrypoint, *map(quote, config.cmd)]) or quote("/bin/sh")
+    command = " ".join([*entrypoint, *map(shell_quote, config.cmd)]) or shell_quote("/bin/sh")
     return (
         f"{comments}{first}"
         f"mkdir -p {place} 2> /dev/null\n"
@@ -109,8 +109,8 @@ def start_script(config: ImageConfig, first: str = "") -> str:
 def check_env(config: ImageConfig) -> Iterator[Finding]:
     """Yield the variables that would not arrive in a container unchanged."""
     for name, value in config.env.items():
-        where = f"ENV {name}" if valid_name(name) else f"ENV {name!a}"
-        if not valid_name(name):
+        where = f"ENV {name}" if is_valid_variable(name) else f"ENV {name!a}"
+        if not is_valid_variable(name):
             yield Finding("enroot drops a variable with this name", where, "use letters, digits and '_' only")
         elif name.startswith(RESERVED):
             yield Finding("enroot drops variables that begin with ENROOT_", where, "set it in the job instead")
@@ -120,7 +120,7 @@ def check_env(config: ImageConfig) -> Iterator[Finding]:
                 where,
                 "put it on one line",
             )
-        if found := substituted(value):
+        if found := first_substitution(value):
             yield Finding(
                 f"enroot replaces {found} at start, by the job's value or nothing", where, "write the value itself"
             )

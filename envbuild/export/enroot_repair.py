@@ -20,11 +20,11 @@ from envbuild.oci.tar.member import Kind, Member
 from envbuild.spec.enroot_rules import (
     PATH_FILE,
     drops_name,
+    first_substitution,
+    has_shell_syntax,
     path_script,
-    quote,
-    shell_active,
+    shell_quote,
     strips_quotes,
-    substituted,
 )
 from envbuild.squashfs.pack.index import DIR, FILE
 from envbuild.squashfs.write.merge import MergedTree, Node
@@ -103,7 +103,7 @@ def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     note_differences(work)
     found = replace(config, env=env, labels=labels, workdir=workdir)
     shell = profile_files(work)
-    first = shell.pop("etc/rc", "") + "".join(f"mkdir -p {quote(path)} 2> /dev/null\n" for path in work.starting)
+    first = shell.pop("etc/rc", "") + "".join(f"mkdir -p {shell_quote(path)} 2> /dev/null\n" for path in work.starting)
     texts = {
         "etc/environment": "".join(f"{name}={value}\n" for name, value in env.items()),
         "etc/fstab": fstab,
@@ -136,7 +136,7 @@ def sort_environment(work: _Repair) -> dict[str, str]:
             work.lines.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
         elif "\n" in value:
             by_shell = "of its line break"
-        elif found := substituted(value):
+        elif found := first_substitution(value):
             by_shell = f"enroot would replace {found} in it"
         elif strips_quotes(value):
             by_shell = "enroot would strip the quotes around its value"
@@ -168,7 +168,7 @@ def working_directory(work: _Repair) -> str:
         return workdir
     if workdir != given:
         work.lines.append(f"WORKDIR: {given!a} is taken as {workdir!a}")
-    if shell_active(workdir):
+    if has_shell_syntax(workdir):
         work.lines.append(f"WORKDIR: {workdir!a} is quoted in /etc/rc, where a shell would interpret it")
     work.make(path, "working directory")
     return workdir
@@ -178,7 +178,7 @@ def fstab_lines(work: _Repair) -> Iterator[str]:
     """Yield the lines of /etc/fstab: a volume is writable in Docker, and enroot mounts it over itself."""
     for given in work.config.volumes:
         path = posixpath.normpath(given).strip("/")
-        bad = any(ord(sign) < 32 for sign in given) or "\\" in given or substituted(given)
+        bad = any(ord(sign) < 32 for sign in given) or "\\" in given or first_substitution(given)
         if bad or not path or not work.has_room(path):
             work.lines.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
             continue
@@ -221,7 +221,7 @@ def profile_files(work: _Repair) -> dict[str, str]:
         texts[PATH_FILE] = path_script(path)
         work.lines.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
     if work.exports:
-        lines = "".join(f"export {name}={quote(value)}\n" for name, value in work.exports.items())
+        lines = "".join(f"export {name}={shell_quote(value)}\n" for name, value in work.exports.items())
         about = "# Variables of the image that /etc/environment cannot hold.\n"
         texts[place] = lines if place == "etc/rc" else about + lines
     return texts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envbuild.core.yaml_nodes import shown
 from envbuild.spec.recipe import Git, Recipe
-from envbuild.spec.recipe_loader import file_of, keys_of
+from envbuild.spec.recipe_loader import option_fields, recipe_file
 from envbuild.spec.resolve import Resolution
 
 
@@ -23,9 +23,9 @@ def commit_hints(resolution: Resolution) -> dict[str, str]:
 def commit_hint(recipe: Recipe, git: Git) -> str:
     """What to change for another commit of one recipe's source. A spec may say it only where the recipe has the
     option."""
-    keys = keys_of(type(recipe))
+    keys = option_fields(type(recipe))
     asked = " and ".join(f"{key}:" for key in ("version", "commit") if key in keys)
-    path = file_of(recipe)
+    path = recipe_file(recipe)
     line = find_line(path, git.commit)
     if not line and getattr(recipe, "commit", "") == git.commit:
         return f"the commit under '{recipe.name}' in the spec"

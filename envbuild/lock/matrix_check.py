@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from envbuild.lock.lockfile import Lock
 from envbuild.lock.request import lock_request
-from envbuild.matrix.answer.report import cautions
+from envbuild.matrix.answer.report import caution_lines
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.spec.matrix_request import settled_in
-from envbuild.spec.pick_versions import checked
+from envbuild.spec.matrix_request import shipped_versions
+from envbuild.spec.pick_versions import check_locked_versions
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
@@ -20,8 +20,8 @@ def check_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answ
     """What the matrix says of a lock's versions, told where a person has to see to something. Raises ConflictError,
     UnknownError."""
     matrix = load_fact_table(workspace.project.facts())
-    answer = checked(resolution.spec, resolution.target, matrix, lock.settled)
-    for line in cautions(answer):
+    answer = check_locked_versions(resolution.spec, resolution.target, matrix, lock.settled)
+    for line in caution_lines(answer):
         workspace.reporter.warn(line)
     return answer
 
@@ -35,7 +35,7 @@ def record_matrix_versions(resolution: Resolution, lock: Lock, workspace: Worksp
 
     matrix = load_fact_table(workspace.project.facts())
     shipped = shipped_python(lock_request(resolution), lock)
-    lock = replace(lock, chosen=resolution.chosen, settled=settled_in(shipped, matrix))
+    lock = replace(lock, chosen=resolution.chosen, settled=shipped_versions(shipped, matrix))
     lock = replace(lock, facts=check_lock(resolution, lock, workspace).facts)
     if "torch" in lock.settled:
         warn_of_newer_torch(matrix, workspace)

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from envbuild.lock.unit_names import BASE, DEBIAN, VENV, VENV_CORE, VENV_TOOLKIT, build_unit, built_recipe
 from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
-from envbuild.spec.recipe_loader import ask
-from envbuild.spec.resolve import Resolution, options
+from envbuild.spec.recipe_loader import call_recipe
+from envbuild.spec.resolve import Resolution, explicit_options
 
 # Every image has an interpreter for its venv and the certificates that downloads of a job need. No pip: envbuild
 # installs with uv.
@@ -92,7 +92,9 @@ def lock_request(resolution: Resolution) -> LockRequest:
     core = tuple(sorted({*runtime.core, *toolkit}))
     every = resolution.sources.values()
     promised = [
-        (recipe.name, path) for recipe in resolution.recipes for path in ask(recipe, "promised", tuple, resolution.env)
+        (recipe.name, path)
+        for recipe in resolution.recipes
+        for path in call_recipe(recipe, "promised", tuple, resolution.env)
     ]
     units = {
         BASE: UnitRequest(debian=BASE_PACKAGES),
@@ -128,7 +130,7 @@ def lock_request(resolution: Resolution) -> LockRequest:
         promised=tuple(promised),
         spec={
             "target": {"name": target.name, "sm": target.sm, "cpu": target.cpu},
-            "layers": {name: options(spec.recipes[name]) for name in resolution.order},
+            "layers": {name: explicit_options(spec.recipes[name]) for name in resolution.order},
             "components": {recipe.name: recipe.package for recipe in resolution.recipes if recipe.package},
             "env": dict(runtime.env),
             "waivers": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers],

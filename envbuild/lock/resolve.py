@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 
 from envbuild.lock.lock_head import read_head
 from envbuild.spec import target as targets
-from envbuild.spec.image_spec import ImageSpec, filled, load
+from envbuild.spec.image_spec import ImageSpec, fill_versions, load_image_spec
 from envbuild.spec.project import Project
-from envbuild.spec.resolve import Resolution, resolve, resolve_with
+from envbuild.spec.resolve import Resolution, resolve, resolve_with_matrix
 from envbuild.spec.workspace import Workspace
 
 
 def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) -> Resolution:
-    """Return `resolve_with` with the picks of the image's lock, but for the components (or their packages) in `forget`;
-    ``*`` is all.
+    """Return `resolve_with_matrix` with the picks of the image's lock, but for the components (or their
+    packages) in `forget`; ``*`` is all.
 
     Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
     """
@@ -24,13 +24,13 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
         for name, version in locked_picks(spec, project).items()
         if not {"*", name, packages.get(name, "")} & set(forget)
     }
-    return resolve_with(spec, project, picks)
+    return resolve_with_matrix(spec, project, picks)
 
 
 def resolve_as_locked(spec: ImageSpec, project: Project) -> Resolution:
     """Return `resolve` with the versions that the image's lock says were picked, without asking the matrix: enough to
     see whether anything changed."""
-    return resolve(filled(spec, locked_picks(spec, project)), targets.load(spec.target, project))
+    return resolve(fill_versions(spec, locked_picks(spec, project)), targets.load_target(spec.target, project))
 
 
 def locked_picks(spec: ImageSpec, project: Project) -> Mapping[str, str]:
@@ -40,4 +40,4 @@ def locked_picks(spec: ImageSpec, project: Project) -> Mapping[str, str]:
 
 def resolve_image(name: str, workspace: Workspace, forget: Collection[str] = ()) -> Resolution:
     """Return the image called `name`, loaded and resolved. `forget`: components whose version is to be picked again."""
-    return resolve_in(load(name, workspace.project), workspace.project, forget)
+    return resolve_in(load_image_spec(name, workspace.project), workspace.project, forget)

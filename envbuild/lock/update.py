@@ -7,7 +7,7 @@ from functools import partial
 from envbuild.core.errors import LockError
 from envbuild.lock.lockfile import Lock, read_lock
 from envbuild.lock.request import lock_request
-from envbuild.spec.library_conflicts import wheel_copies
+from envbuild.spec.library_conflicts import find_wheel_copies
 from envbuild.spec.resolve import Resolution
 from envbuild.spec.workspace import Workspace
 
@@ -75,7 +75,7 @@ def update_lock(
         upgrade=upgrade,
         refresh=refresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
-        clashes=partial(wheel_copies, resolution.env, resolution.spec.where),
+        clashes=partial(find_wheel_copies, resolution.env, resolution.spec.where),
         pins=commit_hints(resolution),
     )
     lock = record_matrix_versions(resolution, lock, workspace)

@@ -37,17 +37,17 @@ TUNABLE = ("NCCL_", "UCX_", "UCC_")
 PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
 
 
-def valid_name(name: str) -> bool:
+def is_valid_variable(name: str) -> bool:
     """Return whether enroot takes `name` for that of a variable."""
     return bool(_NAME.match(name))
 
 
 def drops_name(name: str) -> bool:
     """Return whether enroot leaves out a variable of this name."""
-    return not valid_name(name) or name.startswith(RESERVED)
+    return not is_valid_variable(name) or name.startswith(RESERVED)
 
 
-def substituted(value: str) -> str:
+def first_substitution(value: str) -> str:
     """Return the first ``${NAME}`` of `value`, which enroot replaces at start by the job's value or nothing; or "".
 
     There is no escape for it."""
@@ -60,14 +60,14 @@ def strips_quotes(value: str) -> bool:
     return bool(_QUOTED.match(value))
 
 
-def shell_active(path: str) -> bool:
+def has_shell_syntax(path: str) -> bool:
     """Return whether a shell would interpret something in `path` between double quotes."""
     return any(sign in path for sign in SHELL_ACTIVE)
 
 
 def name_fault(name: str) -> str:
     """Return what is wrong with the name of a variable in a spec, or ""."""
-    if not valid_name(name):
+    if not is_valid_variable(name):
         return f"'{name}' cannot be the name of a variable: letters, digits and '_', not beginning with a digit"
     if name.startswith(RESERVED):
         return f"'{name}' would never arrive: enroot drops every {RESERVED} variable of an image"
@@ -78,7 +78,7 @@ def name_fault(name: str) -> str:
     return ""
 
 
-def expanded(text: str, reader: str) -> str:
+def expansion_fault(text: str, reader: str) -> str:
     """Return what is wrong with a text of a spec for that reader of `EXPANDED`, or "".
 
     The one rule for texts of a spec: they are literal and arrive as they were written; refused is what their reader
@@ -89,18 +89,20 @@ def expanded(text: str, reader: str) -> str:
     return f"holds {found}{because}" if found else ""
 
 
-def env_guard(value: str) -> str:
+def env_value_fault(value: str) -> str:
     """Return what is wrong with the value of a variable in a spec, or "". (A line end is refused for every text.)"""
-    if reason := expanded(value, "environment"):
+    if reason := expansion_fault(value, "environment"):
         return reason
     return "begins and ends with a quote: enroot would strip both" if strips_quotes(value) else ""
 
 
 def path_script(path: str) -> str:
     """Return the text of `PATH_FILE`, which gives a login shell, under which /etc/rc runs, the image's PATH."""
-    return f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={quote(path)}\n"
+    return (
+        f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={shell_quote(path)}\n"
+    )
 
 
-def quote(word: str) -> str:
+def shell_quote(word: str) -> str:
     """Return a word for any POSIX shell (bash's own quoting of control characters is not understood by dash)."""
     return "'" + word.replace("'", "'\\''") + "'"

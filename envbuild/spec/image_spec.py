@@ -33,8 +33,8 @@ from envbuild.core.toposort import ordered
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.matrix.facts.model import Waiver
-from envbuild.spec.enroot_rules import TUNABLE, env_guard, name_fault
-from envbuild.spec.project import Project, valid_name
+from envbuild.spec.enroot_rules import TUNABLE, env_value_fault, name_fault
+from envbuild.spec.project import Project, is_valid_name
 from envbuild.spec.recipe import Recipe, RecipeEnv
 from envbuild.spec.recipe_loader import load_recipe, read_options
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 KEYS = ("schema", "description", "extends", "target", "base", "python", "distribution", "layers", "env", "waivers")
 IMAGE = r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
-NEWEST, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
+NEWEST_BASE, EXAMPLE = "debian:13", "base: nvcr.io/nvidia/pytorch:25.10-py3"
 PYTHON = r"3\.[0-9]{1,2}"
 
 
@@ -71,7 +71,7 @@ class ImageSpec:
         return RecipeEnv(target, self.python, self.recipes, versions, distribution, self.base)
 
 
-def filled(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
+def fill_versions(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
     """The spec with these versions (by component) in the recipes that have none."""
     recipes = {
         name: replace(recipe, version=versions[recipe.component])
@@ -94,7 +94,7 @@ class _Draft:
     text: str
 
 
-def load(name: str, project: Project) -> ImageSpec:
+def load_image_spec(name: str, project: Project) -> ImageSpec:
     """The spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
 
     Raises SpecError with every mistake that its file and the files that it extends hold.
@@ -102,7 +102,7 @@ def load(name: str, project: Project) -> ImageSpec:
     path = project.find_image(name)
     reader = Reader()
     draft = _draft(path, project, reader, ())
-    if not valid_name(path.stem):
+    if not is_valid_name(path.stem):
         reader.wrong(
             draft.where,
             f"'{short(path.stem)}' cannot be the name of an image",
@@ -111,7 +111,7 @@ def load(name: str, project: Project) -> ImageSpec:
     target = _target(reader, draft, project)
     base, python, distribution = _base(reader, draft)
     recipes = _recipes(reader, draft, project)
-    _together(reader, draft, recipes)
+    _check_layers(reader, draft, recipes)
     env = _env(reader, draft)
     description = (
         reader.text(draft.top["description"][1], "description", folded=True) if "description" in draft.top else ""
@@ -169,7 +169,7 @@ def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]
 def _parent(other: str, path: Path, where: str, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
     beside = path.parent / f"{other}.yaml"
     try:
-        found = beside if valid_name(other) and beside.is_file() else project.find_image(other)
+        found = beside if is_valid_name(other) and beside.is_file() else project.find_image(other)
     except SpecError as error:
         raise SpecError(f"'extends': {error.message}", error.hint, where) from None
     if not found.is_file():
@@ -201,11 +201,11 @@ def _target(reader: Reader, draft: _Draft, project: Project) -> str:
 def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
     """Base, Python and distribution."""
     if "base" not in draft.top:
-        reader.wrong(draft.where, "the spec has no base", f"write base: {NEWEST}")
+        reader.wrong(draft.where, "the spec has no base", f"write base: {NEWEST_BASE}")
         return "", "", ""
     node = draft.top["base"][1]
     base = reader.text(node, "base") or ""
-    text = {key: _given(reader, draft, key) for key in ("python", "distribution")}
+    text = {key: _top_text(reader, draft, key) for key in ("python", "distribution")}
     if base and is_image(base):
         if not re.fullmatch(IMAGE, base):
             reader.wrong(node.where, f"base '{short(base)}' is not the reference of an image", f"write {EXAMPLE}")
@@ -235,7 +235,7 @@ def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
     return (found.name, found.python, found.name) if found else (base, "", "")
 
 
-def _given(reader: Reader, draft: _Draft, key: str) -> str:
+def _top_text(reader: Reader, draft: _Draft, key: str) -> str:
     return (reader.text(draft.top[key][1], key) or "") if key in draft.top else ""
 
 
@@ -263,7 +263,7 @@ def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recip
     return recipes
 
 
-def _together(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
+def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
     """What only the whole list of layers can show."""
     for name, recipe in recipes.items():
         for needed in recipe.requires:
@@ -291,7 +291,7 @@ def _together(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> N
 def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
     env: dict[str, str] = {}
     for name, (place, node) in draft.env.items():
-        value = reader.text(node, name, env_guard)
+        value = reader.text(node, name, env_value_fault)
         if reason := name_fault(name):
             reader.wrong(place, reason)
         elif name.startswith(TUNABLE):

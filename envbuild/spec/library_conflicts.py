@@ -2,7 +2,7 @@
 
 A program then gets whichever the loader finds first, and a process that gets both hangs or crashes. The finished image
 is looked at for that (`envbuild.verify.single_copy`); what names of packages alone can show is refused before anything
-is fetched. What comes in by dependencies is told as soon as the Python packages are resolved (`wheel_copies`)."""
+is fetched. What comes in by dependencies is told as soon as the Python packages are resolved (`find_wheel_copies`)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dataclasses import fields
 from typing import get_args
 
 from envbuild.core.errors import Finding
-from envbuild.spec.library_names import brought, held, needed, python_name
+from envbuild.spec.library_names import debian_libraries, python_name, required_wheel, wheel_libraries
 from envbuild.spec.recipe import Recipe, RecipeEnv, Runtime
-from envbuild.spec.recipe_loader import ask
+from envbuild.spec.recipe_loader import call_recipe
 
-CHANCE = "and which one a program gets would be chance"
+SEARCH_ORDER = "and which one a program gets would be chance"
 LISTS = ("debian-packages", "python-packages")  # the layers that are nothing but names of packages
 
 
-def second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Finding]:
+def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Finding]:
     """What is wrong with the packages that the image's recipes install by name: those that bring a library which
     another recipe provides from elsewhere. `where`: place of each layer in the spec. Two recipes that both provide a
     library are not told here."""
-    runtimes = {name: ask(recipe, "runtime", Runtime, env) for name, recipe in env.recipes.items()}
-    provides = {name: ask(recipe, "provides", tuple, env) for name, recipe in env.recipes.items()}
+    runtimes = {name: call_recipe(recipe, "runtime", Runtime, env) for name, recipe in env.recipes.items()}
+    provides = {name: call_recipe(recipe, "provides", tuple, env) for name, recipe in env.recipes.items()}
     for owner, libraries in provides.items():
-        own = set(libraries) - {library for package in runtimes[owner].debian for library in brought(package)}
+        own = set(libraries) - {library for package in runtimes[owner].debian for library in debian_libraries(package)}
         for name, runtime in runtimes.items():
             found = {
-                package: [library for library in brought(package) if library in own - set(provides[name])]
+                package: [library for library in debian_libraries(package) if library in own - set(provides[name])]
                 for package in runtime.debian
                 if name != owner
             }
@@ -42,32 +42,36 @@ def second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Finding]
                 elif not hasattr(env.recipes[name], "provider"):
                     hint = "leave one of the two out"
                 message = f"layer '{name}' installs {named}, which cannot stand beside layer '{owner}'"
-                yield Finding(f"{message}, because both bring {twice}, {CHANCE}", where.get(name, ""), hint)
+                yield Finding(f"{message}, because both bring {twice}, {SEARCH_ORDER}", where.get(name, ""), hint)
     wheels: dict[str, tuple[str, ...]] = {}
     # whether a requirement with a marker is one of this image is known when it is locked
-    for text in (text for runtime in runtimes.values() for text in requirements(runtime) if ";" not in text):
+    for text in (text for runtime in runtimes.values() for text in python_requirements(runtime) if ";" not in text):
         package = python_name(text)
         wheels[package] = ()
-        if needed(package):
-            wheels.setdefault(needed(package), (package,))
-    yield from wheel_copies(env, where, wheels)
+        if required_wheel(package):
+            wheels.setdefault(required_wheel(package), (package,))
+    yield from find_wheel_copies(env, where, wheels)
 
 
-def wheel_copies(env: RecipeEnv, where: Mapping[str, str], wheels: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+def find_wheel_copies(
+    env: RecipeEnv, where: Mapping[str, str], wheels: Mapping[str, Sequence[str]]
+) -> Iterator[Finding]:
     """What is wrong with the Python packages of an image: those that bring a library which a recipe provides that does
     not ask for this very package, or which another of them brings. `wheels`: name of each → names of those that ask for
     it, beside layers; `where`: place of each layer in the spec."""
     asked = {
-        name: {python_name(text) for text in requirements(ask(recipe, "runtime", Runtime, env))}
+        name: {python_name(text) for text in python_requirements(call_recipe(recipe, "runtime", Runtime, env))}
         for name, recipe in env.recipes.items()
     }
-    provides = {name: ask(recipe, "provides", tuple, env) for name, recipe in env.recipes.items()}
-    holders = {package: origin(package, wheels, asked) for package in sorted(wheels) if held(package)}
+    provides = {name: call_recipe(recipe, "provides", tuple, env) for name, recipe in env.recipes.items()}
+    holders = {
+        package: requesting_layer(package, wheels, asked) for package in sorted(wheels) if wheel_libraries(package)
+    }
     first: dict[str, str] = {}  # library that no layer provides → the package that brings it
     # of two packages the one that only a list asks for is the one too many
     for package, (layer, root) in sorted(holders.items(), key=lambda item: item[1][0] in LISTS):
         twice: dict[str, list[str]] = {}  # layer or package that it cannot stand beside → libraries of both
-        for library in held(package):
+        for library in wheel_libraries(package):
             owners = [name for name, libraries in provides.items() if library in libraries]
             if not owners and first.setdefault(library, package) != package:
                 twice.setdefault(first[library], []).append(library)
@@ -76,18 +80,20 @@ def wheel_copies(env: RecipeEnv, where: Mapping[str, str], wheels: Mapping[str, 
                     twice.setdefault(owner, []).append(library)
         for other, found in twice.items():
             both = ", ".join(found)
-            beside = f"layer '{other}'" if other in provides else called(other, wheels)
+            beside = f"layer '{other}'" if other in provides else package_text(other, wheels)
             installs = f"layer '{layer}' installs" if layer else "the image gets"
-            message = f"{installs} {called(package, wheels)}, which cannot stand beside {beside}"
+            message = f"{installs} {package_text(package, wheels)}, which cannot stand beside {beside}"
             hint = f"leave one of the two out, or take a version of {root} that does not need {package}"
-            if layer in LISTS and package in (root, needed(root)):
+            if layer in LISTS and package in (root, required_wheel(root)):
                 hint = f"remove {root}: the image has {both} from {beside.removeprefix('layer ')}"
-            elif other in provides and with_wheel(env.recipes[other]):
+            elif other in provides and has_wheel_provider(env.recipes[other]):
                 hint = f"write provider: wheel under {other}, with the CUDA of {package}"
-            yield Finding(f"{message}, because both bring {both}, {CHANCE}", where.get(layer, ""), hint)
+            yield Finding(f"{message}, because both bring {both}, {SEARCH_ORDER}", where.get(layer, ""), hint)
 
 
-def origin(package: str, wheels: Mapping[str, Sequence[str]], asked: Mapping[str, set[str]]) -> tuple[str, str]:
+def requesting_layer(
+    package: str, wheels: Mapping[str, Sequence[str]], asked: Mapping[str, set[str]]
+) -> tuple[str, str]:
     """The layer that a package comes from, and the name that this layer asks for: the package, or what needs it. Both
     are empty where nobody says."""
     queue = [package]
@@ -99,18 +105,18 @@ def origin(package: str, wheels: Mapping[str, Sequence[str]], asked: Mapping[str
     return "", ""
 
 
-def called(package: str, wheels: Mapping[str, Sequence[str]]) -> str:
+def package_text(package: str, wheels: Mapping[str, Sequence[str]]) -> str:
     """A package, and what asks for it."""
     users = wheels.get(package, ())
     return f"{package} ({', '.join(users)} {'ask' if len(users) > 1 else 'asks'} for it)" if users else package
 
 
-def with_wheel(recipe: Recipe) -> bool:
+def has_wheel_provider(recipe: Recipe) -> bool:
     """Whether a recipe that takes its library from elsewhere could take it from the package index."""
     choice = next((field for field in fields(recipe) if field.name == "provider"), None)
     return choice is not None and "wheel" in get_args(choice.type) and getattr(recipe, "provider", "") != "wheel"
 
 
-def requirements(runtime: Runtime) -> tuple[str, ...]:
+def python_requirements(runtime: Runtime) -> tuple[str, ...]:
     """The Python requirements of a recipe."""
     return (*runtime.python, *runtime.core, *runtime.toolkit)

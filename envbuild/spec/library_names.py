@@ -52,7 +52,7 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
 }
 # Names of Python packages → the one of those above that each version of them asks for, directly or by one between.
 # Source: Requires-Dist of ucxx and libucxx 0.52.0, ucx-py 0.45.0, nvshmem4py 0.4.1, impi-devel 2021.19.0.
-ASKING: Mapping[str, str] = {
+REQUIRING: Mapping[str, str] = {
     r"(?:libucxx|ucxx|ucx-py)-(cu\d\d)": r"libucx-\1",
     r"nvshmem4py-(cu\d\d)": r"nvidia-nvshmem-\1",
     r"impi-devel": r"impi-rt",
@@ -60,22 +60,22 @@ ASKING: Mapping[str, str] = {
 
 
 @cache
-def brought(package: str) -> tuple[str, ...]:
+def debian_libraries(package: str) -> tuple[str, ...]:
     """The libraries that come with a Debian package (``libnccl2``, ``libnccl2=2.27.3-1+cuda12.9``)."""
     name = package.partition("=")[0]
     return tuple(library for pattern, found in PACKAGES.items() if re.fullmatch(pattern, name) for library in found)
 
 
 @cache
-def held(package: str) -> tuple[str, ...]:
+def wheel_libraries(package: str) -> tuple[str, ...]:
     """The libraries in the wheel of a Python package (``nvidia-nccl-cu13``)."""
     return next((found for pattern, found in WHEELS.items() if re.fullmatch(pattern, package)), ())
 
 
-def needed(package: str) -> str:
+def required_wheel(package: str) -> str:
     """The package of `WHEELS` that a Python package always asks for (``libucx-cu13`` for ``ucxx-cu13``); empty for all
     others."""
-    found = ((re.fullmatch(pattern, package), wheel) for pattern, wheel in ASKING.items())
+    found = ((re.fullmatch(pattern, package), wheel) for pattern, wheel in REQUIRING.items())
     return next((match.expand(wheel) for match, wheel in found if match), "")
 
 

@@ -12,11 +12,11 @@ from envbuild.core.yaml_reader import one_of, short
 from envbuild.matrix.facts.atoms import pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.values import normalize_value
-from envbuild.matrix.solve.request import Ask, knows, parse_ask
+from envbuild.matrix.solve.request import Ask, is_known_value, parse_ask
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import Runtime
-from envbuild.spec.recipe_loader import ask as ask_recipe
-from envbuild.spec.recipe_loader import file_of
+from envbuild.spec.recipe_loader import call_recipe as ask_recipe
+from envbuild.spec.recipe_loader import recipe_file
 from envbuild.spec.target import Target
 
 # The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
@@ -25,30 +25,32 @@ NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
 Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, who says so)
 
 
-def of_image(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
+def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
     """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
-    line = line_of(spec, "base")
+    line = key_place(spec, "base")
     told: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
     if is_image(spec.base):
         system = spec.distribution.replace(":", "")
-        told.append(("os", system, line_of(spec, "distribution"), "the spec's distribution"))
+        told.append(("os", system, key_place(spec, "distribution"), "the spec's distribution"))
     base = spec.base.partition("@")[0]
-    if not is_image(spec.base) or knows(matrix, "base", base):  # of an image of one's own the facts say nothing
+    if not is_image(spec.base) or is_known_value(
+        matrix, "base", base
+    ):  # of an image of one's own the facts say nothing
         told.insert(0, ("base", base, line, ""))
-    node, line = f"target {target.name}", line_of(spec, "target")
+    node, line = f"target {target.name}", key_place(spec, "target")
     said = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
     told += [(component, text, line, node) for component, text in said.items() if text]
     env = spec.recipe_env(target)
     for name, recipe in spec.recipes.items():
         for component, text in ask_recipe(recipe, "matrix", dict, env).items():
-            place = spec.where.get(name, "") or shown(file_of(recipe))
+            place = spec.where.get(name, "") or shown(recipe_file(recipe))
             told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
-    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _strange_labels(told, matrix)
+    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(told, matrix)
     named = {component for component, *_ in told}
     for name, recipe in spec.recipes.items():
         runtime = ask_recipe(recipe, "runtime", Runtime, env)
-        for component, text in required((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
+        for component, text in required_components((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
             if component not in named:
                 told.append((component, text, spec.where.get(name, ""), ""))
     asks: dict[tuple[str, str], Ask] = {}
@@ -64,7 +66,7 @@ def of_image(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, .
     return tuple(asks.values())
 
 
-def _strange_labels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
+def _unknown_channels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
     """Channels of PyTorch's own index that are none: its builds carry the channel as their label (``+cu126``). A recipe
     without a whole version names the CUDA of the channel instead."""
     if "torch" not in matrix.number or ("channel", "pytorch") not in {
@@ -86,7 +88,7 @@ def _strange_labels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
     return found
 
 
-def line_of(spec: ImageSpec, key: str) -> str:
+def key_place(spec: ImageSpec, key: str) -> str:
     """Where a key of the top of a spec stands; where it comes from the spec that this one extends, the file."""
     lines = spec.text.splitlines()
     own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
@@ -94,7 +96,7 @@ def line_of(spec: ImageSpec, key: str) -> str:
     return f"{shown(spec.path)}:{number}:1" if number else shown(spec.path)
 
 
-def required(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:
+def required_components(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:
     """(component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with markers
     are left to the lock, which knows whether they apply."""
     packages = {
@@ -110,7 +112,7 @@ def required(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[s
             yield component, (match[3] or "*").replace(" ", "")
 
 
-def settled_in(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
+def shipped_versions(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
     """Component → the version of what the matrix knows among the Python packages that an image ships with
     (`envbuild.lock.component_versions.shipped_python`)."""
     found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}

@@ -1,7 +1,8 @@
-"""Settle: what the version matrix says of an image, and the versions that its spec leaves out.
+"""What the version matrix answers about an image, and the versions that its spec leaves out.
 
-`settled` picks before anything is locked; `checked` looks at what was locked. Both refuse a conflict (ConflictError)
-and a combination that no fact speaks of (UnknownError); conditions and disputes are for the caller to tell."""
+`pick_versions` chooses before anything is locked; `check_locked_versions` checks what was locked. Both refuse a
+conflict (ConflictError) and a combination that no fact covers (UnknownError). The caller reports conditions and
+disputes."""
 
 from __future__ import annotations
 
@@ -14,39 +15,41 @@ from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
-from envbuild.matrix.solve.request import Ask, overlaid, picked, place_of
-from envbuild.spec.image_spec import ImageSpec, filled
-from envbuild.spec.matrix_request import of_image
+from envbuild.matrix.solve.request import Ask, ask_place, locked_asks, override_asks
+from envbuild.spec.image_spec import ImageSpec, fill_versions
+from envbuild.spec.matrix_request import image_request
 from envbuild.spec.target import Target
 
 if TYPE_CHECKING:
     from envbuild.matrix.answer.conflict import Conflict
 
-SAY = (
+UNKNOWN_HINT = (
     "write the fact into facts/NAME.yaml of the project, with its source, "
     "or under waivers of the spec: - {{fact: {}, reason: …}}"
 )
 
 
-def settled(spec: ImageSpec, target: Target, matrix: FactTable, kept: Mapping[str, str]) -> tuple[ImageSpec, Answer]:
+def pick_versions(
+    spec: ImageSpec, target: Target, matrix: FactTable, kept: Mapping[str, str]
+) -> tuple[ImageSpec, Answer]:
     """The spec with a version in every recipe that the matrix knows, and the answer that gave them. `kept`: component →
     the version picked when the image was locked; it stays while it is consistent."""
-    asks = of_image(spec, target, matrix)
-    left_out = open_in(spec)
-    stay = picked({name: value for name, value in kept.items() if name in left_out}, matrix)
-    answer = check(matrix, (*asks, *stay), waived(spec), met(spec)) if stay else None
+    asks = image_request(spec, target, matrix)
+    left_out = components_without_version(spec)
+    stay = locked_asks({name: value for name, value in kept.items() if name in left_out}, matrix)
+    answer = check(matrix, (*asks, *stay), image_waivers(spec), satisfied_conditions(spec)) if stay else None
     if answer is None or answer.verdict in ("conflict", "unknown"):
-        answer = check(matrix, asks, waived(spec), met(spec))
-    refuse(answer, spec)
-    return filled(spec, answer.chosen), answer
+        answer = check(matrix, asks, image_waivers(spec), satisfied_conditions(spec))
+    raise_for_verdict(answer, spec)
+    return fill_versions(spec, answer.chosen), answer
 
 
-def met(spec: ImageSpec) -> frozenset[str]:
+def satisfied_conditions(spec: ImageSpec) -> frozenset[str]:
     """The conditions that the recipes of an image see to."""
     return frozenset(fact for recipe in spec.recipes.values() for fact in recipe.meets)
 
 
-def waived(spec: ImageSpec) -> tuple[Waiver, ...]:
+def image_waivers(spec: ImageSpec) -> tuple[Waiver, ...]:
     """The spec's waivers. Which distribution somebody's image is need not be a fact: the lock looks."""
     return (
         (*spec.waivers, Waiver("base-os", "read from the image when it is locked"))
@@ -55,40 +58,50 @@ def waived(spec: ImageSpec) -> tuple[Waiver, ...]:
     )
 
 
-def chosen(spec: ImageSpec, answer: Answer) -> dict[str, str]:
+def picked_versions(spec: ImageSpec, answer: Answer) -> dict[str, str]:
     """Component → the version that was picked for a recipe of `spec` that has none."""
-    left_out = open_in(spec)
+    left_out = components_without_version(spec)
     return {name: answer.chosen[name] for name in sorted(left_out)}
 
 
-def open_in(spec: ImageSpec) -> set[str]:
+def components_without_version(spec: ImageSpec) -> set[str]:
     """The components whose recipes have no version."""
     return {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
 
 
-def checked(spec: ImageSpec, target: Target, matrix: FactTable, versions: Mapping[str, str]) -> Answer:
+def check_locked_versions(spec: ImageSpec, target: Target, matrix: FactTable, versions: Mapping[str, str]) -> Answer:
     """What the matrix says of the versions that were locked (component → version)."""
-    answer = check(matrix, overlaid(of_image(spec, target, matrix), picked(versions, matrix)), waived(spec), met(spec))
-    refuse(answer, spec)
+    answer = check(
+        matrix,
+        override_asks(image_request(spec, target, matrix), locked_asks(versions, matrix)),
+        image_waivers(spec),
+        satisfied_conditions(spec),
+    )
+    raise_for_verdict(answer, spec)
     return answer
 
 
-def refuse(answer: Answer, spec: ImageSpec) -> None:
+def raise_for_verdict(answer: Answer, spec: ImageSpec) -> None:
     """Raises ConflictError or UnknownError when the answer is one."""
     if answer.verdict == "conflict":
         raise ConflictError.of(
-            [Finding(conflict.text, place(conflict.asks, spec), advice(conflict)) for conflict in answer.conflicts]
+            [
+                Finding(conflict.text, conflict_place(conflict.asks, spec), conflict_hint(conflict))
+                for conflict in answer.conflicts
+            ]
         )
     if answer.verdict == "unknown":
         raise UnknownError.of(
             [
-                Finding(unknown.text, place_of(unknown.of, answer.asks) or str(spec.path), SAY.format(unknown.id))
+                Finding(
+                    unknown.text, ask_place(unknown.of, answer.asks) or str(spec.path), UNKNOWN_HINT.format(unknown.id)
+                )
                 for unknown in answer.unknown
             ]
         )
 
 
-def advice(conflict: Conflict) -> str:
+def conflict_hint(conflict: Conflict) -> str:
     """What to type."""
     facts = [one for one in conflict.reasons if not one.default]
     first = next((one.fact for one in facts if one.kind != "provides"), facts[0].fact if facts else "")
@@ -96,6 +109,6 @@ def advice(conflict: Conflict) -> str:
     return "; ".join(filter(None, (conflict.hint, waive)))
 
 
-def place(asks: tuple[Ask, ...], spec: ImageSpec) -> str:
+def conflict_place(asks: tuple[Ask, ...], spec: ImageSpec) -> str:
     """Where in the spec the person can change something."""
     return next((ask.where for ask in reversed(asks) if ask.where), str(spec.path))

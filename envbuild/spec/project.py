@@ -45,7 +45,7 @@ class Project:
         except FileNotFoundError:  # the current folder was removed
             return cls()
         for folder in (here, *here.parents):
-            if is_project(folder) and (folder == here or not _open_to_all(folder)):
+            if is_project(folder) and (folder == here or not _is_world_writable(folder)):
                 return cls(folder)
         return cls()
 
@@ -77,7 +77,7 @@ class Project:
         """Files of the project's images/ that look like specs, and that no name leads to."""
         files = [] if self.root is None else _files(self.root / "images")
         named = (path for path in files if path.suffix in (".yaml", ".yml") and path.is_file())
-        return tuple(sorted(path for path in named if path.suffix == ".yml" or not valid_name(path.stem)))
+        return tuple(sorted(path for path in named if path.suffix == ".yml" or not is_valid_name(path.stem)))
 
     def find_recipe(self, name: str) -> Path:
         """The file of recipe `name`; ``nccl-tests`` is ``nccl_tests.py``. Raises SpecError."""
@@ -123,19 +123,19 @@ class Project:
             path.stem
             for folder in self._folders(kind)
             for path in _files(folder)
-            if path.suffix == suffix and valid_name(path.stem) and path.is_file()
+            if path.suffix == suffix and is_valid_name(path.stem) and path.is_file()
         }
         return tuple(sorted(found))
 
     def _find(self, kind: str, name: str) -> Path:
         file = f"{name.replace('-', '_')}.py" if kind == "recipes" else f"{name}.yaml"
-        if valid_name(name) and not (kind == "recipes" and "_" in name):  # one recipe, one name
+        if is_valid_name(name) and not (kind == "recipes" and "_" in name):  # one recipe, one name
             for folder in self._folders(kind):
                 if (path := folder / file).is_file():
                     return path
         known = {"images": self.images, "recipes": self.recipes, "targets": self.targets}[kind]()
         close, what = closest(name, known), kind.removesuffix("s")
-        if not valid_name(name):
+        if not is_valid_name(name):
             rule = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
             a = "an" if what[0] in "aeiou" else "a"
             raise SpecError(f"'{short(name)}' cannot be the name of {a} {what}", close or rule)
@@ -144,7 +144,7 @@ class Project:
         raise SpecError(f"no {what} is called '{name}'", close or "; ".join(filter(None, (there, add))))
 
 
-def valid_name(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Whether an image, recipe or target can be called `name`."""
     return re.fullmatch(NAME, name) is not None and ".." not in name
 
@@ -179,5 +179,5 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _open_to_all(folder: Path) -> bool:
+def _is_world_writable(folder: Path) -> bool:
     return bool(folder.stat().st_mode & stat.S_IWOTH)

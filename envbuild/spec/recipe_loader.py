@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, shown
 from envbuild.core.yaml_reader import Guard, Reader, short
-from envbuild.spec.enroot_rules import expanded
+from envbuild.spec.enroot_rules import expansion_fault
 from envbuild.spec.recipe import (
     AptRepository,
     Archive,
@@ -39,11 +39,16 @@ from envbuild.spec.recipe import (
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
 # What the items of a list or table are that a method gives, and what a field of Sources or Runtime may hold.
-ITEMS: dict[str, type] = {
+ITEM_TYPES: dict[str, type] = {
     "verify": Check, "extensions": str, "faults": Refusal, "refusals": Refusal, "provides": str, "promised": str,
 }  # fmt: skip
-HELD: dict[str, type] = {"archives": Archive, "git": Git, "repositories": AptRepository, "indexes": PythonIndex}
-Answer = TypeVar("Answer")
+ELEMENT_TYPES: dict[str, type] = {
+    "archives": Archive,
+    "git": Git,
+    "repositories": AptRepository,
+    "indexes": PythonIndex,
+}
+Result = TypeVar("Result")
 _loaded: dict[tuple[str, int, int], type[Recipe]] = {}
 
 
@@ -70,7 +75,7 @@ def _load(path: Path) -> type[Recipe]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look their module up there
     try:
-        with blame(path):
+        with errors_at_recipe_line(path):
             spec.loader.exec_module(module)
         found = [item for item in vars(module).values() if isinstance(item, type) and issubclass(item, Recipe)]
         own = [item for item in dict.fromkeys(found) if item.__module__ == name]
@@ -94,7 +99,7 @@ def _load(path: Path) -> type[Recipe]:
 
 
 @contextmanager
-def blame(path: Path) -> Iterator[None]:
+def errors_at_recipe_line(path: Path) -> Iterator[None]:
     """What is raised inside and is not envbuild's own becomes a SpecError at the last line of `path` that was
     running."""
     try:
@@ -112,70 +117,76 @@ def blame(path: Path) -> Iterator[None]:
         raise SpecError(f"the recipe fails: {type(error).__name__}: {error}", where=place) from error
 
 
-def ask(recipe: Recipe, method: str, kind: type[Answer], *arguments: object) -> Answer:
+def call_recipe(recipe: Recipe, method: str, kind: type[Result], *arguments: object) -> Result:
     """What ``recipe.method(*arguments)`` gives, which must be a `kind` (Sources, Runtime, list, …).
 
     Raises SpecError at the line of the recipe's file that fails, or of the method that gives something else.
     """
-    path = file_of(recipe)
-    with blame(path):
+    path = recipe_file(recipe)
+    with errors_at_recipe_line(path):
         function = getattr(recipe, method)
         answer = function(*arguments)
-        fault = _answer_fault(answer, kind, method)
+        fault = _result_fault(answer, kind, method)
         if not fault and isinstance(answer, kind):
             return answer
         code = getattr(function, "__code__", None)
         place = f"{shown(path)}:{code.co_firstlineno}:1" if code and code.co_filename == str(path) else shown(path)
-        raise SpecError(f"{method}() of recipe '{recipe.name}' gives {fault}", _example(kind), place)
+        raise SpecError(f"{method}() of recipe '{recipe.name}' gives {fault}", _return_hint(kind), place)
 
 
-def _answer_fault(answer: object, kind: type, method: str) -> str:
+def _result_fault(answer: object, kind: type, method: str) -> str:
     """What is wrong with what a method gives, as the end of a sentence; or ""."""
     if not isinstance(answer, kind):
-        return f"{_called(answer)}, not {_a(kind)}"
+        return f"{_describe(answer)}, not {_with_article(kind)}"
     if isinstance(answer, (Sources, Runtime)):
         for field in dataclasses.fields(answer):
-            value, name = getattr(answer, field.name), f"{_a(kind)} whose '{field.name}' is"
+            value, name = getattr(answer, field.name), f"{_with_article(kind)} whose '{field.name}' is"
             if str(field.type).startswith("Mapping"):
                 if not isinstance(value, Mapping):
-                    return f"{name} {_called(value)}, not a dict"
+                    return f"{name} {_describe(value)}, not a dict"
                 items = [*value.keys(), *value.values()]
             elif isinstance(value, (tuple, list)):
                 items = list(value)
             else:  # a text is a sequence too, of letters
-                return f"{name} {_called(value)}, not a tuple"
-            wanted = HELD.get(field.name, str)
+                return f"{name} {_describe(value)}, not a tuple"
+            wanted = ELEMENT_TYPES.get(field.name, str)
             for item in items:
                 if not isinstance(item, wanted):
-                    return f"{name} not made of {wanted.__name__}: {_called(item)} is in it"
-    elif method in ITEMS and isinstance(answer, (tuple, list, dict)):
+                    return f"{name} not made of {wanted.__name__}: {_describe(item)} is in it"
+    elif method in ITEM_TYPES and isinstance(answer, (tuple, list, dict)):
         for item in answer.values() if isinstance(answer, dict) else answer:
-            if not isinstance(item, ITEMS[method]):
-                return f"{_called(item)} among its {ITEMS[method].__name__}s"
+            if not isinstance(item, ITEM_TYPES[method]):
+                return f"{_describe(item)} among its {ITEM_TYPES[method].__name__}s"
     return ""
 
 
-def _called(value: object) -> str:
-    return "nothing (None)" if value is None else f"the text '{short(value)}'" if isinstance(value, str) else _a(value)
+def _describe(value: object) -> str:
+    return (
+        "nothing (None)"
+        if value is None
+        else f"the text '{short(value)}'"
+        if isinstance(value, str)
+        else _with_article(value)
+    )
 
 
-def _a(value: object) -> str:
+def _with_article(value: object) -> str:
     name = value.__name__ if isinstance(value, type) else type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _example(kind: type) -> str:
+def _return_hint(kind: type) -> str:
     if kind in (Sources, Runtime):
         return f'let it return {kind.__name__}(debian=("NAME",)), or {kind.__name__}() for nothing'
-    return f"let it return {_a(kind)}"
+    return f"let it return {_with_article(kind)}"
 
 
-def file_of(recipe: Recipe | type[Recipe]) -> Path:
+def recipe_file(recipe: Recipe | type[Recipe]) -> Path:
     """The file that a loaded recipe comes from."""
     return Path(sys.modules[recipe.__module__].__file__ or "")
 
 
-def types_of(recipe: type[Recipe]) -> dict[str, Any]:
+def option_types(recipe: type[Recipe]) -> dict[str, Any]:
     """The types of a recipe's keys."""
     found: dict[str, Any] = {}
     for part in reversed(recipe.__mro__):
@@ -189,7 +200,7 @@ def _own_types(part: type) -> dict[str, Any]:
     return get_annotations(part, eval_str=True)
 
 
-def keys_of(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
+def option_fields(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
     """The fields that a spec may write as keys. `version` is one of recipes that have a version: those that name their
     `package`, or that define the field themselves."""
     fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
@@ -203,7 +214,7 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
 
     A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name.
     """
-    fields = keys_of(recipe)
+    fields = option_fields(recipe)
     before = len(reader.findings)
     if isinstance(node, Table):
         given = reader.table(node, fields, recipe.name, f"layer '{recipe.name}'")
@@ -221,8 +232,8 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"it has none: write {recipe.name}: {{}}"
         reader.wrong(node.where, f"layer '{recipe.name}' takes keys with values", keys)
         return None
-    with blame(file_of(recipe)):
-        hints = types_of(recipe)
+    with errors_at_recipe_line(recipe_file(recipe)):
+        hints = option_types(recipe)
         shorthand = not isinstance(node, Table)
         values: dict[str, Any] = {}
         for key, value in given.items():
@@ -230,9 +241,9 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
             if isinstance(value, Sequence) and hints[key] is str and shorthand:
                 reader.wrong(value.where, f"layer '{recipe.name}' takes one {key}, not a list")
             else:
-                values[key] = reader.value(value, hints[key], label, guard(recipe, key))
+                values[key] = reader.value(value, hints[key], label, option_guard(recipe, key))
         for key, field in fields.items():
-            if required(field) and key not in given:
+            if is_required(field) and key not in given:
                 reader.wrong(
                     node.where, f"layer '{recipe.name}' needs a value for '{key}'", f"write {recipe.name}: {{{key}: …}}"
                 )
@@ -244,40 +255,40 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
             hint = error.hint if isinstance(error, OptionError) else ""
             reader.wrong(node.where, f"layer '{recipe.name}': {error}", hint)
             return None
-        faults: dict[Any, Refusal] = ask(made, "faults", dict)
+        faults: dict[Any, Refusal] = call_recipe(made, "faults", dict)
         for text, fault in faults.items():
-            for place in places(node, str(text)) or (node.where,):
+            for place in text_places(node, str(text)) or (node.where,):
                 reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {fault.because}", fault.hint)
         return None if faults else made
 
 
-def required(field: dataclasses.Field[Any]) -> bool:
+def is_required(field: dataclasses.Field[Any]) -> bool:
     """Whether an option has no default."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def places(node: Node, text: str) -> tuple[str, ...]:
+def text_places(node: Node, text: str) -> tuple[str, ...]:
     """Where, in `node`, the scalar `text` stands."""
     if isinstance(node, Scalar):
         return (node.where,) if node.value == text else ()
     inner = node.items if isinstance(node, Sequence) else [value for _, value in node.entries.values()]
-    return tuple(place for item in inner for place in places(item, text))
+    return tuple(place for item in inner for place in text_places(item, text))
 
 
-def guard(recipe: type[Recipe], key: str) -> Guard:
+def option_guard(recipe: type[Recipe], key: str) -> Guard:
     """What looks at the texts of an option: they may be a version, the content of a file, or words of a command."""
     if key in recipe.verbatim:
-        return partial(expanded, reader="file")
-    return version_guard if key == "version" else shell_guard
+        return partial(expansion_fault, reader="file")
+    return version_fault if key == "version" else command_fault
 
 
-def shell_guard(text: str) -> str:
+def command_fault(text: str) -> str:
     """What is wrong with a text that a recipe may put into a command, or ""."""
-    return expanded(text, "command")
+    return expansion_fault(text, "command")
 
 
-def version_guard(text: str) -> str:
+def version_fault(text: str) -> str:
     """Versions also stand in file names and origins."""
-    if reason := shell_guard(text):
+    if reason := command_fault(text):
         return reason
     return "" if re.fullmatch(VERSION, text) else f"is not a version or commit: '{short(text)}'"

@@ -1,7 +1,7 @@
 """Resolve: a spec and its target become one consistent whole.
 
 `resolve` makes only checks that are certain; what the version matrix says, and the versions that it picks, come in
-through `resolve_with`.
+through `resolve_with_matrix`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from envbuild.matrix.facts.model import Waiver
 from envbuild.net.site import SOURCE_KINDS
 from envbuild.spec import target as targets
 from envbuild.spec.image_spec import ImageSpec
-from envbuild.spec.library_conflicts import second_copies
+from envbuild.spec.library_conflicts import find_second_copies
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Archive, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
-from envbuild.spec.recipe_loader import ask, file_of
+from envbuild.spec.recipe_loader import call_recipe, recipe_file
 from envbuild.spec.target import Target
 
 if TYPE_CHECKING:
@@ -71,38 +71,38 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     if cycle:  # load refuses it with the place; a spec made in memory comes here
         raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
     env = spec.recipe_env(target)
-    _check_stands(spec, target, env)
+    _check_compatible(spec, target, env)
     runtimes: dict[str, Runtime] = {}
     sources: dict[str, Sources] = {}
     for name in order:
         recipe = spec.recipes[name]
-        runtimes[name] = ask(recipe, "runtime", Runtime, env)
-        sources[name] = ask(recipe, "sources", Sources, env)
+        runtimes[name] = call_recipe(recipe, "runtime", Runtime, env)
+        sources[name] = call_recipe(recipe, "sources", Sources, env)
     _check_origins(spec, sources)
     _check_commits(spec, sources)
     runtime = _merge(spec, target, runtimes)
     return Resolution(spec, target, order, env, runtimes, sources, runtime, spec.waivers)
 
 
-def resolve_with(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
+def resolve_with_matrix(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
     """Return `resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix
     picks where the spec has none. `picks`: component → a version picked before, which stays while it is consistent.
 
     Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
     """
     from envbuild.matrix.facts.compile import load_fact_table
-    from envbuild.spec.pick_versions import chosen, settled
+    from envbuild.spec.pick_versions import pick_versions, picked_versions
 
-    target = targets.load(spec.target, project)
+    target = targets.load_target(spec.target, project)
     try:
-        whole, answer = settled(spec, target, load_fact_table(project.facts()), picks)
+        whole, answer = pick_versions(spec, target, load_fact_table(project.facts()), picks)
     except (ConflictError, UnknownError):
-        check_stands(spec, target)  # what the recipes refuse is the plainer answer
+        check_compatible(spec, target)  # what the recipes refuse is the plainer answer
         raise
-    return replace(resolve(whole, target), chosen=chosen(spec, answer), answer=answer)
+    return replace(resolve(whole, target), chosen=picked_versions(spec, answer), answer=answer)
 
 
-def options(recipe: Recipe) -> dict[str, object]:
+def explicit_options(recipe: Recipe) -> dict[str, object]:
     """The options of a recipe that are not at their default, as plain data for JSON and YAML."""
     values = ((field, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
     return {field.name: plain_value(value) for field, value in values if value != field.default}
@@ -122,7 +122,7 @@ def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
     findings = [
         Finding(
             f"the recipe '{name}' takes {item.file} from '{short(item.origin)}', which is no kind of origin",
-            shown(file_of(spec.recipes[name])),
+            shown(recipe_file(spec.recipes[name])),
             f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}",
         )
         for name, source in sources.items()
@@ -142,7 +142,7 @@ def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
     findings = [
         Finding(
             f"the recipe '{name}' takes {short(git.origin)} at '{short(git.commit)}', which is no hash of a commit",
-            spec.where.get(name, "") or shown(file_of(spec.recipes[name])),
+            spec.where.get(name, "") or shown(recipe_file(spec.recipes[name])),
             "write all 40 hexadecimal digits of it",
         )
         for name, source in sources.items()
@@ -153,7 +153,7 @@ def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
         raise SpecError.of(findings)
 
 
-def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
+def _check_compatible(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
     """Whether every recipe can stand in this image: on its hardware, on its base, beside the others."""
     findings: list[Finding] = []
     owners: dict[str, str] = {}
@@ -165,12 +165,12 @@ def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
             findings.append(
                 Finding(f"layer '{name}' cannot be built for target '{target.name}', {because}", where, hint)
             )
-        refusals: tuple[Refusal, ...] = ask(recipe, "refusals", tuple, env)
+        refusals: tuple[Refusal, ...] = call_recipe(recipe, "refusals", tuple, env)
         for refusal in refusals:
             hint = refusal.hint or f"change its options, or remove '{name}'"
             message = f"layer '{name}' cannot stand in this image, because {refusal.because}"
             findings.append(Finding(message, where, hint))
-        for library in ask(recipe, "provides", tuple, env):
+        for library in call_recipe(recipe, "provides", tuple, env):
             other = owners.setdefault(str(library), name)
             if other != name:
                 because = f"because both bring {library}, and which one a program gets would be chance"
@@ -179,14 +179,14 @@ def _check_stands(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
                         f"layers '{other}' and '{name}' cannot stand together, {because}", where, "keep one of them"
                     )
                 )
-    findings += second_copies(env, spec.where)
+    findings += find_second_copies(env, spec.where)
     if findings:
         raise ConflictError.of(findings)
 
 
-def check_stands(spec: ImageSpec, target: Target) -> None:
+def check_compatible(spec: ImageSpec, target: Target) -> None:
     """Whether every recipe can stand in this image. Raises ConflictError."""
-    _check_stands(spec, target, spec.recipe_env(target))
+    _check_compatible(spec, target, spec.recipe_env(target))
 
 
 def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:

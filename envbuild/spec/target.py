@@ -16,7 +16,7 @@ from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import EngineError
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader
-from envbuild.spec.enroot_rules import env_guard, name_fault
+from envbuild.spec.enroot_rules import env_value_fault, name_fault
 
 if TYPE_CHECKING:
     from envbuild.spec.project import Project
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CPUS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a", "armv9-a")
 FABRICS = ("none", "ethernet", "infiniband", "efa")
 SM = r"[1-9][0-9]?\.[0-9]"
-OTHERS = r"(?i)trainium|inferentia"  # accelerators without a compute capability
+WITHOUT_SM = r"(?i)trainium|inferentia"  # accelerators without a compute capability
 DRIVER = r"[0-9]{3}(\.[0-9]{1,3}){1,2}"
 
 
@@ -102,12 +102,12 @@ RESERVED = ("nics", "thresholds", "launch")
 KEYS = ("schema", *(name for name in Target.__dataclass_fields__ if name not in ("name", "driver_because")))
 
 
-def load(name: str, project: Project) -> Target:
+def load_target(name: str, project: Project) -> Target:
     """The target called `name`. Raises SpecError with every mistake of its file."""
-    return read(project.find_target(name))
+    return read_target(project.find_target(name))
 
 
-def read(path: Path) -> Target:
+def read_target(path: Path) -> Target:
     """The target of one file, named as the file is. Raises SpecError."""
     reader = Reader()
     top = reader.load(path)
@@ -117,7 +117,7 @@ def read(path: Path) -> Target:
     gpus = reader.value(nodes["gpus"], int, "gpus") if "gpus" in nodes else 0
     if text["sm"] and not re.fullmatch(SM, text["sm"]):
         reader.wrong(nodes["sm"].where, f"'sm' must be a compute capability, not '{text['sm']}'", 'write sm: "9.0"')
-    together = {"gpu", "gpus"} if text["gpu"] and re.search(OTHERS, text["gpu"]) else {"gpu", "sm", "gpus"}
+    together = {"gpu", "gpus"} if text["gpu"] and re.search(WITHOUT_SM, text["gpu"]) else {"gpu", "sm", "gpus"}
     if {"gpu", "sm", "gpus"} & set(nodes) not in (set(), together) or (gpus is not None and gpus < ("gpus" in nodes)):
         what = "'gpu' and 'gpus'" if "sm" not in together else "'gpu', 'sm' and 'gpus'"
         hint = f"give all {len(together)}, or none for nodes without an accelerator"
@@ -133,7 +133,7 @@ def read(path: Path) -> Target:
         driver_because=driver_because,
         nics=reader.texts(nodes["nics"], "nics") if "nics" in nodes else (),
         thresholds=_thresholds(reader, nodes["thresholds"]) if "thresholds" in nodes else {},
-        env=_reasoned(reader, nodes["env"], "env") if "env" in nodes else {},
+        env=_read_reasoned(reader, nodes["env"], "env") if "env" in nodes else {},
         launch=_launch(reader, nodes["launch"]) if "launch" in nodes else Launch(),
         **text,
     )
@@ -168,7 +168,7 @@ def _driver(reader: Reader, nodes: Mapping[str, Node]) -> tuple[str, str]:
         return "", ""
     inner = reader.table(nodes["driver"], ("floor", "because"), "driver", "'driver'")
     floor, because = _text(reader, inner, "floor"), _text(reader, inner, "because")
-    if _lacks(nodes["driver"], "floor", "because"):
+    if _lacks_key(nodes["driver"], "floor", "because"):
         reader.wrong(
             nodes["driver"].where,
             "'driver' needs a floor and a reason",
@@ -179,7 +179,7 @@ def _driver(reader: Reader, nodes: Mapping[str, Node]) -> tuple[str, str]:
     return floor, because
 
 
-def _lacks(node: Node, *keys: str) -> bool:
+def _lacks_key(node: Node, *keys: str) -> bool:
     """Whether one of `keys` is missing or empty there. (A value of the wrong type is told where it is read.)"""
     found = {key: value for key, (_, value) in node.entries.items()} if isinstance(node, Table) else dict.fromkeys(keys)
     empty = [
@@ -188,15 +188,15 @@ def _lacks(node: Node, *keys: str) -> bool:
     return any(key not in found or (key in empty and key != "value") for key in keys)
 
 
-def _reasoned(reader: Reader, node: Node, key: str) -> dict[str, Reasoned]:
+def _read_reasoned(reader: Reader, node: Node, key: str) -> dict[str, Reasoned]:
     values: dict[str, Reasoned] = {}
     for name, (place, entry) in reader.entries(node, key).items():
         inner = reader.table(entry, ("value", "because"), name, f"variable '{name}'")
         if reason := name_fault(name):
             reader.wrong(place.where, reason)
-        value = reader.text(inner["value"], name, env_guard) if "value" in inner else None
+        value = reader.text(inner["value"], name, env_value_fault) if "value" in inner else None
         because = _text(reader, inner, "because")
-        if _lacks(entry, "value", "because"):
+        if _lacks_key(entry, "value", "because"):
             reader.wrong(
                 place.where,
                 f"variable '{name}' needs a value and a reason",
@@ -213,7 +213,7 @@ def _thresholds(reader: Reader, node: Node) -> dict[str, Threshold]:
         inner = reader.table(entry, ("at_least", "unit", "because"), name, f"threshold '{name}'")
         number = reader.value(inner["at_least"], float, "at_least") if "at_least" in inner else None
         unit, because = _text(reader, inner, "unit"), _text(reader, inner, "because")
-        if _lacks(entry, "at_least", "unit", "because"):
+        if _lacks_key(entry, "at_least", "unit", "because"):
             hint = f"write {name}: {{at_least: 1.0, unit: GB/s, because: …}}"
             reader.wrong(place.where, f"threshold '{name}' needs a number, a unit and a reason", hint)
         elif number is not None:
@@ -224,4 +224,4 @@ def _thresholds(reader: Reader, node: Node) -> dict[str, Threshold]:
 def _launch(reader: Reader, node: Node) -> Launch:
     nodes = reader.table(node, ("env", "srun", "docker", "mounts"), "launch", "'launch'")
     lists = {key: reader.texts(nodes[key], key) for key in ("srun", "docker", "mounts") if key in nodes}
-    return Launch(env=_reasoned(reader, nodes["env"], "env") if "env" in nodes else {}, **lists)
+    return Launch(env=_read_reasoned(reader, nodes["env"], "env") if "env" in nodes else {}, **lists)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.lockfile import Lock, UnitLock
 from envbuild.lock.unit_names import build_unit, built_recipe
-from envbuild.spec.recipe_loader import ask
+from envbuild.spec.recipe_loader import call_recipe
 from envbuild.verify.audit import Expectations
 from envbuild.verify.run_inspector import OwnContent
 
@@ -27,7 +27,7 @@ def expected_contents(resolution: Resolution, lock: Lock) -> Expectations:
         python_more=False,
         sm=resolution.target.sm_arch,
         cpu=resolution.target.cpu,
-        modules=tuple(module for recipe in recipes for module in ask(recipe, "extensions", tuple)),
+        modules=tuple(module for recipe in recipes for module in call_recipe(recipe, "extensions", tuple)),
     )
 
 

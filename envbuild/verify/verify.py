@@ -14,7 +14,7 @@ from envbuild.core.result import Result
 from envbuild.export.built_image import BuiltImage, load_built_image
 from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
 from envbuild.spec.recipe import Check, RecipeEnv
-from envbuild.spec.recipe_loader import ask
+from envbuild.spec.recipe_loader import call_recipe
 from envbuild.spec.resolve import Resolution
 from envbuild.verify.audit import audit
 from envbuild.verify.contents.metadata import read_image_texts
@@ -92,7 +92,7 @@ def collect_evidence(
     results += import_results(expected.modules, run, by_hand)
     checks: list[Check] = []
     for recipe in resolution.recipes:
-        checks += ask(recipe, "verify", list, env)
+        checks += call_recipe(recipe, "verify", list, env)
     results += run_checks(checks, run, shell=by_hand)
     evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
     workspace.reporter.finish("verify")

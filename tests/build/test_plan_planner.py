@@ -17,7 +17,7 @@ from envbuild.build.steps import Step
 from envbuild.core.errors import SpecError
 from envbuild.lock.lockfile import Lock, read_lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import Resolution
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 def resolution(name: str) -> Resolution:
     project = Project.find(ROOT)
-    return resolve_in(load(name, project), project)
+    return resolve_in(load_image_spec(name, project), project)
 
 
 def lock(name: str) -> Lock:

@@ -13,11 +13,11 @@ from envbuild.lock.draft import draft_from_request
 from envbuild.lock.request import LockRequest, lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Sources
 from envbuild.spec.resolve import resolve
-from envbuild.spec.target import load as load_target
+from envbuild.spec.target import load_target as load_target
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ def opened(tmp_path: Path, text: str) -> tuple[Plan, LockRequest]:
     path = tmp_path / "image.yaml"
     path.write_text(f"schema: 1\n{text}")
     project = Project.find(ROOT)
-    spec = load(str(path), project)
+    spec = load_image_spec(str(path), project)
     resolution = resolve(spec, load_target(spec.target, project))
     request = lock_request(resolution)
     return make_plan(resolution, draft_from_request(request)), request
@@ -156,7 +156,7 @@ def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
     project = Project.find(ROOT)
     texts = {}
     for name in ("azure-msccl", "cpu-ucx"):
-        resolution = resolve_in(load(name, project), project)
+        resolution = resolve_in(load_image_spec(name, project), project)
         plan = make_plan(resolution, draft_lock(resolution))
         texts[name] = containerfile(plan, locked=False), containerfile(plan)
     said = f"# {UNLOCKED_BASE}\n\nENV CUDA_HOME="

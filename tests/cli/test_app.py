@@ -322,12 +322,12 @@ def test_run_time_packages_know_their_layer(project: Path) -> None:
 
     from envbuild.lock.request import lock_request
     from envbuild.lock.resolve import resolve_in
-    from envbuild.spec.image_spec import load
+    from envbuild.spec.image_spec import load_image_spec
     from envbuild.spec.project import Project
 
     head = "schema: 1\ndescription: x\ntarget: cpu\nbase: debian:13\n"
     (project / "images/mine.yaml").write_text(f"{head}layers: {{ucx: {{}}, debian-packages: [jq]}}\n")
     found = Project.find(project)
-    request = lock_request(resolve_in(load("mine", found), found))
+    request = lock_request(resolve_in(load_image_spec("mine", found), found))
     assert request.askers["jq"] == "debian-packages" and request.where["debian-packages"].endswith("mine.yaml:5:19")
     assert replace(request, askers={}).digest() == request.digest()  # words of messages make no lock outdated

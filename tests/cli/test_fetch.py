@@ -16,7 +16,7 @@ from envbuild.lock.offline_mirror import export_mirror
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked
 from envbuild.net.site import Site, read_site
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace
 from tests.support.stored_inputs import deb, lock
@@ -29,7 +29,7 @@ def written(folder: Path, name: str, entries: dict[str, DebianFile]) -> None:
     (folder / "images").mkdir(parents=True, exist_ok=True)
     spec = folder / "images" / f"{name}.yaml"
     spec.write_text("schema: 1\ntarget: node\nbase: debian:13\nlayers: {}\n")
-    resolution = resolve_as_locked(load(name, Project(folder)), Project(folder))
+    resolution = resolve_as_locked(load_image_spec(name, Project(folder)), Project(folder))
     units = {"base": UnitLock(debian=tuple(entries))}
     whole = replace(lock(name=name), inputs=lock_request(resolution).digest(), debian=entries, units=units)
     write_lock(whole, spec.with_suffix(".lock"))

@@ -8,7 +8,7 @@ import pytest
 from envbuild.core.errors import SpecError, VerifyError
 from envbuild.export.enroot import configure, start_script
 from envbuild.oci.config import ImageConfig
-from envbuild.spec.enroot_rules import PATH_FILE, quote
+from envbuild.spec.enroot_rules import PATH_FILE, shell_quote
 from envbuild.squashfs.write.merge import merge_packs
 from tests.support.packs import file, folder, packs, symlink, tree
 
@@ -81,7 +81,7 @@ def test_start_script_runs_in_a_plain_shell(tmp_path):
     run = ["dash", str(tmp_path / "rc")]
     assert subprocess.check_output(run) == b"a 'b' \"c\" $HOME `id`|line\nbreak|"
     assert subprocess.check_output([*run, "pwd"]).decode() == f"{place}\n"
-    assert subprocess.check_output(["dash", "-c", f"printf %s {quote(chr(39) * 3)}"]) == b"'''"
+    assert subprocess.check_output(["dash", "-c", f"printf %s {shell_quote(chr(39) * 3)}"]) == b"'''"
 
 
 @pytest.mark.parametrize(

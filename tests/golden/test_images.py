@@ -13,7 +13,7 @@ from envbuild.build.plan.planner import make_plan
 from envbuild.build.plan.units import Plan
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 
 pytestmark = pytest.mark.golden
@@ -25,7 +25,7 @@ NAMES = sorted(path.stem for path in (ROOT / "images").glob("*.yaml"))
 
 def plan(name: str) -> Plan:
     project = Project.find(ROOT)
-    resolution = resolve_in(load(name, project), project)
+    resolution = resolve_in(load_image_spec(name, project), project)
     return make_plan(resolution, draft_lock(resolution))
 
 

@@ -20,7 +20,7 @@ from envbuild.core.errors import EnvbuildError
 from envbuild.lock.draft import draft_from_request
 from envbuild.lock.request import lock_request
 from envbuild.spec import target as targets
-from envbuild.spec.image_spec import ImageSpec, filled
+from envbuild.spec.image_spec import ImageSpec, fill_versions
 from envbuild.spec.project import Project
 from envbuild.spec.recipe_loader import load_recipe
 from envbuild.spec.resolve import resolve
@@ -63,7 +63,7 @@ def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
         waivers=(),
         where={},
     )
-    return filled(spec, EXAMPLES["versions"])
+    return fill_versions(spec, EXAMPLES["versions"])
 
 
 def providers(name: str) -> Iterator[dict[str, str]]:
@@ -88,7 +88,7 @@ def described(name: str) -> str:
 
 
 def one(name: str, spec: ImageSpec) -> str:
-    resolution = resolve(spec, targets.load(spec.target, PROJECT))
+    resolution = resolve(spec, targets.load_target(spec.target, PROJECT))
     request = lock_request(resolution)
     mine, env = spec.recipes[name], resolution.env
     lines = [f"image: {spec.base}, target {spec.target}, layers {', '.join(resolution.order)}"]

@@ -18,17 +18,17 @@ from envbuild.core.errors import SpecError
 from envbuild.matrix import FACTS
 from envbuild.matrix.answer import conflict_core
 from envbuild.matrix.answer.check import check
-from envbuild.matrix.answer.report import plain, text
-from envbuild.matrix.answer.verdict import VERDICTS, Answer, judged
+from envbuild.matrix.answer.report import answer_data, answer_text
+from envbuild.matrix.answer.verdict import VERDICTS, Answer, judge_plan
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.lint import lint_facts
 from envbuild.matrix.facts.load import fact_files, load_facts
 from envbuild.matrix.facts.model import SOURCES, Facts, Waiver
 from envbuild.matrix.solve.encoding import Core, Problem, Request
-from envbuild.matrix.solve.phrasing import Reason, reason
-from envbuild.matrix.solve.query import Case
-from envbuild.matrix.solve.request import Ask, of_words
+from envbuild.matrix.solve.phrasing import Reason, row_reason
+from envbuild.matrix.solve.query import Query
+from envbuild.matrix.solve.request import Ask, parse_request
 
 HERE = Path(__file__).parent / "cases"
 REFUSED = "refused"
@@ -89,7 +89,7 @@ def matrix() -> FactTable:
 
 @cache
 def asked(ask: str) -> tuple[Ask, ...]:
-    return of_words(shlex.split(ask), matrix())
+    return parse_request(shlex.split(ask), matrix())
 
 
 @cache
@@ -126,7 +126,7 @@ def test_the_cases_are_many_and_each_is_asked_once() -> None:
 @each(ANSWERED)
 def test_the_answer(example: Example) -> None:
     given = answer(example.ask)
-    shown = text(given, matrix(), example.ask)
+    shown = answer_text(given, matrix(), example.ask)
     assert given.verdict == example.verdict, shown
     assert given.exit_code == VERDICTS[example.verdict]
     cited = {one.fact for conflict in given.conflicts for one in conflict.reasons} or set(given.facts)
@@ -143,7 +143,7 @@ def test_the_answer(example: Example) -> None:
 @each([example for example in ALL if example.verdict == REFUSED])
 def test_the_refusal(example: Example) -> None:
     with pytest.raises(SpecError) as caught:
-        of_words(example.words, matrix())
+        parse_request(example.words, matrix())
     assert caught.value.exit_code == 2
     assert example.says in str(caught.value)
     assert all(finding.message and finding.hint for finding in caught.value.findings)
@@ -165,11 +165,11 @@ def test_a_cited_fact_carries_the_answer(example: Example) -> None:
 def stance(example: Example, waivers: Sequence[Waiver] = ()) -> tuple[Any, ...]:
     """What an answer comes to: its verdict, what stands in the way or asks for attention, and what is picked. Facts
     that only speak of it do not count; fixes, which take long to find, are not looked for."""
-    case = Case.of(matrix(), asked(example.ask), waivers)
+    case = Query.of(matrix(), asked(example.ask), waivers)
     if case.plan is None:
-        cores = conflict_core.cores(case.matrix, case.wanted, case.waived)
+        cores = conflict_core.find_cores(case.matrix, case.wanted, case.waived)
         return "conflict", [sorted({case.matrix.fact(row).id for row in core.rows}) for core in cores]
-    given = judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers))
+    given = judge_plan(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers))
     groups = [given.conditions, given.disputes, given.warnings, given.needs]
     ids = [sorted({one.fact for one in group}) for group in groups]
     return given.verdict, ids, [unknown.id for unknown in given.unknown], dict(given.chosen)
@@ -179,9 +179,9 @@ def stance(example: Example, waivers: Sequence[Waiver] = ()) -> tuple[Any, ...]:
 @each(CONFLICTS)
 def test_nothing_can_be_left_out_of_a_conflict(example: Example) -> None:
     """The requests and facts of the first conflict contradict each other; without any one of them they do not."""
-    case = Case.of(matrix(), asked(example.ask), ())
+    case = Query.of(matrix(), asked(example.ask), ())
     assert case.plan is None
-    core = conflict_core.cores(case.matrix, case.wanted, case.waived)[0]
+    core = conflict_core.find_cores(case.matrix, case.wanted, case.waived)[0]
     assert core.minimal
     assert not solvable(case, core, core.requests)
     for request in core.requests:
@@ -192,7 +192,7 @@ def test_nothing_can_be_left_out_of_a_conflict(example: Example) -> None:
         assert solvable(case, core, core.requests, disputed | {fact.id}), fact.id
 
 
-def solvable(case: Case, core: Core, requests: Sequence[Request], waived: Collection[str] = ()) -> bool:
+def solvable(case: Query, core: Core, requests: Sequence[Request], waived: Collection[str] = ()) -> bool:
     """Whether these requests can be met when there are no rows but those of `core`, less those of facts `waived`."""
     rest = frozenset(range(len(case.matrix.rows))) - set(core.rows)
     problem = Problem.of(case.matrix, requests, case.waived.union(waived), HARD, rest)
@@ -211,7 +211,7 @@ def test_the_nearest_fix_is_one(example: Example) -> None:
             left_out = change.startswith("leave ")
             name = component(change.removeprefix("leave ").removesuffix(" out"))
             words = [word for word in words if component(word) != name] + ([] if left_out else [change])
-        assert check(matrix(), of_words(words, matrix())).verdict not in ("conflict", "unknown"), fix
+        assert check(matrix(), parse_request(words, matrix())).verdict not in ("conflict", "unknown"), fix
 
 
 def component(word: str) -> str:
@@ -251,8 +251,8 @@ def backward_row(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.matrix
 @each(ANSWERED)
 def test_the_order_of_files_and_rows_does_not_matter(example: Example, turned: FactTable) -> None:
-    again = check(turned, of_words(example.words, turned))
-    assert plain(again) == plain(answer(example.ask))
+    again = check(turned, parse_request(example.words, turned))
+    assert answer_data(again) == answer_data(answer(example.ask))
 
 
 # --- sources, JSON, lint
@@ -274,7 +274,7 @@ def test_every_reason_has_its_source(example: Example) -> None:
 @each(ANSWERED)
 def test_the_answer_as_json(example: Example) -> None:
     given = answer(example.ask)
-    data = plain(given)
+    data = answer_data(given)
     assert json.loads(json.dumps(data)) == data
     assert (data["verdict"], data["exit_code"]) == (example.verdict, VERDICTS[example.verdict])
     assert [one["text"] for one in data["request"]] == [ask.text for ask in given.asks]
@@ -298,7 +298,7 @@ def test_what_comes_with_something_is_told_from_its_row() -> None:
         fact, brought = matrix().fact(number), matrix().then(number).keys() - matrix().when(number).keys()
         if fact.kind == "provides" and brought & set(re.findall(r"{([a-z0-9-]+)}", fact.because)):
             seen += 1
-            assert "9.9.9" not in reason(matrix(), number, dict.fromkeys(brought, "9.9.9")).text, fact.id
+            assert "9.9.9" not in row_reason(matrix(), number, dict.fromkeys(brought, "9.9.9")).text, fact.id
     assert seen
 
 

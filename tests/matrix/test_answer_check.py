@@ -10,15 +10,15 @@ import pytest
 
 from envbuild.core.errors import SpecError
 from envbuild.matrix.answer.check import check
-from envbuild.matrix.answer.conflict import why_not
-from envbuild.matrix.answer.report import plain, text
+from envbuild.matrix.answer.conflict import explain_not_newer
+from envbuild.matrix.answer.report import answer_data, answer_text
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts import cache
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import Waiver
-from envbuild.matrix.solve.request import of_words
+from envbuild.matrix.solve.request import parse_request
 from tests.support.facts import fact, matrix, write
 
 pytestmark = pytest.mark.unit
@@ -57,7 +57,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
 
 
 def ask(given: FactTable, words: str, *waived: str, met: tuple[str, ...] = ()) -> Answer:
-    return check(given, of_words(words.split(), given), [Waiver(name, "tried it") for name in waived], met)
+    return check(given, parse_request(words.split(), given), [Waiver(name, "tried it") for name in waived], met)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def ask(given: FactTable, words: str, *waived: str, met: tuple[str, ...] = ()) -
 )
 def test_verdicts(small: FactTable, words: str, verdict: str, code: int) -> None:
     given = ask(small, words)
-    assert (given.verdict, given.exit_code) == (verdict, code), text(given, small, words)
+    assert (given.verdict, given.exit_code) == (verdict, code), answer_text(given, small, words)
 
 
 def test_a_question_arises_only_where_its_condition_holds(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_warning_is_heeded_where_it_can_be(small: FactTable) -> None:
 def test_what_the_host_needs_is_said_when_it_is_not_told(small: FactTable) -> None:
     given = ask(small, "cuda=12.1")
     assert [(one.fact, one.text) for one in given.needs] == [("cuda.driver", "driver>=525")]
-    assert "needs on the host: driver>=525 [cuda.driver]" in text(given, small, "cuda=12.1")
+    assert "needs on the host: driver>=525 [cuda.driver]" in answer_text(given, small, "cuda=12.1")
 
 
 def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
@@ -158,7 +158,7 @@ def test_a_fact_can_be_waived(small: FactTable) -> None:
     given = ask(small, "torch=2.0.1 gpu=H100", "torch.gpu", "torch-gpu", "nccl-gpu")
     assert given.verdict != "conflict"
     assert [one.fact for one in given.waived] == ["torch.gpu", "torch-gpu", "nccl-gpu"]
-    assert plain(given)["waived"][0] == {"fact": "torch.gpu", "reason": "tried it"}
+    assert answer_data(given)["waived"][0] == {"fact": "torch.gpu", "reason": "tried it"}
 
 
 def test_not_knowing_can_be_waived(small: FactTable) -> None:
@@ -185,13 +185,13 @@ def test_a_version_after_the_facts_is_noted(small: FactTable) -> None:
 
 
 def test_why_something_is_not_newer(small: FactTable) -> None:
-    asks = of_words(["torch=2.0.1", "nccl"], small)
-    assert why_not(small, asks, "nccl") == [
+    asks = parse_request(["torch=2.0.1", "nccl"], small)
+    assert explain_not_newer(small, asks, "nccl") == [
         "nccl==2.18.1 is not taken, because torch==2.0.1 comes with nccl==2.14.3 [torch.nccl]."
     ]
-    assert why_not(small, asks, "torch")[-1].startswith("torch==2.")
+    assert explain_not_newer(small, asks, "torch")[-1].startswith("torch==2.")
     with pytest.raises(SpecError, match="'cuda' is not among what was asked for"):
-        why_not(small, asks, "cuda")
+        explain_not_newer(small, asks, "cuda")
 
 
 def test_a_lower_grade_yields_and_is_shown(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_lower_grade_yields_and_is_shown(tmp_path: Path) -> None:
 def test_what_is_known_goes_before_what_is_newer(small: FactTable) -> None:
     """Nothing is said of torch 2.2.0 on a V100, so that an older one is picked for it."""
     given = ask(small, "torch gpu=V100")
-    assert (given.unknown, given.chosen["torch"]) == ((), "2.1.0"), text(given, small, "torch gpu=V100")
+    assert (given.unknown, given.chosen["torch"]) == ((), "2.1.0"), answer_text(given, small, "torch gpu=V100")
 
 
 def test_what_is_unknown_names_the_nearest_that_is_known(small: FactTable) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from envbuild.matrix.answer import conflict_core
-from envbuild.matrix.answer.conflict_core import core, cores
+from envbuild.matrix.answer.conflict_core import find_core, find_cores
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.encoding import Request, picks
+from envbuild.matrix.solve.encoding import Request, pick_newest
 from tests.support.facts import fact, matrix, plan, read, requests
 from tests.support.torch_facts import COMPONENTS, FACTS, told
 from tests.support.torch_facts import small as small  # a fixture
@@ -25,23 +25,23 @@ pytestmark = pytest.mark.unit
 def possible(given: FactTable, words: Sequence[Request], rows: set[int]) -> bool:
     """Whether there is a plan when only these rows bind."""
     others = frozenset(range(len(given.rows))) - rows
-    return conflict_core.core(given, words, ignored=others) is None
+    return conflict_core.find_core(given, words, ignored=others) is None
 
 
 def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8", "driver=525.10", "python=3.11", "triton")
-    found = core(small, asked)
+    found = find_core(small, asked)
     assert found is not None
     assert told(small, found) == ({"gpu=H100", "torch=2.0.1"}, ["gpu.sm", "torch.sm"])
     assert found.minimal
     assert found.components() == ("gpu", "torch")
-    assert picks(small, asked) is None
-    assert core(small, asked[1:]) is None
+    assert pick_newest(small, asked) is None
+    assert find_core(small, asked[1:]) is None
 
 
 def test_nothing_of_a_conflict_can_go(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch<2.3", "cuda=11.7", "driver=470.10", "python>=3.11", "apex=22.03")
-    for found in cores(small, asked):
+    for found in find_cores(small, asked):
         rows = set(found.rows)
         assert not possible(small, found.requests, rows)
         for row in rows:
@@ -52,14 +52,14 @@ def test_nothing_of_a_conflict_can_go(small: FactTable) -> None:
 
 def test_requests_that_contradict_each_other(small: FactTable) -> None:
     asked = [*requests(small, "torch=2.0.1", "gpu=H100"), replace(requests(small, "torch=2.1.0")[0], id="other")]
-    assert [told(small, found) for found in cores(small, asked)] == [
+    assert [told(small, found) for found in find_cores(small, asked)] == [
         ({"torch=2.0.1", "other"}, []),
         ({"torch=2.0.1", "gpu=H100"}, ["gpu.sm", "torch.sm"]),
     ]
 
 
 def test_a_request_for_nothing_that_is_known(small: FactTable) -> None:
-    (found,) = cores(small, requests(small, "torch>=9", "gpu=H100"))
+    (found,) = find_cores(small, requests(small, "torch>=9", "gpu=H100"))
     assert told(small, found) == ({"torch>=9"}, [])
 
 
@@ -67,10 +67,10 @@ def test_many_rows_of_one_fact_are_told_together(tmp_path: Path) -> None:
     versions = [f"1.{minor}" for minor in range(12)]
     rows = [({"a": f"=={version}"}, {"b": "<2"}) for version in versions]
     given = matrix(tmp_path, {"a": versions, "b": ["1", "2"]}, [fact("a.b", "limits", rows)])
-    found = core(given, requests(given, "a", "b=2"))
+    found = find_core(given, requests(given, "a", "b=2"))
     assert found is not None
     assert found.groups == (tuple(range(12)),)
-    found = core(given, requests(given, "a<1.3", "b=2"))
+    found = find_core(given, requests(given, "a<1.3", "b=2"))
     assert found is not None
     assert sorted(found.groups) == [(9,), (10,), (11,)]  # rows are kept newest first
 
@@ -83,7 +83,7 @@ def test_every_conflict_is_told(tmp_path: Path) -> None:
     facts += [fact(f"c{at}.limit", "limits", {"made": "1"}, {f"c{at}": "1"}) for at in range(10)]
     given = matrix(tmp_path, components, facts)
     asked = requests(given, "root", *(f"c{at}=2" for at in range(10)))
-    found = cores(given, asked)
+    found = find_cores(given, asked)
     assert {told(given, conflict)[1][-1] for conflict in found} == {f"c{at}.limit" for at in range(10)}
     assert {told(given, conflict)[1][0] for conflict in found} == {"root.made"}
     assert len(found) == 10
@@ -93,7 +93,7 @@ def test_every_conflict_is_told(tmp_path: Path) -> None:
 def test_definitions_alone_can_contradict(tmp_path: Path) -> None:
     facts = [fact("a.c", "provides", {"a": "1"}, {"c": "1"}), fact("b.c", "provides", {"b": "1"}, {"c": "2"})]
     given = matrix(tmp_path, {"a": ["1"], "b": ["1"], "c": ["1", "2"]}, facts)
-    (found,) = cores(given, requests(given, "a", "b"))
+    (found,) = find_cores(given, requests(given, "a", "b"))
     assert told(given, found) == ({"a", "b"}, ["a.c", "b.c"])
     assert found.aside == {1}, "the last of them is set aside"
 
@@ -105,14 +105,14 @@ def test_what_is_disputed_stands_in_the_way_as_a_whole(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1"], "b": ["1", "2", "3"]}, facts, {"q": ["a", "b"]})
     assert plan(given, "a", "b") == {"a": "1", "b": "2"}
-    (found,) = cores(given, requests(given, "a", "b=3"))
+    (found,) = find_cores(given, requests(given, "a", "b=3"))
     assert told(given, found) == ({"a", "b=3"}, ["a.one", "a.two"])
-    assert cores(given, requests(given, "a", "b=3"), waived=["a.one", "a.two"]) == []
+    assert find_cores(given, requests(given, "a", "b=3"), waived=["a.one", "a.two"]) == []
 
 
 def test_waived_facts_do_not_count(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1")
-    assert cores(small, asked, waived=["torch.sm"]) == []
+    assert find_cores(small, asked, waived=["torch.sm"]) == []
     assert plan(small, "gpu=H100", "torch=2.0.1", waived=["gpu.sm"]) == {
         **{"gpu": "H100", "torch": "2.0.1"},
         "triton": "2.2",
@@ -130,13 +130,13 @@ def test_the_order_of_facts_changes_neither_plan_nor_size_of_a_conflict(tmp_path
         for name, item in zip(order.sample(names, len(names)), facts.facts.values(), strict=True):
             renamed[name] = replace(item, id=name, rows=tuple(order.sample(item.rows, len(item.rows))))
         given = compile_facts(replace(facts, facts=renamed))
-        sizes = sorted(len(found.requests) + len(found.rows) for found in cores(given, requests(given, *words)))
+        sizes = sorted(len(found.requests) + len(found.rows) for found in find_cores(given, requests(given, *words)))
         seen.add((tuple(sizes), str(plan(given, "torch", "python=3.8", "gpu=A100", "cuda"))))
     assert len(seen) == 1
 
 
 def test_without_time_the_conflict_is_told_and_that_it_may_be_smaller(small: FactTable) -> None:
-    found = core(small, requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8"), seconds=-1)
+    found = find_core(small, requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8"), seconds=-1)
     assert found is not None
     assert not found.minimal
     assert {"gpu=H100", "torch=2.0.1"} <= told(small, found)[0]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from envbuild.matrix.answer.conflict_core import cores
-from envbuild.matrix.answer.fixes import Fix, fixes, fixes_of
+from envbuild.matrix.answer.conflict_core import find_cores
+from envbuild.matrix.answer.fixes import Fix, find_fixes, find_fixes_of_one
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.encoding import Request, picks
+from envbuild.matrix.solve.encoding import Request, pick_newest
 from tests.support.facts import requests
 from tests.support.torch_facts import small as small  # a fixture
 from tests.support.torch_facts import told
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 def mended(given: FactTable, *words: str, good: Any = None) -> list[tuple[int, list[str], tuple[str, ...]]]:
     asked = requests(given, *words)
-    found = fixes(given, asked, cores(given, asked), good=good)
+    found = find_fixes(given, asked, find_cores(given, asked), good=good)
     assert all(works(given, asked, fix) for fix in found)
     return [(fix.cost, [change.text for change in fix.changes], fix.changes[0].others) for fix in found]
 
@@ -31,7 +31,7 @@ def works(given: FactTable, asked: Sequence[Request], fix: Fix) -> bool:
     changed = {change.component: change.value for change in fix.changes}
     kept = [request for request in asked if request.component not in changed]
     new = [Request("", name, given.bit(name, value)) for name, value in changed.items() if value is not None]
-    found = picks(given, [*kept, *new])
+    found = pick_newest(given, [*kept, *new])
     return found is not None and found.assignment == fix.assignment
 
 
@@ -75,21 +75,20 @@ def test_only_what_is_known_to_be_good_is_proposed(small: FactTable) -> None:
 
 def test_each_conflict_by_itself(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1", "driver=470.10", "cuda=11.8", "apex=22.03")
-    found = cores(small, asked)
+    found = find_cores(small, asked)
     assert len(found) == 3
-    assert fixes(small, asked, found) == []
-    mends = {
-        told(small, one)[1][-1]: [change.text for fix in fixes_of(small, asked, one, [x for x in found if x != one])[:1]
-        for change in fix.changes]
-        for one in found
-    }  # fmt: skip
-    assert mends == {"torch.sm": ["torch=2.1.0"], "cuda.driver": ["cuda=11.7"], "apex.old": ["apex=23.08"]}
+    assert find_fixes(small, asked, found) == []
+    fixes = {}
+    for one in found:
+        nearest = find_fixes_of_one(small, asked, one, [other for other in found if other != one])[:1]
+        fixes[told(small, one)[1][-1]] = [change.text for fix in nearest for change in fix.changes]
+    assert fixes == {"torch.sm": ["torch=2.1.0"], "cuda.driver": ["cuda=11.7"], "apex.old": ["apex=23.08"]}
 
 
 def test_a_conflict_beside_requests_that_contradict_each_other(small: FactTable) -> None:
     asked = [*requests(small, "torch=2.0.1", "gpu=H100"), replace(requests(small, "torch=1.13.1")[0], id="other")]
-    first, second = cores(small, asked)
-    texts = [change.text for fix in fixes_of(small, asked, second, [first]) for change in fix.changes]
+    first, second = find_cores(small, asked)
+    texts = [change.text for fix in find_fixes_of_one(small, asked, second, [first]) for change in fix.changes]
     assert texts == ["torch>=2.1", "gpu=A100"]
 
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envbuild.matrix import FACTS
-from envbuild.matrix.answer.conflict_core import cores
+from envbuild.matrix.answer.conflict_core import find_cores
 from envbuild.matrix.facts import values
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
-from envbuild.matrix.solve.encoding import Request, picks
+from envbuild.matrix.solve.encoding import Request, pick_newest
 from tests.support.sat_oracle import Oracle, first_plan, known_of
 
 pytestmark = pytest.mark.unit
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.unit
 
 def compare(matrix: FactTable, oracle: Oracle, requests: Sequence[Request]) -> None:
     """Check one request."""
-    plan = picks(matrix, requests)
+    plan = pick_newest(matrix, requests)
     found = None if plan is None else matrix.named(plan.assignment)
     assert found == first_plan(oracle, matrix, requests)
-    conflicts = cores(matrix, requests)
+    conflicts = find_cores(matrix, requests)
     assert bool(conflicts) is (plan is None)
     for conflict in conflicts:
         asked = [oracle.request(request, matrix) for request in conflict.requests]
@@ -142,7 +142,7 @@ def test_random_facts_are_of_both_kinds() -> None:
     for seed in range(60):
         facts = facts_at_random(seed)
         matrix = compile_facts(facts)
-        plan = picks(matrix, request_at_random(matrix, random.Random(seed), 4))
+        plan = pick_newest(matrix, request_at_random(matrix, random.Random(seed), 4))
         seen["conflict" if plan is None else "plan"] += 1
         seen["groups"] += bool(matrix.groups)
         seen["narrowed"] += bool(matrix.narrowed)
@@ -197,11 +197,14 @@ def test_the_order_of_shipped_facts_does_not_matter() -> None:
     matrix = matrix_of_shipped()
     for seed in range(40):
         given = request_at_random(matrix, random.Random(seed), 6)
-        plans = [picks(each, given) for each in (matrix, other)]
+        plans = [pick_newest(each, given) for each in (matrix, other)]
         assert len({str(each and matrix.named(each.assignment)) for each in plans}) == 1
         if plans[0] is None:
             sizes = [
-                [(len(core.requests), len({each.fact(row).id for row in core.rows})) for core in cores(each, given)[:1]]
+                [
+                    (len(core.requests), len({each.fact(row).id for row in core.rows}))
+                    for core in find_cores(each, given)[:1]
+                ]
                 for each in (matrix, other)
             ]
             assert sizes[0] == sizes[1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.encoding import picks
+from envbuild.matrix.solve.encoding import pick_newest
 from tests.support.facts import fact, matrix, plan, requests
 from tests.support.torch_facts import small as small  # a fixture
 
@@ -58,11 +58,11 @@ def test_warnings_are_heeded_where_they_can_be(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1"], "b": ["1", "2", "3"], "extra": ["1"]}, facts)
     assert plan(given, "a", "b") == {"a": "1", "b": "1"}, "what is merely advised is not brought in"
-    found = picks(given, requests(given, "a", "b>=2"))
+    found = pick_newest(given, requests(given, "a", "b>=2"))
     assert found is not None
     assert given.named(found.assignment) == {"a": "1", "b": "3"}
     assert [given.fact(row).id for row in found.unheeded] == ["b.odd"]
-    found = picks(given, requests(given, "a", "b=3"))
+    found = pick_newest(given, requests(given, "a", "b=3"))
     assert found is not None
     assert [given.fact(row).id for row in found.unheeded] == ["b.odd"]
     assert plan(given, "a", "b>=2", waived=["b.odd"]) == {"a": "1", "b": "3"}

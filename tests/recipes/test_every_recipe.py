@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.request import of_words
+from envbuild.matrix.solve.request import parse_request
 from envbuild.spec.recipe import Recipe, RecipeEnv
-from envbuild.spec.recipe_loader import file_of
+from envbuild.spec.recipe_loader import recipe_file
 from tests.support.recipes import (
     COMPILING,
     NGC,
@@ -157,10 +157,10 @@ def test_sources_are_whole_commits_and_their_wheels_are_named(name: str) -> None
 def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: FactTable) -> None:
     made = recipe(name)
     told = made.matrix(stack(made, recipe("neuron")))
-    of_words([f"{component}{'' if text[:1] in '=<>!' else '='}{text}" for component, text in told.items()], matrix)
+    parse_request([f"{component}{'' if text[:1] in '=<>!' else '='}{text}" for component, text in told.items()], matrix)
 
 
 def test_no_host_stands_in_a_recipe() -> None:
     for name in (*FROM_GIT, "neuron", "neuronx-distributed"):
-        text = inspect.cleandoc(file_of(recipe(name)).read_text())
+        text = inspect.cleandoc(recipe_file(recipe(name)).read_text())
         assert not re.search(r"https?://|\b[a-z0-9-]+\.(com|org|io|net)\b", text), name

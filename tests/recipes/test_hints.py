@@ -12,10 +12,10 @@ import pytest
 from envbuild.core.console import LineReporter
 from envbuild.core.errors import SpecError
 from envbuild.lock.commit_origin import commit_hints
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import resolve
-from envbuild.spec.target import load as load_target
+from envbuild.spec.target import load_target as load_target
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +44,7 @@ def test_every_check_of_a_recipe_says_what_to_write(path: Path) -> None:
 
 def test_a_runtime_flavor_of_another_provider_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
-        load(str(spec(tmp_path, "{cuda: {provider: apt, flavor: runtime}}")), Project(tmp_path))
+        load_image_spec(str(spec(tmp_path, "{cuda: {provider: apt, flavor: runtime}}")), Project(tmp_path))
     assert error.value.message == "layer 'cuda': 'flavor: runtime' is for provider: wheels, not for apt"
     assert error.value.hint == "take provider: wheels, or flavor: devel"
 
@@ -61,7 +61,7 @@ def test_where_a_commit_is_written_down(tmp_path: Path) -> None:
         "    def sources(self, env: RecipeEnv) -> Sources:\n        return Sources(git=(SOURCE,))\n"
     )
     layers = f'{{ucx: {{provider: source}}, gdrcopy: {{version: "9.9", commit: "{own}"}}, fixed: {{}}, cuda: "13.2"}}'
-    image = load(str(spec(tmp_path, layers)), project)
+    image = load_image_spec(str(spec(tmp_path, layers)), project)
     found = commit_hints(resolve(image, load_target("h100-ib", project)))
     by_name = {file.partition("-")[0]: told for file, told in found.items()}
     assert by_name["gdrcopy"] == "the commit under 'gdrcopy' in the spec"

@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.request import of_words
+from envbuild.matrix.solve.request import parse_request
 from tests.support.recipes import image, recipe, table
 from tests.support.recipes import matrix as matrix  # a fixture
 
@@ -25,7 +25,7 @@ def test_every_sdk_is_one_consistent_set(sdk: str, matrix: FactTable) -> None:
     made = recipe("neuron", sdk=sdk)
     told = made.matrix(image(made, target="trn1", base="ubuntu:22.04"))
     words = [f"{component}{text}" for component, text in told.items()]
-    verdict = check(matrix, of_words(["gpu=Trainium1", *words], matrix)).verdict
+    verdict = check(matrix, parse_request(["gpu=Trainium1", *words], matrix)).verdict
     # 2.30.0: the documents end training with it, and AWS has an image for training of it
     assert verdict in ("valid", "conditional", *(["disputed"] if sdk == "2.30.0" else []))
 
@@ -34,7 +34,7 @@ def test_sdks_are_not_mixed(matrix: FactTable) -> None:
     new, old = (recipe("neuron", sdk=sdk) for sdk in ("2.30.0", "2.25.0"))
     env = image(target="trn1", base="ubuntu:22.04")
     words = [f"{name}{text}" for name, text in {**new.matrix(env), "neuronx-cc": old.matrix(env)["neuronx-cc"]}.items()]
-    assert check(matrix, of_words(["gpu=Trainium1", *words], matrix)).verdict == "conflict"
+    assert check(matrix, parse_request(["gpu=Trainium1", *words], matrix)).verdict == "conflict"
 
 
 def test_neuron_packages_are_exact_and_come_from_neuron_alone() -> None:

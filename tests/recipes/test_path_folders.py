@@ -7,7 +7,7 @@ import pytest
 from envbuild.build.plan.image_config import image_config
 from envbuild.lock.resolve import resolve_in
 from envbuild.lock.update import draft_lock
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from tests.support.recipes import ROOT, recipe
 
@@ -62,7 +62,7 @@ def test_what_builds_nothing_is_not_on_path() -> None:
 
 def test_the_path_of_an_image() -> None:
     project = Project.find(ROOT)
-    resolution = resolve_in(load("azure-msccl", project), project)
+    resolution = resolve_in(load_image_spec("azure-msccl", project), project)
     folders = image_config(resolution, draft_lock(resolution)).env["PATH"].split(":")
     assert folders[:2] == ["/opt/venv/bin", "/opt/cuda/bin"]
     assert "/opt/msccl/bin" not in folders

@@ -18,7 +18,7 @@ def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
     from envbuild.lock.lockfile import read_lock
     from envbuild.lock.request import lock_request
     from envbuild.lock.resolve import resolve_in
-    from envbuild.spec.image_spec import load
+    from envbuild.spec.image_spec import load_image_spec
     from envbuild.spec.project import Project
 
     project = Project.find(ROOT)
@@ -27,9 +27,12 @@ def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
     for path in locked:
         name = path.stem
         assert "://" not in path.read_text()
-        assert read_lock(path).inputs == lock_request(resolve_in(load(name, project), project)).digest()
+        assert read_lock(path).inputs == lock_request(resolve_in(load_image_spec(name, project), project)).digest()
         # no more and no fewer units than it would have when locked now, so that `lock --refresh` changes nothing
-        assert {*read_lock(path).units} == {*lock_request(resolve_in(load(name, project), project)).units, "tools"}
+        assert {*read_lock(path).units} == {
+            *lock_request(resolve_in(load_image_spec(name, project), project)).units,
+            "tools",
+        }
 
 
 def test_the_package_carries_images_and_recipes(tmp_path: Path) -> None:

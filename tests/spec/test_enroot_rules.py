@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.spec.enroot_rules import EXPANDED, env_guard, expanded
-from envbuild.spec.recipe_loader import shell_guard, version_guard
+from envbuild.spec.enroot_rules import EXPANDED, env_value_fault, expansion_fault
+from envbuild.spec.recipe_loader import command_fault, version_fault
 
 pytestmark = pytest.mark.unit
 
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_what_each_reader_would_expand(text: str, readers: set[str]) -> None:
-    assert {reader for reader in EXPANDED if expanded(text, reader)} == readers
-    assert bool(env_guard(text)) == ("environment" in readers)
-    assert bool(shell_guard(text)) == ("command" in readers)
-    assert not expanded(text, "file")
+    assert {reader for reader in EXPANDED if expansion_fault(text, reader)} == readers
+    assert bool(env_value_fault(text)) == ("environment" in readers)
+    assert bool(command_fault(text)) == ("command" in readers)
+    assert not expansion_fault(text, "file")
 
 
 def test_a_reason_says_who_expands_and_what() -> None:
-    assert env_guard("a${B}") == "holds ${: enroot would replace it by a variable of the job, or by nothing"
-    assert shell_guard("a$(b)").startswith("holds $(, which a shell would expand")
-    assert version_guard("`1`") == shell_guard("`1`")
+    assert env_value_fault("a${B}") == "holds ${: enroot would replace it by a variable of the job, or by nothing"
+    assert command_fault("a$(b)").startswith("holds $(, which a shell would expand")
+    assert version_fault("`1`") == command_fault("`1`")

@@ -22,11 +22,11 @@ def options(image: ImageSpec, name: str) -> dict[str, object]:
 def written(folder: Path, text: str, project: Project, name: str = "mine") -> ImageSpec:
     path = folder / f"{name}.yaml"
     path.write_text("schema: 1\ntarget: node\nbase: debian:13\n" + text)
-    return image_spec.load(str(path), project)
+    return image_spec.load_image_spec(str(path), project)
 
 
 def test_every_key(small: Project) -> None:
-    image = image_spec.load("good", small)
+    image = image_spec.load_image_spec("good", small)
     assert (image.name, image.target, image.base, image.python) == ("good", "node", "debian:13", "3.13")
     assert image.description == "A spec that uses what there is"
     assert list(image.recipes) == ["widget", "toolkit", "gadget", "python-things"]
@@ -52,13 +52,13 @@ def test_every_key(small: Project) -> None:
 
 
 def test_names_come_from_files(small: Project) -> None:
-    image = image_spec.load("good", small)
+    image = image_spec.load_image_spec("good", small)
     assert all(recipe.name == name for name, recipe in image.recipes.items())
 
 
 def test_extends(small: Project) -> None:
     """Layers are replaced whole, null removes, everything else is taken over."""
-    child, parent = image_spec.load("child", small), image_spec.load("good", small)
+    child, parent = image_spec.load_image_spec("child", small), image_spec.load_image_spec("good", small)
     assert (child.name, child.target, child.base) == ("child", "box", "debian:13")
     assert list(child.recipes) == ["widget", "toolkit", "python-things"]
     assert options(child, "widget")["jobs"] == 2
@@ -75,14 +75,14 @@ def test_extends(small: Project) -> None:
 def test_extends_takes_the_spec_beside_first(tmp_path: Path, small: Project) -> None:
     written(tmp_path, "description: beside\n", small, "good")
     (tmp_path / "child.yaml").write_text("schema: 1\nextends: good\n")
-    assert image_spec.load(str(tmp_path / "child.yaml"), small).description == "beside"
+    assert image_spec.load_image_spec(str(tmp_path / "child.yaml"), small).description == "beside"
 
 
 def test_a_mistake_in_the_extended_file_is_told_there(tmp_path: Path, small: Project) -> None:
     (tmp_path / "low.yaml").write_text("schema: 1\ntarget: node\nbase: debian:13\nlayrs: {}\n")
     (tmp_path / "high.yaml").write_text("schema: 1\nextends: low\nlayers: {wodget: {}}\n")
     with pytest.raises(SpecError) as caught:
-        image_spec.load(str(tmp_path / "high.yaml"), small)
+        image_spec.load_image_spec(str(tmp_path / "high.yaml"), small)
     assert [finding.where for finding in caught.value.findings] == [
         f"{tmp_path}/high.yaml:3:10",
         f"{tmp_path}/low.yaml:4:1",
@@ -106,7 +106,7 @@ def test_values_that_enroot_keeps(value: str, tmp_path: Path, small: Project) ->
 def test_bom_and_crlf(tmp_path: Path, small: Project) -> None:
     path = tmp_path / "windows.yaml"
     path.write_bytes(b"\xef\xbb\xbfschema: 1\r\ntarget: node\r\nbase: debian:13\r\nlayers:\r\n  toolkit: {}\r\n")
-    assert list(image_spec.load(str(path), small).recipes) == ["toolkit"]
+    assert list(image_spec.load_image_spec(str(path), small).recipes) == ["toolkit"]
 
 
 def test_file_names_that_cannot_name_an_image(tmp_path: Path, small: Project) -> None:

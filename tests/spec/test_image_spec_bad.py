@@ -30,7 +30,7 @@ def test_the_corpus_is_complete() -> None:
 def test_message(case: str, small: Project, update_golden: bool) -> None:
     path = BAD / f"{case}.yaml"
     with pytest.raises(SpecError) as caught:
-        image_spec.load(str(path), small)
+        image_spec.load_image_spec(str(path), small)
     text = str(caught.value).replace(shown(path), "{path}").replace(shown(BAD), "{bad}") + "\n"
     stored = path.with_suffix(".txt")
     if update_golden:
@@ -44,39 +44,39 @@ def test_message(case: str, small: Project, update_golden: bool) -> None:
 )
 def test_a_name_is_not_a_path(name: str, small: Project) -> None:
     with pytest.raises(SpecError, match="cannot be the name of an image"):
-        image_spec.load(name, small)
+        image_spec.load_image_spec(name, small)
 
 
 def test_a_misspelt_name_gets_an_answer(small: Project) -> None:
     with pytest.raises(SpecError) as caught:
-        image_spec.load("god", small)
+        image_spec.load_image_spec("god", small)
     assert str(caught.value) == "no image is called 'god'\nhint: did you mean 'good'?"
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "../missing.yaml", "nul\0.yaml"])
 def test_a_path_to_nothing(name: str, small: Project) -> None:
     with pytest.raises(SpecError, match=r"no such file|not a possible file name"):
-        image_spec.load(name, small)
+        image_spec.load_image_spec(name, small)
 
 
 def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path, small: Project) -> None:
     big = tmp_path / "big.yaml"
     big.write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(SpecError, match="larger than 1 MiB"):
-        image_spec.load(str(big), small)
+        image_spec.load_image_spec(str(big), small)
 
 
 def test_a_folder_is_not_a_spec(tmp_path: Path, small: Project) -> None:
     (tmp_path / "x.yaml").mkdir()
     with pytest.raises(SpecError, match="not a file"):
-        image_spec.load(str(tmp_path / "x.yaml"), small)
+        image_spec.load_image_spec(str(tmp_path / "x.yaml"), small)
 
 
 def test_very_many_mistakes_are_told_in_part(tmp_path: Path, small: Project) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("schema: 1\n" + "".join(f"key{number}: 1\n" for number in range(5000)))
     with pytest.raises(SpecError) as caught:
-        image_spec.load(str(path), small)
+        image_spec.load_image_spec(str(path), small)
     assert len(caught.value.findings) == 101
     assert caught.value.findings[-1].message == "and more mistakes after these 100"
 
@@ -85,7 +85,7 @@ def only_spec_errors(text: str | bytes, folder: Path, project: Project) -> None:
     path = folder / "any.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     try:
-        assert isinstance(image_spec.load(str(path), project), image_spec.ImageSpec)
+        assert isinstance(image_spec.load_image_spec(str(path), project), image_spec.ImageSpec)
     except SpecError as error:
         assert all(finding.where for finding in error.findings)
 

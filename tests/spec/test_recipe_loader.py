@@ -11,7 +11,7 @@ from envbuild.core.errors import SpecError
 from envbuild.lock.resolve import resolve_in
 from envbuild.spec import image_spec
 from envbuild.spec.project import Project
-from envbuild.spec.recipe_loader import ask, load_recipe
+from envbuild.spec.recipe_loader import call_recipe, load_recipe
 
 pytestmark = pytest.mark.unit
 
@@ -106,7 +106,7 @@ def test_fields_that_do_not_fit(field: str, layer: str, message: str, tmp_path: 
         f"schema: 1\ntarget: cpu\nbase: debian:13\nlayers: {{thing: {layer}}}\n"
     )
     with pytest.raises(SpecError) as caught:
-        image_spec.load("x", Project(tmp_path))
+        image_spec.load_image_spec("x", Project(tmp_path))
     assert message in caught.value.message
 
 
@@ -121,13 +121,13 @@ def project(folder: Path, layers: str, recipe: str = "") -> Project:
 
 @pytest.mark.parametrize("field", ["    package = 'libthing1'\n", "    version: str = '2'\n"])
 def test_a_recipe_with_a_version_takes_one(field: str, tmp_path: Path) -> None:
-    assert image_spec.load("x", project(tmp_path, '{thing: "3"}', field)).recipes["thing"].version == "3"
+    assert image_spec.load_image_spec("x", project(tmp_path, '{thing: "3"}', field)).recipes["thing"].version == "3"
 
 
 @pytest.mark.parametrize("field", ["", "    size: int = 1\n"])
 def test_a_recipe_without_a_version_takes_none(field: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="unknown key 'version' for layer 'thing'"):
-        image_spec.load("x", project(tmp_path, '{thing: {version: "3"}}', field))
+        image_spec.load_image_spec("x", project(tmp_path, '{thing: {version: "3"}}', field))
 
 
 DEBIAN = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', where needed with =VERSION after it"
@@ -160,7 +160,7 @@ DEBIAN = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', where
 )
 def test_packages_are_checked_when_the_spec_is_read(layers: str, found: list[tuple[int, str]], tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
-        image_spec.load("x", project(tmp_path, layers))
+        image_spec.load_image_spec("x", project(tmp_path, layers))
     assert len(caught.value.findings) == len(found)
     for finding, (column, text) in zip(caught.value.findings, found, strict=True):
         assert finding.where == f"{tmp_path}/images/x.yaml:4:{column}"
@@ -171,7 +171,7 @@ def test_packages_as_people_write_them(tmp_path: Path) -> None:
     layers = """
   debian-packages: [g++, libstdc++6, python3.13, libc6-dev, "git=1:2.47.3-0+deb13u1", 7zip]
   python-packages: [numpy, "numpy>=2,<3", "torch[opt]~=2.15 ; python_version > '3'", zope.interface, "a==1.*"]"""
-    assert len(image_spec.load("x", project(tmp_path, layers)).recipes) == 2
+    assert len(image_spec.load_image_spec("x", project(tmp_path, layers)).recipes) == 2
 
 
 LINE = 10  # of the first line below GOOD in the file that `project` writes
@@ -213,7 +213,7 @@ LINE = 10  # of the first line below GOOD in the file that `project` writes
 def test_a_mistake_in_a_recipe_is_told_with_its_line(method: str, line: int, message: str, tmp_path: Path) -> None:
     place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
     with pytest.raises(SpecError) as caught:
-        resolve_in(image_spec.load("x", place), place)
+        resolve_in(image_spec.load_image_spec("x", place), place)
     assert message in caught.value.message
     assert caught.value.where == f"{tmp_path}/recipes/thing.py" + (f":{line}:1" if line else "")
 
@@ -233,9 +233,9 @@ def test_a_mistake_in_a_recipe_is_told_with_its_line(method: str, line: int, mes
 )
 def test_what_a_recipe_is_asked_later(method: str, kind: type, message: str, tmp_path: Path) -> None:
     place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
-    resolution = resolve_in(image_spec.load("x", place), place)
+    resolution = resolve_in(image_spec.load_image_spec("x", place), place)
     with pytest.raises(SpecError) as caught:
-        ask(resolution.recipes[0], method.partition("(")[0], kind, resolution.env)
+        call_recipe(resolution.recipes[0], method.partition("(")[0], kind, resolution.env)
     assert message in caught.value.message
     assert caught.value.where == f"{tmp_path}/recipes/thing.py:{LINE}:1"
 
@@ -248,6 +248,6 @@ def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
         f"\n    def sources(self, env): return Sources(archives=(Archive('x', '{origin}', 'x.tar.gz'),))\n",
     )
     with pytest.raises(SpecError) as caught:
-        resolve_in(image_spec.load("x", place), place)
+        resolve_in(image_spec.load_image_spec("x", place), place)
     assert caught.value.message == f"the recipe 'thing' takes x.tar.gz from '{origin}', which is no kind of origin"
     assert caught.value.hint == "begin it with one of: github:, gitlab:, file:, mirror:, vendor:, debian:, ubuntu:"

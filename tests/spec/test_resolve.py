@@ -20,7 +20,7 @@ from envbuild.spec import image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Archive
 from envbuild.spec.resolve import Resolution, resolve
-from envbuild.spec.target import load as load_target
+from envbuild.spec.target import load_target as load_target
 
 pytestmark = pytest.mark.unit
 
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.unit
 def resolved(folder: Path, project: Project, layers: str, target: str = "node", more: str = "") -> Resolution:
     path = folder / "x.yaml"
     path.write_text(f"schema: 1\ntarget: {target}\nbase: debian:13\nlayers: {layers}\n{more}")
-    return resolve_in(image_spec.load(str(path), project), project)
+    return resolve_in(image_spec.load_image_spec(str(path), project), project)
 
 
 def test_good(small: Project) -> None:
-    resolution = resolve_in(image_spec.load("good", small), small)
+    resolution = resolve_in(image_spec.load_image_spec("good", small), small)
     assert resolution.order == ("gadget", "python-things", "toolkit", "widget")
     assert resolution.compiled == ("gadget", "widget")
     assert resolution.env.has("widget")
@@ -119,7 +119,7 @@ def test_a_recipe_that_fails_is_told_with_its_line(small: Project, tmp_path: Pat
 
 
 def test_a_cycle_in_memory_is_refused(small: Project) -> None:
-    good = image_spec.load("good", small)
+    good = image_spec.load_image_spec("good", small)
     loops = (
         image_spec.load_recipe(small.find_recipe("loop-one"))(),
         image_spec.load_recipe(small.find_recipe("loop-two"))(),
@@ -149,7 +149,7 @@ def test_order(after: dict[str, set[str]]) -> None:
 
 
 def test_the_request_is_computed_once(small: Project) -> None:
-    resolution = resolve_in(image_spec.load("good", small), small)
+    resolution = resolve_in(image_spec.load_image_spec("good", small), small)
     assert lock_request(resolution) is lock_request(resolution)
     again = lock_request(dataclasses.replace(resolution))
     assert again is not lock_request(resolution) and again.digest() == lock_request(resolution).digest()

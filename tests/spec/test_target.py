@@ -22,7 +22,7 @@ def test_these_ship() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_target_is_whole(name: str) -> None:
-    found = target.load(name, Project())
+    found = target.load_target(name, Project())
     assert found.name == name
     assert found.description
     # what a job should be able to change must not be in the image, where it would beat the job's own value
@@ -41,7 +41,7 @@ def test_a_shipped_target_is_whole(name: str) -> None:
 
 def test_the_cpu_mask_of_the_a100_nodes() -> None:
     """Eight ranks on four NUMA nodes of 24 cores: two ranks a node, all 96 cores covered."""
-    (mask,) = (item for item in target.load("a100-ib", Project()).launch.srun if item.startswith("--cpu-bind"))
+    (mask,) = (item for item in target.load_target("a100-ib", Project()).launch.srun if item.startswith("--cpu-bind"))
     masks = [int(part, 16) for part in mask.removeprefix("--cpu-bind=mask_cpu:").split(",")]
     assert [part.bit_count() for part in masks] == [24] * 8
     assert [(part & -part).bit_length() // 24 for part in masks] == [1, 1, 0, 0, 3, 3, 2, 2]
@@ -49,7 +49,7 @@ def test_the_cpu_mask_of_the_a100_nodes() -> None:
 
 
 def test_what_a_target_says(small: Project) -> None:
-    node = target.load("node", small)
+    node = target.load_target("node", small)
     assert (node.sm, node.sm_arch, node.cuda_arch_list) == ("9.0", "90", "9.0")
     assert node.gencode == "-gencode=arch=compute_90,code=sm_90"
     assert (node.gpus, node.arch, node.machine, node.cpu) == (2, "amd64", "x86_64", "x86-64-v2")
@@ -58,7 +58,7 @@ def test_what_a_target_says(small: Project) -> None:
     assert node.env == {"NVIDIA_VISIBLE_DEVICES": Reasoned("all", "a test")}
     assert node.launch.env == {"NCCL_NET": Reasoned("IB", "a test")}
     assert node.launch.srun == ("--exclusive",)
-    box = target.load("box", small)
+    box = target.load_target("box", small)
     assert (box.sm, box.sm_arch, box.gencode, box.gpus, box.fabric) == ("", "", "", 0, "none")
 
 
@@ -82,7 +82,7 @@ launch: {sbatch: []}
 """
     )
     with pytest.raises(SpecError) as caught:
-        target.read(path)
+        target.read_target(path)
     messages = [f"{finding.where.removeprefix(str(path))} {finding.message}" for finding in caught.value.findings]
     assert messages == [
         ":3:5 'sm' must be text, not a number",
@@ -105,7 +105,7 @@ def test_compute_capability(value: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f'schema: 1\ngpu: H100\nsm: "{value}"\ngpus: 8\n')
     with pytest.raises(SpecError, match="must be a compute capability"):
-        target.read(path)
+        target.read_target(path)
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_what_says_gpu_says_all_of_it(lines: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"schema: 1\n{lines}\n")
     with pytest.raises(SpecError, match="'gpu', 'sm' and 'gpus' go together"):
-        target.read(path)
+        target.read_target(path)

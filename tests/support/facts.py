@@ -13,7 +13,7 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import Facts
 from envbuild.matrix.facts.values import parse_request
-from envbuild.matrix.solve.encoding import Request, picks
+from envbuild.matrix.solve.encoding import Request, pick_newest
 
 VERSIONS = ["1.0", "2.0", "3.0"]
 SOURCE = {"type": "measured", "where": "a test", "seen": "2026-11-21", "how": "made up"}
@@ -74,5 +74,5 @@ def requests(matrix: FactTable, *words: str) -> list[Request]:
 
 def plan(given: FactTable, *words: str, waived: Sequence[str] = ()) -> dict[str, str] | None:
     """What is picked, or None."""
-    found = picks(given, requests(given, *words), waived)
+    found = pick_newest(given, requests(given, *words), waived)
     return None if found is None else given.named(found.assignment)

@@ -48,7 +48,7 @@ def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", ve
     """An image with these recipes; one on an image reference is Ubuntu 24.04."""
     distribution = DISTRIBUTIONS.get(base, DISTRIBUTIONS["ubuntu:24.04"])
     made = {item.name: item for item in recipes}
-    node = targets.load(target, Project(ROOT))
+    node = targets.load_target(target, Project(ROOT))
     return RecipeEnv(node, distribution.python, made, versions or {}, distribution, base)
 
 

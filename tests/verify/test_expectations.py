@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.lock.lockfile import BaseImage, Lock, SourceFile, UnitLock, read_lock
 from envbuild.lock.resolve import resolve_in
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Sources
 from envbuild.spec.resolve import Resolution
@@ -30,7 +30,7 @@ def lock() -> Lock:
 @pytest.fixture(scope="module")
 def resolution() -> Resolution:
     project = Project.find(ROOT)
-    return resolve_in(load(NAME, project), project)
+    return resolve_in(load_image_spec(NAME, project), project)
 
 
 def with_units(lock: Lock, **units: UnitLock) -> Lock:

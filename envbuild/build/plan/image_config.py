@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from envbuild.build.plan.units import SYSTEM_PATH
 from envbuild.oci.config import ImageConfig
 from envbuild.spec.recipe import VENV, RecipeEnv, Runtime
-from envbuild.spec.recipe_loader import ask
+from envbuild.spec.recipe_loader import call_recipe
 
 if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock
@@ -32,7 +32,7 @@ def image_config(resolution: Resolution, lock: Lock) -> ImageConfig:
     for recipe in recipes:  # now with locked versions
         values |= {
             name: value
-            for name, value in ask(recipe, "runtime", Runtime, env).env.items()
+            for name, value in call_recipe(recipe, "runtime", Runtime, env).env.items()
             if name not in resolution.spec.env and name != "PATH"
         }
     own = resolution.runtime.env.get("PATH", "")

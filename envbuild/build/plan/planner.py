@@ -25,7 +25,7 @@ from envbuild.lock import unit_names
 from envbuild.lock.unit_names import build_unit, devel_unit, root_unit
 from envbuild.spec.enroot_rules import PATH_FILE, path_script
 from envbuild.spec.recipe import VENV, Recipe, Runtime
-from envbuild.spec.recipe_loader import ask, blame, file_of
+from envbuild.spec.recipe_loader import call_recipe, errors_at_recipe_line, recipe_file
 
 if TYPE_CHECKING:
     from envbuild.lock.lockfile import Lock
@@ -50,7 +50,7 @@ class Planner:
         self.env = recipe_env(resolution, lock)
         self.recipes: dict[str, Recipe] = {name: resolution.spec.recipes[name] for name in resolution.order}
         self.runtimes: dict[str, Runtime] = {
-            name: ask(recipe, "runtime", Runtime, self.env) for name, recipe in self.recipes.items()
+            name: call_recipe(recipe, "runtime", Runtime, self.env) for name, recipe in self.recipes.items()
         }
         self.compiled = {name: recipe for name, recipe in self.recipes.items() if recipe.builds}
         self.developed = {name: self.commands(recipe, "devel") for name, recipe in self.compiled.items()}
@@ -129,7 +129,7 @@ class Planner:
             commands = [*([] if self.venv_below(recipe) else [new_venv_command(self.env)]), *installed]
             if commands:
                 steps.append(Step(" && \\\n    ".join(commands), "Python packages of the build"))
-        if recipe.wheel and ask(recipe, "extensions", tuple):
+        if recipe.wheel and call_recipe(recipe, "extensions", tuple):
             inputs.append(Input("checks", "text", texts=(("modules.py", CHECK_EXTENSIONS),)))
         if given.sdists:
             inputs.append(python_input(self.lock, "sdists", given.sdists))
@@ -173,13 +173,13 @@ class Planner:
 
     def commands(self, recipe: Recipe, part: str) -> tuple[Step, ...]:
         """Return the recipe's own steps of ``build`` or ``devel``; a fault in it is reported with its file and line."""
-        with blame(file_of(recipe)):
-            return hpccm.steps(ask(recipe, part, list, self.env))
+        with errors_at_recipe_line(recipe_file(recipe)):
+            return hpccm.steps(call_recipe(recipe, part, list, self.env))
 
     def promised_modules(self, recipe: Recipe) -> Iterator[Step]:
         """Yield the step that checks whether the wheels hold the extension modules that the recipe names: builds that
         find no GPU, or no compiler, leave some out and succeed."""
-        modules = ask(recipe, "extensions", tuple) if recipe.wheel else ()
+        modules = call_recipe(recipe, "extensions", tuple) if recipe.wheel else ()
         if modules:
             words = " ".join(shlex.quote(module) for module in modules)
             command = f"{VENV}/bin/python {INPUTS}/checks/modules.py {INPUTS}/out {words}"

@@ -8,17 +8,17 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from envbuild.core.distributions import DISTRIBUTIONS
-from envbuild.matrix.answer.verdict import Answer, judged
+from envbuild.matrix.answer.verdict import Answer, judge_plan
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
-from envbuild.matrix.solve.encoding import Core, Request, picks
-from envbuild.matrix.solve.phrasing import listed
-from envbuild.matrix.solve.query import Case, spoken_of, uncalled, unheard
+from envbuild.matrix.solve.encoding import Core, Request, pick_newest
+from envbuild.matrix.solve.phrasing import join_and
+from envbuild.matrix.solve.query import Query, prefer_known_plan, unlisted_versions, unrequested_components
 from envbuild.matrix.solve.request import Ask
-from envbuild.matrix.solve.unknowns import Unknown, blanks
+from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
 if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
-    from envbuild.matrix.answer.fix_trial import Good
+    from envbuild.matrix.answer.fix_trial import PlanFilter
 
 NEAR = 100  # plans that are looked at for what is known nearby
 FEW = 5  # plans that are looked at for each change that is to be proposed
@@ -29,29 +29,29 @@ def check(
 ) -> Answer:
     """Answer a request. `met`: facts whose condition is seen to. Raises SpecError for a waiver of a fact that does not
     exist."""
-    case = Case.of(matrix, asks, waivers)
+    case = Query.of(matrix, asks, waivers)
     if case.plan is None:
-        from envbuild.matrix.answer.conflict import conflicts
+        from envbuild.matrix.answer.conflict import find_conflicts
 
-        return Answer("conflict", case.asks, conflicts=conflicts(case, judge(case)), waived=tuple(waivers))
-    answer = judged(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
-    strangers = tuple(unheard_of(matrix, asks))
+        return Answer("conflict", case.asks, conflicts=find_conflicts(case, plan_filter(case)), waived=tuple(waivers))
+    answer = judge_plan(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
+    strangers = tuple(unlisted_version_gaps(matrix, asks))
     if strangers and "unheard" not in case.waived:
         answer = replace(answer, verdict="unknown", unknown=(*answer.unknown, *strangers))
     if not answer.unknown:
         return answer
-    return replace(answer, nearest=nearest(case, answer.unknown, judge(case)))
+    return replace(answer, nearest=nearest_known_changes(case, answer.unknown, plan_filter(case)))
 
 
-def unheard_of(matrix: FactTable, asks: Sequence[Ask]) -> Iterator[Unknown]:
+def unlisted_version_gaps(matrix: FactTable, asks: Sequence[Ask]) -> Iterator[Unknown]:
     """Versions that are asked for of components whose versions are all known, and are none of them."""
-    for name, versions in unheard(matrix, asks).items():
+    for name, versions in unlisted_versions(matrix, asks).items():
         component = matrix.component(name)
         if component and (component.complete or component.kind == "sm"):
-            yield Unknown("unheard", (name,), f"no fact knows {listed([f'{name} {value}' for value in versions])}")
+            yield Unknown("unheard", (name,), f"no fact knows {join_and([f'{name} {value}' for value in versions])}")
 
 
-def judge(case: Case) -> Good:
+def plan_filter(case: Query) -> PlanFilter:
     """Whether a plan is one to propose: it adds nothing of its own, facts speak of all of it, or of an older choice of
     what the request leaves open, and where its base is another one, that can be built on."""
     matrix = case.matrix
@@ -61,19 +61,19 @@ def judge(case: Case) -> Good:
     @cache
     def known(pinned: tuple[tuple[str, int], ...]) -> bool:
         wanted = [*(Request("", name, mask) for name, mask in pinned), *(r for r in case.wanted if not r.id)]
-        plan = picks(matrix, wanted, case.waived)
+        plan = pick_newest(matrix, wanted, case.waived)
         if plan is None:
             return False
-        plan = spoken_of(matrix, wanted, case.asks, case.waived, plan, FEW)
-        return not blanks(matrix, plan.assignment, case.asks, case.waived)
+        plan = prefer_known_plan(matrix, wanted, case.asks, case.waived, plan, FEW)
+        return not find_unknowns(matrix, plan.assignment, case.asks, case.waived)
 
     def good(assignment: list[int]) -> bool:
-        if uncalled(matrix, assignment, asked, case.waived):
+        if unrequested_components(matrix, assignment, asked, case.waived):
             return False
         another = "base" in whole and not assignment[matrix.number["base"]] & whole["base"]
-        if another and not can_be_built_on(matrix.named(assignment)):
+        if another and not is_buildable_base(matrix.named(assignment)):
             return False
-        if not blanks(matrix, assignment, case.asks, case.waived):
+        if not find_unknowns(matrix, assignment, case.asks, case.waived):
             return True
         pinned = {}
         for name, mask in whole.items():
@@ -85,7 +85,7 @@ def judge(case: Case) -> Good:
     return good
 
 
-def can_be_built_on(chosen: Mapping[str, str]) -> bool:
+def is_buildable_base(chosen: Mapping[str, str]) -> bool:
     """Whether the base of a plan is a distribution that images are built on, with its own Python, or made of one."""
     known = DISTRIBUTIONS.get(chosen["base"])
     if known:
@@ -93,16 +93,16 @@ def can_be_built_on(chosen: Mapping[str, str]) -> bool:
     return chosen.get("os", "") in {item.name.replace(":", "") for item in DISTRIBUTIONS.values()}
 
 
-def nearest(case: Case, unknown: Sequence[Unknown], good: Good) -> tuple[str, ...]:
+def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFilter) -> tuple[str, ...]:
     """The nearest changes after which nothing is unknown."""
-    from envbuild.matrix.answer.conflict import sorted_out, stages, written
-    from envbuild.matrix.answer.fixes import fixes
+    from envbuild.matrix.answer.conflict import fix_text, prefer_plain_fixes, rule_stages
+    from envbuild.matrix.answer.fixes import find_fixes
 
     names = {name for one in unknown for name in one.of}
     involved = tuple(request for request in case.wanted if request.id and request.component in names)
     core = Core(involved, (), (), frozenset(), False)
-    for rules in stages(case):
-        found = sorted_out(case, fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR, rules))
+    for rules in rule_stages(case):
+        found = prefer_plain_fixes(case, find_fixes(case.matrix, case.wanted, [core], case.waived, good, NEAR, rules))
         if found:
-            return tuple(map(written, found))
+            return tuple(map(fix_text, found))
     return ()

@@ -9,15 +9,15 @@ from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_reader import did_you_mean
 from envbuild.matrix.answer import conflict_core
-from envbuild.matrix.answer.fix_trial import FREE, Good, Rules
-from envbuild.matrix.answer.fixes import PLANS, Fix, fixes, fixes_of
-from envbuild.matrix.answer.hardware_limits import beyond
+from envbuild.matrix.answer.fix_trial import FREE, PlanFilter, Rules
+from envbuild.matrix.answer.fixes import PLANS, Fix, find_fixes, find_fixes_of_one
+from envbuild.matrix.answer.hardware_limits import hardware_hint
 from envbuild.matrix.facts.atoms import PRESENT_KINDS
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
 from envbuild.matrix.facts.model import Waiver
 from envbuild.matrix.solve.encoding import Core
-from envbuild.matrix.solve.phrasing import Reason, because, listed, reason, spoken
-from envbuild.matrix.solve.query import Case, decided
+from envbuild.matrix.solve.phrasing import Reason, component_text, conflict_sentence, join_and, row_reason
+from envbuild.matrix.solve.query import Query, undecided_as_unknown
 from envbuild.matrix.solve.request import Ask
 
 
@@ -40,27 +40,27 @@ class Conflict:
         return ", or ".join(self.fixes) or self.beyond
 
 
-def conflicts(case: Case, good: Good) -> tuple[Conflict, ...]:
+def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
     """Every conflict of a request, in words, with the nearest changes that work. Conflicts of the same asks are told
     together. `good` says whether a change leads to something known."""
-    with decided():
-        found = conflict_core.cores(case.matrix, case.wanted, case.waived)
-    mends = remedies(case, found, good)
-    far = beyond(case, found, of_spec(case)) if case.image and not all(mends) else ""
+    with undecided_as_unknown():
+        found = conflict_core.find_cores(case.matrix, case.wanted, case.waived)
+    mends = fixes_by_conflict(case, found, good)
+    far = hardware_hint(case, found, spec_rules(case)) if case.image and not all(mends) else ""
     told: dict[tuple[Ask, ...], Conflict] = {}
     for core, some in zip(found, mends, strict=True):
-        involved = needed(case, core)
-        reasons = told_by(case, core, {ask.component: ask.constraint.text for ask in involved})
-        text = because(reasons, involved, case.matrix)
+        involved = needed_asks(case, core)
+        reasons = core_reasons(case, core, {ask.component: ask.constraint.text for ask in involved})
+        text = conflict_sentence(reasons, involved, case.matrix)
         if (first := told.get(involved)) is None:
-            fixed = tuple(map(written, some))
+            fixed = tuple(map(fix_text, some))
             told[involved] = Conflict(text, reasons, involved, core.minimal, fixed, beyond="" if fixed else far)
         else:
             told[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
     return tuple(told.values())
 
 
-def needed(case: Case, core: Core) -> tuple[Ask, ...]:
+def needed_asks(case: Query, core: Core) -> tuple[Ask, ...]:
     """The asks of a conflict, without those that only decide what is meant by default (a GPU, of the architecture)."""
     matrix, about = case.matrix, set[str]()
     for row in core.rows:
@@ -71,7 +71,7 @@ def needed(case: Case, core: Core) -> tuple[Ask, ...]:
     return tuple(ask for ask in asks if ask.component in about) or asks
 
 
-def told_by(case: Case, core: Core, known: Mapping[str, str]) -> tuple[Reason, ...]:
+def core_reasons(case: Query, core: Core, known: Mapping[str, str]) -> tuple[Reason, ...]:
     """The rows of a conflict as reasons, what stands in the way first; a component whose definition is among them has
     that value."""
     matrix = case.matrix
@@ -79,19 +79,21 @@ def told_by(case: Case, core: Core, known: Mapping[str, str]) -> tuple[Reason, .
     for row in core.rows:
         if matrix.fact(row).kind in PRESENT_KINDS and all(name in whole for name in matrix.when(row)):
             whole |= {name: text for name, text in matrix.then(row).items() if name not in whole and " or " not in text}
-    return tuple(reason(matrix, group[0], whole, len(group)) for group in reversed(core.groups))
+    return tuple(row_reason(matrix, group[0], whole, len(group)) for group in reversed(core.groups))
 
 
-def remedies(case: Case, found: Sequence[Core], good: Good) -> list[list[Fix]]:
+def fixes_by_conflict(case: Query, found: Sequence[Core], good: PlanFilter) -> list[list[Fix]]:
     """For each conflict the nearest changes that work: those that mend everything at once, else those that mend it when
     the others are left aside. None leads to what is unknown. Other hardware is proposed where nothing else helps, and
     never for an image."""
     mends: list[list[Fix]] = [[] for _ in found]
-    for rules in stages(case):
-        if whole := sorted_out(case, fixes(case.matrix, case.wanted, found, case.waived, good, rules=rules)):
+    for rules in rule_stages(case):
+        if whole := prefer_plain_fixes(
+            case, find_fixes(case.matrix, case.wanted, found, case.waived, good, rules=rules)
+        ):
             return [some or [fix for fix in whole if touches(fix, core)] or whole for some, core in pairs(mends, found)]
         if len(found) > 1:
-            mends = [some or apart(case, core, found, rules) for some, core in pairs(mends, found)]
+            mends = [some or fixes_of_one(case, core, found, rules) for some, core in pairs(mends, found)]
         if all(mends):
             break
     return mends
@@ -101,22 +103,24 @@ def pairs(mends: Sequence[list[Fix]], found: Sequence[Core]) -> Iterator[tuple[l
     return zip(mends, found, strict=True)
 
 
-def apart(case: Case, core: Core, found: Sequence[Core], rules: Rules) -> list[Fix]:
+def fixes_of_one(case: Query, core: Core, found: Sequence[Core], rules: Rules) -> list[Fix]:
     """What mends one conflict when the others are left aside."""
     others = [other for other in found if other is not core]
     plans = PLANS // len(found)
-    return sorted_out(case, fixes_of(case.matrix, case.wanted, core, others, case.waived, plans=plans, rules=rules))
+    return prefer_plain_fixes(
+        case, find_fixes_of_one(case.matrix, case.wanted, core, others, case.waived, plans=plans, rules=rules)
+    )
 
 
-def stages(case: Case) -> list[Rules]:
+def rule_stages(case: Query) -> list[Rules]:
     """What may be proposed: first anything but other hardware; then, where somebody asks by hand, that as well."""
-    rules = of_spec(case) if case.image else FREE
+    rules = spec_rules(case) if case.image else FREE
     hardware = [component.name for component in case.matrix.components if component.cost >= HARDWARE]
     kept = rules.fixing(hardware)
     return [kept] if case.image else [kept, rules]
 
 
-def of_spec(case: Case) -> Rules:
+def spec_rules(case: Query) -> Rules:
     """What a person can change in the spec of an image: its layers, and its base where that is a distribution, which
     has one Python. The target stays, as does what is in somebody's image."""
     matrix = case.matrix
@@ -133,16 +137,16 @@ def of_spec(case: Case) -> Rules:
     sets = [
         {"base": matrix.bit("base", item.name), "python": matrix.bit("python", item.python)}
         for item in DISTRIBUTIONS.values()
-        if knows(matrix, "base", item.name) and knows(matrix, "python", item.python)
+        if has_value(matrix, "base", item.name) and has_value(matrix, "python", item.python)
     ]
     return Rules(frozenset(fixed), ties, {"base": [one for one in sets if not one["base"] & base]})
 
 
-def knows(matrix: FactTable, name: str, value: str) -> bool:
+def has_value(matrix: FactTable, name: str, value: str) -> bool:
     return name in matrix.number and value in matrix.values[matrix.number[name]]
 
 
-def sorted_out(case: Case, some: list[Fix]) -> list[Fix]:
+def prefer_plain_fixes(case: Query, some: list[Fix]) -> list[Fix]:
     """Without other hardware, and without what nobody asks for by name, where anything else helps."""
 
     def plain(fix: Fix) -> bool:
@@ -156,15 +160,17 @@ def touches(fix: Fix, core: Core) -> bool:
     return any(change.component in core.components() for change in fix.changes)
 
 
-def written(fix: Fix) -> str:
+def fix_text(fix: Fix) -> str:
     """``torch>=2.1``, ``torch=2.4.0 with cuda=12.1``."""
     return " with ".join(change.text for change in fix.changes)
 
 
-def why_not(matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()) -> list[str]:
+def explain_not_newer(
+    matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
+) -> list[str]:
     """Sentences that say why `component` is not newer in the answer to `asks`. Raises SpecError for a component that is
     not there."""
-    case = Case.of(matrix, asks, waivers)
+    case = Query.of(matrix, asks, waivers)
     if case.plan is None:
         return []
     matrix = case.matrix
@@ -172,23 +178,23 @@ def why_not(matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Seq
     if component not in chosen:
         raise SpecError(f"'{component}' is not among what was asked for", did_you_mean(component, chosen, "there are"))
     lines = []
-    with decided():
-        held = conflict_core.held(matrix, case.wanted, case.plan, component, case.waived)
+    with undecided_as_unknown():
+        held = conflict_core.newer_value_conflicts(matrix, case.wanted, case.plan, component, case.waived)
     for value, core in held:
-        shown = spoken(matrix, component, {component: value})
+        shown = component_text(matrix, component, {component: value})
         given = case.involved(core)
         known = {ask.component: ask.constraint.text for ask in given}
         silent = [request.component for request in core.requests if not request.id]
         known |= {name: chosen[name] for name in silent if name in chosen}
-        reasons = [one.cited for one in told_by(case, core, {**known, component: value}) if not one.default]
+        reasons = [one.cited for one in core_reasons(case, core, {**known, component: value}) if not one.default]
         if not reasons:
-            texts = listed([f"{ask.text}{f' ({ask.by})' if ask.by else ''}" for ask in given])
+            texts = join_and([f"{ask.text}{f' ({ask.by})' if ask.by else ''}" for ask in given])
             lines.append(f"{shown} is not taken, because {texts} was asked for.")
         else:
             lines.append(f"{shown} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
     if lines:
         return lines
-    taken = spoken(matrix, component, chosen)
+    taken = component_text(matrix, component, chosen)
     if chosen[component] == matrix.values[matrix.number[component]][0]:
         return [f"{taken} is the newest that the facts know."]
     return [f"{taken} is taken, because of newer ones something is unknown."]

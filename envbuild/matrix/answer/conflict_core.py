@@ -19,7 +19,7 @@ GROUPED = 6  # rows of one fact that are told one by one
 CONFLICTS = 20
 
 
-def core(
+def find_core(
     matrix: FactTable,
     requests: Sequence[Request],
     waived: Collection[str] = (),
@@ -29,10 +29,10 @@ def core(
 ) -> Core | None:
     """The smallest conflict that is found within `seconds`; None when there is a plan. Rows `ignored` are left out.
     Raises UndecidedError when not even that can be told."""
-    return _core(Problem.of(matrix, requests, waived, strengths, ignored), Deadline(seconds))
+    return _find_core(Problem.of(matrix, requests, waived, strengths, ignored), Deadline(seconds))
 
 
-def _core(whole: Problem, clock: Deadline) -> Core | None:
+def _find_core(whole: Problem, clock: Deadline) -> Core | None:
     matrix, whole = whole.matrix, whole.relevant()
 
     def fact(owner: Owner) -> Hashable:
@@ -48,14 +48,14 @@ def _core(whole: Problem, clock: Deadline) -> Core | None:
     members, ask = inner.contradict(lambda owner: owner)
     least = find_minimal_core(ask, members, clock, ROW_ORDERS)
     assert least is not None
-    return _told(whole, least[0], found[1] and least[1])
+    return _build_core(whole, least[0], found[1] and least[1])
 
 
-def _told(whole: Problem, members: Collection[Hashable], minimal: bool) -> Core:
+def _build_core(whole: Problem, members: Collection[Hashable], minimal: bool) -> Core:
     matrix = whole.matrix
     requests = tuple(request for at, request in enumerate(whole.requests) if at in members)
     rows = {row for member in members if isinstance(member, tuple) for row in member}
-    ordered = _ordered(matrix, rows, {matrix.number[request.component] for request in requests})
+    ordered = _order_rows(matrix, rows, {matrix.number[request.component] for request in requests})
     by_fact: dict[str, list[int]] = {}
     for row in ordered:
         by_fact.setdefault(matrix.fact(row).id, []).append(row)
@@ -71,7 +71,7 @@ def _told(whole: Problem, members: Collection[Hashable], minimal: bool) -> Core:
     return Core(requests, tuple(ordered), tuple(groups), narrow or last, minimal)
 
 
-def _ordered(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[int]:
+def _order_rows(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[int]:
     """Rows in the order in which one can be followed after another: first those about what is `known`. Where there is a
     choice, definitions come first."""
     left = sorted(rows, key=lambda row: (matrix.fact(row).kind != "provides", matrix.fact(row).id, row))
@@ -85,7 +85,7 @@ def _ordered(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[
     return ordered
 
 
-def cores(
+def find_cores(
     matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = (), seconds: float = SECONDS
 ) -> list[Core]:
     """Conflicts that stand beside each other; none when there is a plan. After one is found, the search goes on without
@@ -96,7 +96,7 @@ def cores(
     clock = Deadline(seconds)
     left = list(requests)
     while len(found) < CONFLICTS and not (found and clock.has_passed()):
-        conflict = _core(Problem.of(matrix, left, waived, HARD, ignored), clock)
+        conflict = _find_core(Problem.of(matrix, left, waived, HARD, ignored), clock)
         if conflict is None:
             break
         found.append(conflict)
@@ -106,7 +106,7 @@ def cores(
     return found
 
 
-def held(
+def newer_value_conflicts(
     matrix: FactTable,
     requests: Sequence[Request],
     plan: Picks,
@@ -135,7 +135,7 @@ def held(
         for strengths in (HARD, HARD_AND_WARN):
             whole = Problem.of(matrix, [*requests, *pins], waived, strengths, plan.unheeded)
             domains = tuple(bit if number == at else mask for number, mask in enumerate(whole.domains))
-            conflict = _core(replace(whole, domains=domains), Deadline(SECONDS))
+            conflict = _find_core(replace(whole, domains=domains), Deadline(SECONDS))
             if conflict is not None:
                 found.append((matrix.values_of(at, bit)[0], conflict))
                 break

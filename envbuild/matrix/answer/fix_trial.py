@@ -16,7 +16,7 @@ STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
 LOOKS = 4  # values that are tried before it is looked whether any is left
 
-Good = Callable[[list[int]], bool]
+PlanFilter = Callable[[list[int]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Task:
     matrix: FactTable
     requests: Sequence[Request]
     waived: Collection[str]
-    good: Good | None
+    good: PlanFilter | None
     budget: Budget
     ignored: frozenset[int]
     rules: Rules

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, islice
 
-from envbuild.matrix.answer.fix_trial import FREE, Budget, Good, Rules, Task, Trial
+from envbuild.matrix.answer.fix_trial import FREE, Budget, PlanFilter, Rules, Task, Trial
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
 from envbuild.matrix.solve.encoding import Core, Request
@@ -50,12 +50,12 @@ class Fix:
     assignment: list[int]
 
 
-def fixes(
+def find_fixes(
     matrix: FactTable,
     requests: Sequence[Request],
     conflicts: Sequence[Core],
     waived: Collection[str] = (),
-    good: Good | None = None,
+    good: PlanFilter | None = None,
     plans: int = PLANS,
     rules: Rules = FREE,
 ) -> list[Fix]:
@@ -65,13 +65,13 @@ def fixes(
     return _find(task, [conflict.components() for conflict in conflicts])
 
 
-def fixes_of(
+def find_fixes_of_one(
     matrix: FactTable,
     requests: Sequence[Request],
     conflict: Core,
     others: Iterable[Core],
     waived: Collection[str] = (),
-    good: Good | None = None,
+    good: PlanFilter | None = None,
     plans: int = PLANS,
     rules: Rules = FREE,
 ) -> list[Fix]:
@@ -87,25 +87,25 @@ def fixes_of(
 def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
     """Return what mends all `conflicts`, each given by its components. A change mends only what it takes part in."""
     fixed = task.rules.fixed
-    conflicts = [{*conflict, *_leading(task, conflict)} for conflict in conflicts]
+    conflicts = [{*conflict, *_leading_components(task, conflict)} for conflict in conflicts]
     names = sorted({name for conflict in conflicts for name in conflict} - fixed, key=partial(_cost, task))
     found: list[Fix] = []
     for name in sorted(names, key=lambda name: name not in task.rules.sets):  # few plans tell all of these
         if all(name in conflict for conflict in conflicts):
-            found += _alone(task, name)
-            found += _left_out(task, name)
+            found += _change_one(task, name)
+            found += _leave_out(task, name)
     if all(fix.cost >= HARDWARE for fix in found):
         alone = fixed.union(task.rules.sets)
         asked = sorted({request.component for request in task.requests if request.id} - alone, key=partial(_cost, task))
         pairs = sorted(combinations(asked, 2), key=lambda pair: _cost(task, pair[0])[0] + _cost(task, pair[1])[0])
         for pair in pairs:
             if len(found) < PAIRS and all(set(pair) & set(conflict) for conflict in conflicts):
-                found += _both(task, *pair)
+                found += _change_two(task, *pair)
     once = {fix.changes: fix for fix in reversed(found)}
     return sorted((fix for fix in found if once[fix.changes] is fix), key=lambda fix: fix.cost)
 
 
-def _leading(task: Task, conflict: Collection[str]) -> list[str]:
+def _leading_components(task: Task, conflict: Collection[str]) -> list[str]:
     """The components whose change brings one of `conflict` along."""
     sets = task.rules.sets
     return [name for name in sets if any(other in conflict for one in sets[name] for other in one)]
@@ -118,10 +118,10 @@ def _cost(task: Task, name: str) -> tuple[int, str]:
 # --- one component
 
 
-def _alone(task: Task, name: str) -> list[Fix]:
+def _change_one(task: Task, name: str) -> list[Fix]:
     """The nearest value on either side with which everything else can be met."""
     if name in task.rules.sets:
-        return _together(task, name)
+        return _change_set(task, name)
     trial = Trial(task, (name,))
     at = task.matrix.number[name]
     cost = _cost(task, name)[0]
@@ -144,7 +144,7 @@ def _alone(task: Task, name: str) -> list[Fix]:
     return found
 
 
-def _together(task: Task, name: str) -> list[Fix]:
+def _change_set(task: Task, name: str) -> list[Fix]:
     """Another value of a component that changes together with others."""
     number, sets = task.matrix.number, task.rules.sets[name]
     trial = Trial(task, tuple(dict.fromkeys(other for one in sets for other in one)))
@@ -156,7 +156,7 @@ def _together(task: Task, name: str) -> list[Fix]:
     return []
 
 
-def _left_out(task: Task, name: str) -> list[Fix]:
+def _leave_out(task: Task, name: str) -> list[Fix]:
     cost = _cost(task, name)[0]
     if cost > SPARE or name in task.rules.ties:
         return []
@@ -170,7 +170,7 @@ def _left_out(task: Task, name: str) -> list[Fix]:
 # --- two components
 
 
-def _both(task: Task, cheap: str, dear: str) -> list[Fix]:
+def _change_two(task: Task, cheap: str, dear: str) -> list[Fix]:
     """The nearest value of the dearer component for which the cheaper one has any, and then the nearest of that."""
     trial = Trial(task, (cheap, dear))
     first, second = task.matrix.number[cheap], task.matrix.number[dear]

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envbuild.matrix.answer.fix_trial import Rules
-from envbuild.matrix.answer.fixes import PLANS, Change, fixes
+from envbuild.matrix.answer.fixes import PLANS, Change, find_fixes
 from envbuild.matrix.facts.fact_table import HARDWARE
 from envbuild.matrix.solve.encoding import Core
-from envbuild.matrix.solve.phrasing import listed, spoken
-from envbuild.matrix.solve.query import Case
-from envbuild.matrix.solve.unknowns import blanks
+from envbuild.matrix.solve.phrasing import component_text, join_and
+from envbuild.matrix.solve.query import Query
+from envbuild.matrix.solve.unknowns import find_unknowns
 
 REACHES = {">=": " or newer", "<=": " or older", "": ""}
 
 
-def beyond(case: Case, found: Sequence[Core], rules: Rules) -> str:
+def hardware_hint(case: Query, found: Sequence[Core], rules: Rules) -> str:
     """One sentence for all conflicts of an image; `rules`: what may be changed in its spec. Each conflict is looked at
     by itself, so that what is told is needed, and need not be enough."""
     plans = PLANS // (2 * len(found))
@@ -32,32 +32,33 @@ def beyond(case: Case, found: Sequence[Core], rules: Rules) -> str:
             continue
         versions += [ask.text for ask in asked if not ask.by]
         on += [ask.text for ask in theirs]
-        for change in alone(case, core, rules.fixing(hardware), plans):
+        for change in single_changes(case, core, rules.fixing(hardware), plans):
             newer[change.component] = change.text
         others = {request.component for request in core.requests} - {ask.component for ask in theirs}
-        for change in alone(case, core, Rules(frozenset(others)), plans):
-            value = spoken(case.matrix, change.component, {change.component: change.value or ""})
+        for change in single_changes(case, core, Rules(frozenset(others)), plans):
+            value = component_text(case.matrix, change.component, {change.component: change.value or ""})
             targets[value] = targets.get(value) or REACHES[change.reach]
     if not versions:
         return ""
-    head = f"no change of one or two versions was found to work: {_each(versions)} stand in the way of {_each(on)}"
-    take = f"{listed(newer.values())} and versions of the others that go with it" if newer else ""
+    obstacles, nodes = _join_once(versions), _join_once(on)
+    head = f"no change of one or two versions was found to work: {obstacles} stand in the way of {nodes}"
+    take = f"{join_and(newer.values())} and versions of the others that go with it" if newer else ""
     other = f"a target of {' or '.join(value + reach for value, reach in targets.items())}" if targets else ""
     return f"{head}; take {', or '.join(filter(None, (take, other or 'another target')))}"
 
 
-def alone(case: Case, core: Core, rules: Rules, plans: int) -> list[Change]:
+def single_changes(case: Query, core: Core, rules: Rules, plans: int) -> list[Change]:
     """The single changes that mend one conflict when nothing else is asked for, cheapest first, one of each component;
     none leads to what is unknown."""
     asks = case.involved(core)
 
     def known(assignment: list[int]) -> bool:
-        return not blanks(case.matrix, assignment, asks, case.waived)
+        return not find_unknowns(case.matrix, assignment, asks, case.waived)
 
-    some = fixes(case.matrix, core.requests, [core], case.waived, known, plans, rules)
+    some = find_fixes(case.matrix, core.requests, [core], case.waived, known, plans, rules)
     changes = [fix.changes[0] for fix in some if len(fix.changes) == 1 and fix.changes[0].value is not None]
     return list({change.component: change for change in reversed(changes)}.values())[::-1]
 
 
-def _each(texts: Sequence[str]) -> str:
-    return listed(dict.fromkeys(texts))
+def _join_once(texts: Sequence[str]) -> str:
+    return join_and(dict.fromkeys(texts))

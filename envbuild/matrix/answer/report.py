@@ -10,17 +10,17 @@ from envbuild.core.text import counted
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.phrasing import Reason
-from envbuild.matrix.solve.request import place_of
+from envbuild.matrix.solve.request import ask_place
 
 WIDE = 150  # characters of a source in a text
-SHOWN = 12  # sources that a text lists; --json has all
+MAX_SOURCES = 12  # sources that a text lists; --json has all
 
 
-def text(answer: Answer, matrix: FactTable, title: str) -> str:
+def answer_text(answer: Answer, matrix: FactTable, title: str) -> str:
     """The answer as people read it."""
     lines = [f"{answer.verdict}: {title}"]
     for conflict in answer.conflicts:
-        lines += ["", placed(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))]
+        lines += ["", text_with_place(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))]
         if conflict.fixes:
             lines.append(f"hint: {conflict.fixes[0]}")
             lines += [f"  or: {fix}" for fix in conflict.fixes[1:]]
@@ -29,11 +29,11 @@ def text(answer: Answer, matrix: FactTable, title: str) -> str:
         lines += [f"also: {text}" for text in conflict.also]
         if not conflict.minimal:
             lines.append("(found within the time limit; a smaller set may exist)")
-    lines += [placed(answer, f"unknown: {unknown.text}", unknown.of) for unknown in answer.unknown]
+    lines += [text_with_place(answer, f"unknown: {unknown.text}", unknown.of) for unknown in answer.unknown]
     if answer.nearest:
         lines.append(f"nearest known: {', or '.join(answer.nearest)}")
     lines += [f"note: {note}" for note in answer.notes]
-    lines += cautions(answer)
+    lines += caution_lines(answer)
     needs: dict[str, list[str]] = {}
     for one in answer.needs:
         needs.setdefault(one.text, []).append(one.fact)
@@ -41,25 +41,27 @@ def text(answer: Answer, matrix: FactTable, title: str) -> str:
     lines += [f"assumed: {one.text}" for one in answer.reasons if one.default]
     lines += [f"waived: {waiver.fact}, because {waiver.reason}" for waiver in answer.waived]
     if answer.chosen:
-        lines += ["", *versions(answer, matrix)]
-    cited = sources(answer)
+        lines += ["", *version_lines(answer, matrix)]
+    cited = source_lines(answer)
     if cited:
-        lines += ["", "facts:", *cited[:SHOWN]]
+        lines += ["", "facts:", *cited[:MAX_SOURCES]]
     if answer.facts:
         lines.append(f"{counted(len(answer.facts), 'fact')} in all; --json has them with their sources")
-    if age := oldest(answer):
+    if age := oldest_date(answer):
         lines.append(f"the oldest fact used was checked on {age}")
     return "\n".join(lines)
 
 
-def brief(answer: Answer) -> list[str]:
+def brief_lines(answer: Answer) -> list[str]:
     """What stands in the way, a text each, with its place in a spec and the nearest change; of an answer that stands in
     nobody's way the facts that ask for attention."""
     lines = []
     for conflict in answer.conflicts:
         hint = f"\nhint: {conflict.hint}" if conflict.hint else ""
-        lines.append(f"{placed(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))}{hint}")
-    lines += [placed(answer, unknown.text, unknown.of) for unknown in answer.unknown]
+        lines.append(
+            f"{text_with_place(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))}{hint}"
+        )
+    lines += [text_with_place(answer, unknown.text, unknown.of) for unknown in answer.unknown]
     if lines and answer.nearest:
         lines.append(f"hint: {', or '.join(answer.nearest)}")
     if not lines:
@@ -68,20 +70,20 @@ def brief(answer: Answer) -> list[str]:
     return lines
 
 
-def placed(answer: Answer, text: str, names: Iterable[str]) -> str:
+def text_with_place(answer: Answer, text: str, names: Iterable[str]) -> str:
     """A text about components, with the place in the spec of the first of them that has one."""
-    place = place_of(names, answer.asks)
+    place = ask_place(names, answer.asks)
     return f"{place}: {text}" if place else text
 
 
-def cautions(answer: Answer) -> list[str]:
+def caution_lines(answer: Answer) -> list[str]:
     """What a person is to see to, one line each."""
     lines = [f"condition: {one.condition or one.text} [{one.fact}]" for one in answer.conditions]
     lines += [f"disputed: {one.cited} ({one.source.type}: {one.source.where})" for one in answer.disputes]
     return lines + [f"warning: {one.cited}{f'; {one.hint}' if one.hint else ''}" for one in answer.warnings]
 
 
-def versions(answer: Answer, matrix: FactTable) -> list[str]:
+def version_lines(answer: Answer, matrix: FactTable) -> list[str]:
     """Component, version and where it is from, one line each, aligned."""
     asked = {ask.component: ask for ask in answer.asks}
     rows = []
@@ -98,7 +100,7 @@ def versions(answer: Answer, matrix: FactTable) -> list[str]:
     return [f"  {name:<{width[0]}}  {value:<{width[1]}}  {origin}" for name, value, origin in rows]
 
 
-def sources(answer: Answer) -> list[str]:
+def source_lines(answer: Answer) -> list[str]:
     """Each fact that stands in the way, or that a person has to see to, with where it is known from."""
     groups: Iterable[Iterable[Reason]]
     if answer.conflicts:
@@ -107,20 +109,20 @@ def sources(answer: Answer) -> list[str]:
         groups = [answer.conditions, answer.disputes, answer.warnings, answer.needs]
     found = {one.fact: one for group in groups for one in group if not one.default}
     return [
-        f"  [{one.fact}] {one.source.type}, {one.source.seen}: {shortened(one.source.where)}" for one in found.values()
+        f"  [{one.fact}] {one.source.type}, {one.source.seen}: {_shorten(one.source.where)}" for one in found.values()
     ]
 
 
-def shortened(where: str) -> str:
+def _shorten(where: str) -> str:
     return where if len(where) <= WIDE else where[: WIDE - 1].rstrip() + "…"
 
 
-def oldest(answer: Answer) -> str:
+def oldest_date(answer: Answer) -> str:
     """The date of the oldest fact used."""
     return min((one.source.seen for one in answer.used), default="")
 
 
-def plain(answer: Answer) -> dict[str, Any]:
+def answer_data(answer: Answer) -> dict[str, Any]:
     """The answer as plain data."""
 
     def all_of(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
@@ -157,7 +159,7 @@ def plain(answer: Answer) -> dict[str, Any]:
                 "question": unknown.id,
                 "of": list(unknown.of),
                 "text": unknown.text,
-                "where": place_of(unknown.of, answer.asks),
+                "where": ask_place(unknown.of, answer.asks),
             }
             for unknown in answer.unknown
         ],
@@ -170,5 +172,5 @@ def plain(answer: Answer) -> dict[str, Any]:
         "nearest": list(answer.nearest),
         "notes": list(answer.notes),
         "waived": [{"fact": waiver.fact, "reason": waiver.reason} for waiver in answer.waived],
-        "facts": {"used": list(answer.facts), "oldest": oldest(answer)},
+        "facts": {"used": list(answer.facts), "oldest": oldest_date(answer)},
     }

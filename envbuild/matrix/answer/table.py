@@ -16,9 +16,9 @@ from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Constraint, Term
 from envbuild.matrix.facts.value_order import ascending_bits
-from envbuild.matrix.solve.phrasing import spelled
-from envbuild.matrix.solve.query import Case
-from envbuild.matrix.solve.request import Ask, of_words
+from envbuild.matrix.solve.phrasing import value_text
+from envbuild.matrix.solve.query import Query
+from envbuild.matrix.solve.request import Ask, parse_request
 
 PAGE = """\
 # Tables
@@ -48,7 +48,7 @@ def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
     main tables (docs/tables.md)."""
     matrix = load_fact_table(folders)
     if markdown:
-        return Result({}, page(matrix))
+        return Result({}, tables_page(matrix))
     rows = [
         {"component": item.name, "about": item.about, "known": len(values), "newest": values[0] if values else ""}
         for item, values in zip(matrix.components, matrix.values, strict=True)
@@ -58,16 +58,16 @@ def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
     return Result({"components": rows}, table(["COMPONENT", "KNOWN", "NEWEST", "ABOUT"], cells))
 
 
-def page(matrix: FactTable) -> str:
+def tables_page(matrix: FactTable) -> str:
     """The tables that docs/ holds."""
     parts = [PAGE]
     for title, name, given, about in TABLES:
-        rows = component_rows(matrix, name, of_words(given, matrix))
-        parts += [f"## {title}", about, "\n".join(markdown_table(columns_of(matrix, name, rows), rows))]
+        rows = component_rows(matrix, name, parse_request(given, matrix))
+        parts += [f"## {title}", about, "\n".join(markdown_table(table_columns(matrix, name, rows), rows))]
     return "\n\n".join(parts)
 
 
-def columns_of(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
+def table_columns(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
     """The component itself, then the others by rank."""
     return [
         name,
@@ -83,12 +83,12 @@ def show_component(name: str, given: Sequence[str], folders: Sequence[Path], mar
     if component is None:
         known = [item.name for item in matrix.components if not item.hidden]
         raise SpecError(f"no component is called '{name}'", did_you_mean(name, known, "the components are"))
-    rows = component_rows(matrix, name, of_words(given, matrix))
-    columns = columns_of(matrix, name, rows)
+    rows = component_rows(matrix, name, parse_request(given, matrix))
+    columns = table_columns(matrix, name, rows)
     data = {"component": name, "rows": rows}
     if markdown:
         return Result(data, "\n".join(markdown_table(columns, rows)))
-    cells = [[short(row.get(column, "")) for column in columns] for row in rows]
+    cells = [[_shorten(row.get(column, "")) for column in columns] for row in rows]
     return Result(data, table([column.upper() for column in columns], cells))
 
 
@@ -98,10 +98,10 @@ def component_rows(matrix: FactTable, name: str, given: Sequence[Ask]) -> list[d
     number = matrix.number[name]
     rows = []
     for value in matrix.values[number]:
-        asks = (*_asked(matrix, name, value), *given)
-        case = Case.of(matrix, asks, ())
+        asks = (*_exact_ask(matrix, name, value), *given)
+        case = Query.of(matrix, asks, ())
         if case.plan is not None:
-            cells = allowed(case, {ask.component for ask in given} | {name})
+            cells = allowed_values(case, {ask.component for ask in given} | {name})
             rows.append({name: value, **cells})
     counts: dict[str, int] = {}
     for row in rows:
@@ -112,13 +112,13 @@ def component_rows(matrix: FactTable, name: str, given: Sequence[Ask]) -> list[d
     return [{column: text for column, text in row.items() if column in kept} for row in rows]
 
 
-def _asked(matrix: FactTable, name: str, value: str) -> tuple[Ask, ...]:
+def _exact_ask(matrix: FactTable, name: str, value: str) -> tuple[Ask, ...]:
     component = matrix.components[matrix.number[name]]
     operator = "is" if component.kind == "name" else "=="
     return (Ask(name, Constraint(((Term(operator, value),),), value), value),)
 
 
-def allowed(case: Case, named: Collection[str]) -> dict[str, str]:
+def allowed_values(case: Query, named: Collection[str]) -> dict[str, str]:
     """Component → the values that all facts that hold leave it; after a stroke what is also asked for, but does not
     bind."""
     assert case.plan is not None
@@ -138,19 +138,19 @@ def allowed(case: Case, named: Collection[str]) -> dict[str, str]:
         component, mask = matrix.components[number], hard.get(number, matrix.full[number])
         if (component.hidden and component.kind == "name") or component.name in named:
             continue
-        texts = [ranges(matrix, number, mask)] if mask | ABSENT != matrix.full[number] else []
+        texts = [format_ranges(matrix, number, mask)] if mask | ABSENT != matrix.full[number] else []
         more = soft.get(number, mask) & mask
         if more | ABSENT != mask | ABSENT and component.name == "driver":
-            texts.append(f"/ {ranges(matrix, number, more)}")
+            texts.append(f"/ {format_ranges(matrix, number, more)}")
         if texts and texts[0]:
             found[component.name] = " ".join(texts)
     return found
 
 
-def ranges(matrix: FactTable, number: int, mask: int) -> str:
+def format_ranges(matrix: FactTable, number: int, mask: int) -> str:
     """The values of a mask, neighbours as ranges: ``3.10–3.14, 3.13t``, ``>=525.60.13``."""
     component = matrix.components[number]
-    values = [spelled(component, value) for value in matrix.values_of(number, mask)]
+    values = [value_text(component, value) for value in matrix.values_of(number, mask)]
     if component.kind == "name":
         return ", ".join(values)
     bits = ascending_bits(matrix, number)
@@ -158,7 +158,7 @@ def ranges(matrix: FactTable, number: int, mask: int) -> str:
     last = -2
     for at, bit in enumerate(bits):
         if mask & bit:
-            value = spelled(component, matrix.values_of(number, bit)[0])
+            value = value_text(component, matrix.values_of(number, bit)[0])
             if at == last + 1 and runs:
                 runs[-1].append(value)
             else:
@@ -171,7 +171,7 @@ def ranges(matrix: FactTable, number: int, mask: int) -> str:
     return ", ".join(texts + [value for value in values if value not in plain and "+" not in value][:MANY])
 
 
-def short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 

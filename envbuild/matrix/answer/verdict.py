@@ -13,9 +13,9 @@ from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Waiver
-from envbuild.matrix.solve.phrasing import Reason, listed, reason, said
+from envbuild.matrix.solve.phrasing import Reason, join_and, row_reason, value_phrase
 from envbuild.matrix.solve.request import Ask
-from envbuild.matrix.solve.unknowns import Unknown, blanks
+from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
 if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
     from envbuild.matrix.answer.conflict import Conflict
@@ -24,7 +24,7 @@ VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown
 
 
 @dataclass(frozen=True)
-class Spoken:
+class CitedRows:
     """Rows that speak of what was chosen, put into words when somebody wants to see them."""
 
     matrix: FactTable
@@ -33,7 +33,7 @@ class Spoken:
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        return tuple(reason(self.matrix, row, self.chosen) for row in self.rows)
+        return tuple(row_reason(self.matrix, row, self.chosen) for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Answer:
     waived: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
-    spoken: Spoken | None = None
-    yielding: Spoken | None = None
+    spoken: CitedRows | None = None
+    yielding: CitedRows | None = None
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -82,7 +82,7 @@ class Answer:
         return tuple(sorted({one.fact for one in self.used}))
 
 
-def judged(
+def judge_plan(
     matrix: FactTable,
     assignment: Sequence[int],
     asks: Sequence[Ask],
@@ -106,19 +106,19 @@ def judged(
         elif one.fails and fact.id in met:
             reasons.append(one.row)
         elif one.fails and fact.strength in failing:
-            failing[fact.strength].append(reason(matrix, one.row, chosen))
+            failing[fact.strength].append(row_reason(matrix, one.row, chosen))
         elif missing and fact.scope == "container-start" and fact.strength == "hard":
-            told = reason(matrix, one.row, chosen)
-            texts = [said(matrix, name, wanted, {}) for name, wanted in told.then.items() if name not in chosen]
-            needs.append(replace(told, text=listed(texts)))
+            told = row_reason(matrix, one.row, chosen)
+            texts = [value_phrase(matrix, name, wanted, {}) for name, wanted in told.then.items() if name not in chosen]
+            needs.append(replace(told, text=join_and(texts)))
         elif not missing:
             reasons.append(one.row)
     if failing["disputed"]:  # those who allow it are heard as well
         open_ones = [one for one in held if matrix.fact(one.row).strength == "disputed"]
         questions = {matrix.fact(one.row).question for one in open_ones if one.fails}
         allow = [one for one in open_ones if not one.fails and matrix.fact(one.row).question in questions]
-        failing["disputed"] += [reason(matrix, one.row, chosen, plainly=True) for one in allow]
-    missing_facts = blanks(matrix, assignment, asks, waived)
+        failing["disputed"] += [row_reason(matrix, one.row, chosen, plainly=True) for one in allow]
+    missing_facts = find_unknowns(matrix, assignment, asks, waived)
     verdict = (
         "unknown"
         if missing_facts
@@ -137,14 +137,14 @@ def judged(
         disputes=tuple(failing["disputed"]),
         warnings=tuple(failing["warn"]),
         needs=tuple(needs),
-        spoken=Spoken(matrix, chosen, tuple(reasons)),
-        yielding=Spoken(matrix, chosen, tuple(superseded)),
+        spoken=CitedRows(matrix, chosen, tuple(reasons)),
+        yielding=CitedRows(matrix, chosen, tuple(superseded)),
         waived=waivers,
-        notes=tuple(newer(matrix, chosen)),
+        notes=tuple(newer_version_notes(matrix, chosen)),
     )
 
 
-def newer(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
+def newer_version_notes(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
     """Says which versions are newer than all that the facts know."""
     notes = []
     for name, value in chosen.items():

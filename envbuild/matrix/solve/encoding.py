@@ -135,7 +135,7 @@ class Problem:
         return list(parts), ask
 
 
-def picks(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
+def pick_newest(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
     """The newest plan: component by component, in `Problem.order`, the first value with which the rest can still be
     met; what nothing asks for is absent. Before that, as many warnings as can be are heeded, those of better sources
     first. None when the hard facts cannot be met. Raises UndecidedError."""

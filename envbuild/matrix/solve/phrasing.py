@@ -41,7 +41,9 @@ class Reason:
         return f"{self.text} [{self.fact}]"
 
 
-def reason(matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False) -> Reason:
+def row_reason(
+    matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False
+) -> Reason:
     """What a row says when components are as `known` has them (component → value, or the text of a request).
     `plainly`: what it says, not why it stands in the way."""
     fact, when, then = matrix.fact(row), matrix.when(row), matrix.then(row)
@@ -50,13 +52,13 @@ def reason(matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1,
     seen = {name: value for name, value in known.items() if fact.kind != "provides" or name not in then}
 
     def filled(template: str) -> str:  # what comes with something is what its row says, whatever was asked for
-        return fill(template, matrix, seen, texts)
+        return fill_template(template, matrix, seen, texts)
 
     text = "" if plainly else filled(fact.because)
     if not text:
         told = {name: wanted for name, wanted in when.items() if name in known or "-" not in wanted.split(" or ")}
-        left = " with ".join(said(matrix, name, wanted, known) for name, wanted in told.items()) or "everything"
-        right = " and ".join(said(matrix, name, wanted, {}) for name, wanted in then.items())
+        left = " with ".join(value_phrase(matrix, name, wanted, known) for name, wanted in told.items()) or "everything"
+        right = " and ".join(value_phrase(matrix, name, wanted, {}) for name, wanted in then.items())
         text = VERBS[fact.kind].format(when=left, then=right) if right else f"{left} is known to work"
     return Reason(
         fact.id,
@@ -74,7 +76,7 @@ def reason(matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1,
     )
 
 
-def fill(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
+def fill_template(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
     """The template with its ``{component}`` filled in, and ``{row.component}`` with what the row itself says of it;
     ``torch=={torch}`` becomes ``torch<2.5`` for a request of that text."""
 
@@ -87,13 +89,13 @@ def fill(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapp
             after_a_word = re.search(r"\w $", template[: match.start()]) is not None
             return value.replace("==", "") if after_a_word else f"{name} {value.replace('==', '')}"
         component = matrix.component(name)
-        return prefix + (spelled(component, value) if component else value)
+        return prefix + (value_text(component, value) if component else value)
 
     text = re.sub(r"((?:[\w-]+==)?)\{(row\.)?([a-z0-9-]+)\}", put, template)
     return re.sub(r"\b([a-z][a-z0-9-]+) \1\b", r"\1", text)  # "apex {apex}" of an apex without a version
 
 
-def said(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) -> str:
+def value_phrase(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) -> str:
     """A component with what is said of it: ``torch==2.8.0``, ``python 3.9 or 3.10``, ``driver>=525.60.13``."""
     component = matrix.component(name)
     wanted = known.get(name, wanted)
@@ -102,14 +104,14 @@ def said(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) ->
     if wanted == "-":
         return f"no {name}"
     if component.kind == "sm":
-        return wanted if "sm_" in wanted else f"a GPU of {spelled(component, wanted)}"
+        return wanted if "sm_" in wanted else f"a GPU of {value_text(component, wanted)}"
     bare = wanted.removeprefix("==")
     if " or " in wanted or "," in wanted or re.match(r"[<>!~]", bare):
         return f"{name} {wanted.replace('==', '')}" if " or " in wanted else f"{name}{wanted}"
     return component.shown.format(name=name, value=bare)
 
 
-def spelled(component: Component, value: str) -> str:
+def value_text(component: Component, value: str) -> str:
     """A value as people read it inside a sentence."""
     bare = value.removeprefix("==")
     if component.kind == "sm" and re.fullmatch(r"\d+\.\d", bare):
@@ -117,11 +119,11 @@ def spelled(component: Component, value: str) -> str:
     return bare
 
 
-def spoken(matrix: FactTable, name: str, chosen: Mapping[str, str]) -> str:
+def component_text(matrix: FactTable, name: str, chosen: Mapping[str, str]) -> str:
     """A component with its value: ``torch==2.8.0``, ``H100``."""
     component = matrix.component(name)
     assert component is not None
-    return component.shown.format(name=name, value=spelled(component, chosen[name]))
+    return component.shown.format(name=name, value=value_text(component, chosen[name]))
 
 
 def conclusion(asks: Sequence[Ask], matrix: FactTable, scope: str) -> str:
@@ -130,19 +132,19 @@ def conclusion(asks: Sequence[Ask], matrix: FactTable, scope: str) -> str:
     hardware = [ask for ask in asks if (c := matrix.component(ask.component)) and c.cost >= HARDWARE]
     rest = [f"{ask.text} ({ask.by})" if ask.by else ask.text for ask in asks if ask not in hardware]
     if hardware and rest:
-        return f"{listed(rest)} cannot run on {listed([ask.text for ask in hardware])}"
+        return f"{join_and(rest)} cannot run on {join_and([ask.text for ask in hardware])}"
     verb = {"install": "be installed", "build": "be built"}.get(scope, "run")
     texts = [*rest, *(ask.text for ask in hardware)]
-    return f"{listed(texts)} cannot {verb}{' together' if len(texts) > 1 else ''}" if texts else "nothing can be had"
+    return f"{join_and(texts)} cannot {verb}{' together' if len(texts) > 1 else ''}" if texts else "nothing can be had"
 
 
-def listed(texts: Iterable[str]) -> str:
+def join_and(texts: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     *first, last = list(texts)
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def because(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
+def conflict_sentence(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
     """The sentence of a conflict."""
     parts = " and ".join(dict.fromkeys(one.cited for one in reasons if not one.default))
     obstacles = sorted((one for one in reasons if not one.default), key=lambda one: one.kind == "provides")

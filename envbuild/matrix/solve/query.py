@@ -18,15 +18,15 @@ from envbuild.matrix.facts.model import Waiver
 from envbuild.matrix.facts.reachability import reachable_components
 from envbuild.matrix.facts.value_order import interchangeable_values
 from envbuild.matrix.sat.solver import UndecidedError
-from envbuild.matrix.solve.encoding import Core, Picks, Request, picks
+from envbuild.matrix.solve.encoding import Core, Picks, Request, pick_newest
 from envbuild.matrix.solve.request import Ask
-from envbuild.matrix.solve.unknowns import Unknown, blanks
+from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
 TRIES = 24  # plans that are looked at for one of which nothing is unknown
 
 
 @contextmanager
-def decided() -> Iterator[None]:
+def undecided_as_unknown() -> Iterator[None]:
     """A search that was given up inside becomes UnknownError: a question without an answer is no valid one."""
     try:
         yield
@@ -36,7 +36,7 @@ def decided() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Query:
     """A request as the solver sees it. `wanted` begins with the asks; what follows are components that must stay
     absent, because nothing asks for them. `waived`: ids of facts set aside, by waivers or because they only say what is
     meant when nobody says otherwise."""
@@ -48,21 +48,21 @@ class Case:
     plan: Picks | None
 
     @classmethod
-    def of(cls, matrix: FactTable, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Case:
+    def of(cls, matrix: FactTable, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Query:
         """The newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
-        waived = known_waivers(matrix, waivers) | settled_by(matrix, asks)
-        matrix = extend_table(matrix, unheard(matrix, asks))
-        wanted = requests(matrix, asks, waived)
+        waived = waived_ids(matrix, waivers) | overridden_defaults(matrix, asks)
+        matrix = extend_table(matrix, unlisted_versions(matrix, asks))
+        wanted = ask_requests(matrix, asks, waived)
         there = reachable_components(matrix, (ask.component for ask in asks))
         matrix = matrix.closing(set(range(len(matrix.components))) - there)
-        with decided():
-            while (plan := picks(matrix, wanted, waived)) is not None:
-                extra = uncalled(matrix, plan.assignment, {ask.component for ask in asks}, waived)
+        with undecided_as_unknown():
+            while (plan := pick_newest(matrix, wanted, waived)) is not None:
+                extra = unrequested_components(matrix, plan.assignment, {ask.component for ask in asks}, waived)
                 if not extra:
                     break
                 wanted += [Request("", name, ABSENT) for name in sorted(extra)]
             if plan is not None:
-                plan = spoken_of(matrix, wanted, asks, waived, plan)
+                plan = prefer_known_plan(matrix, wanted, asks, waived, plan)
         return cls(matrix, tuple(asks), wanted, waived, plan)
 
     @property
@@ -75,7 +75,7 @@ class Case:
         return tuple(self.asks[int(request.id)] for request in core.requests if request.id)
 
 
-def spoken_of(
+def prefer_known_plan(
     matrix: FactTable,
     wanted: Sequence[Request],
     asks: Sequence[Ask],
@@ -87,7 +87,7 @@ def spoken_of(
     helped of one component is no reason to take another one of which nothing is known. What is open is made older, the
     last component in the order of picking first."""
     asked = {ask.component for ask in asks}
-    best, missing = plan, blanks(matrix, plan.assignment, asks, waived)
+    best, missing = plan, find_unknowns(matrix, plan.assignment, asks, waived)
     kept: list[Request] = []  # what was found to be better avoided
     hopeless: set[tuple[str, tuple[str, ...]]] = set()
     while tries > 0 and (unknown := next((one for one in missing if (one.id, one.of) not in hopeless), None)):
@@ -95,11 +95,11 @@ def spoken_of(
         avoided, current, left = list(kept), best, [unknown]
         while left and tries > 0:
             tries -= 1
-            step = older(matrix, [*wanted, *avoided], current, left, waived)
-            if step is None or uncalled(matrix, step[1].assignment, asked, waived):
+            step = avoid_unknown(matrix, [*wanted, *avoided], current, left, waived)
+            if step is None or unrequested_components(matrix, step[1].assignment, asked, waived):
                 break
             avoided, current = [*avoided, step[0]], step[1]
-            found = blanks(matrix, current.assignment, asks, waived)
+            found = find_unknowns(matrix, current.assignment, asks, waived)
             left = [one for one in found if (one.id, one.of) not in others]
         if left:
             hopeless.add((unknown.id, unknown.of))
@@ -108,7 +108,7 @@ def spoken_of(
     return best
 
 
-def older(
+def avoid_unknown(
     matrix: FactTable, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
 ) -> tuple[Request, Picks] | None:
     """(what to avoid, the newest plan then) to get away from what is unknown: the value, and those of which the facts
@@ -117,13 +117,13 @@ def older(
         value = plan.assignment[number]
         alike = interchangeable_values(matrix, number).get(value, value) if value != ABSENT else value
         other = Request("", matrix.components[number].name, matrix.full[number] & ~alike)
-        following = picks(matrix, [*wanted, other], waived)
+        following = pick_newest(matrix, [*wanted, other], waived)
         if following is not None:
             return other, following
     return None
 
 
-def requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
+def ask_requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
     """The asks as masks; each request's id is the number of its ask. A default that is set aside no longer says that a
     version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
     labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
@@ -131,13 +131,15 @@ def requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = (
     return [Request(str(at), ask.component, mask) for at, (ask, mask) in enumerate(zip(asks, masks, strict=True))]
 
 
-def settled_by(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
+def overridden_defaults(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
     """The ids of defaults about what a request names itself."""
     named = {ask.component for ask in asks}
     return frozenset(matrix.fact(row).id for row in matrix.defaults if named & matrix.then(row).keys())
 
 
-def uncalled(matrix: FactTable, assignment: Sequence[int], asked: set[str], waived: frozenset[str]) -> set[str]:
+def unrequested_components(
+    matrix: FactTable, assignment: Sequence[int], asked: set[str], waived: frozenset[str]
+) -> set[str]:
     """Components that are there although nobody asks for them and no fact brings them: the search may add one to get
     around a fact (a cuda-compat package under an old driver), which is for a person to decide."""
     called = {matrix.number[name] for name in asked}
@@ -157,7 +159,7 @@ def uncalled(matrix: FactTable, assignment: Sequence[int], asked: set[str], waiv
     return {matrix.components[number].name for number in there - called}
 
 
-def unheard(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[str]]:
+def unlisted_versions(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[str]]:
     """Versions that are asked for and that no fact names."""
     found: dict[str, list[str]] = {}
     for ask in asks:
@@ -166,7 +168,7 @@ def unheard(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[str]]:
     return found
 
 
-def known_waivers(matrix: FactTable, waivers: Iterable[Waiver]) -> frozenset[str]:
+def waived_ids(matrix: FactTable, waivers: Iterable[Waiver]) -> frozenset[str]:
     """The ids of the facts and questions waived. Raises SpecError for those that do not exist."""
     ids = {fact.id for fact in matrix.facts} | set(matrix.questions) | {"unrelated", "unheard"}
     findings = [

@@ -28,13 +28,13 @@ class Ask:
     by: str = ""
 
 
-def place_of(names: Iterable[str], asks: Iterable[Ask]) -> str:
+def ask_place(names: Iterable[str], asks: Iterable[Ask]) -> str:
     """The place in a spec where the first of the components `names` that has one is asked for; "" when none has."""
     places = {ask.component: ask.where for ask in asks if ask.where}
     return next((places[name] for name in names if name in places), "")
 
 
-def of_words(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
+def parse_request(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
     """The request that ``torch=2.0.1 gpu=H100 apex`` makes. Raises SpecError with every mistake."""
     asks: list[Ask] = []
     findings: list[Finding] = []
@@ -51,7 +51,7 @@ def of_words(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
     return tuple(asks)
 
 
-def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
+def override_asks(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
     """`asks` with the `exact` ones in place of those of the same components."""
     known = {ask.component: ask for ask in exact}
     kept = [replace(known[ask.component], where=ask.where) if ask.component in known else ask for ask in asks]
@@ -60,7 +60,7 @@ def overlaid(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
     )
 
 
-def knows(matrix: FactTable, name: str, value: str) -> bool:
+def is_known_value(matrix: FactTable, name: str, value: str) -> bool:
     """Whether the facts have heard of this value of a component."""
     try:
         parse_ask(matrix, name, value)
@@ -86,19 +86,19 @@ def _ask(
     matrix: FactTable, component: Component, constraint: Constraint, *, plain: str = "", where: str = "", by: str = ""
 ) -> Ask:
     if by != LOCK:  # what was locked did exist, whatever the facts have heard of
-        _existed(component, constraint)
-    return Ask(component.name, constraint, phrase(component, constraint, plain), where, by)
+        _check_existed(component, constraint)
+    return Ask(component.name, constraint, ask_text(component, constraint, plain), where, by)
 
 
-def _only(constraint: Constraint) -> Term | None:
+def _single_term(constraint: Constraint) -> Term | None:
     """The one term of a constraint that has one."""
     one = constraint.alternatives[0] if len(constraint.alternatives) == 1 else ()
     return one[0] if len(one) == 1 else None
 
 
-def phrase(component: Component, constraint: Constraint, plain: str = "") -> str:
+def ask_text(component: Component, constraint: Constraint, plain: str = "") -> str:
     """How people read an ask: ``H100``, ``torch==2.0.1``, ``torch>=2.1``."""
-    term = _only(constraint)
+    term = _single_term(constraint)
     if term and term.op in ("==", "is", "in") and term.operand:
         shown = f"sm_{term.operand.replace('.', '')}" if component.kind == "sm" else term.operand
         return component.shown.format(name=component.name, value=shown)
@@ -107,9 +107,9 @@ def phrase(component: Component, constraint: Constraint, plain: str = "") -> str
     return plain or f"{component.name}{constraint.text}"
 
 
-def _existed(component: Component, constraint: Constraint) -> None:
+def _check_existed(component: Component, constraint: Constraint) -> None:
     """Raises SpecError for one version asked for by name that lies between those that there were."""
-    term, known = _only(constraint), component.values
+    term, known = _single_term(constraint), component.values
     if not (component.complete and known and term and component.kind == "version" and term.op in ("==", "in")):
         return
     if any(matches(component, constraint, value) for value in known) or "+" in term.operand:
@@ -134,7 +134,7 @@ def _contradictions(asks: Iterable[Ask], matrix: FactTable) -> list[Finding]:
     return findings
 
 
-def picked(versions: Mapping[str, str], matrix: FactTable) -> tuple[Ask, ...]:
+def locked_asks(versions: Mapping[str, str], matrix: FactTable) -> tuple[Ask, ...]:
     """Asks for versions that were picked once; those that nobody knows any more are left out."""
     return tuple(
         parse_ask(matrix, name, f"=={value}", by=LOCK) for name, value in versions.items() if matrix.component(name)

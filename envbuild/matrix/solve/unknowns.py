@@ -10,7 +10,7 @@ from envbuild.matrix.facts.claims import row_components
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.model import Question
-from envbuild.matrix.solve.phrasing import listed, spoken
+from envbuild.matrix.solve.phrasing import component_text, join_and
 from envbuild.matrix.solve.request import Ask
 
 
@@ -23,13 +23,17 @@ class Unknown:
     text: str
 
 
-def blanks(matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]) -> list[Unknown]:
+def find_unknowns(
+    matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]
+) -> list[Unknown]:
     """What no fact says of an assignment."""
     held = evaluate_rows(matrix, assignment, waived)
-    return unanswered(matrix, assignment, held, waived) + unrelated(matrix, assignment, held, asks, waived)
+    return unanswered_questions(matrix, assignment, held, waived) + unrelated_components(
+        matrix, assignment, held, asks, waived
+    )
 
 
-def unanswered(
+def unanswered_questions(
     matrix: FactTable, assignment: Sequence[int], held: Iterable[EvaluatedRow], waived: frozenset[str]
 ) -> list[Unknown]:
     """Questions about components that are all there and that no fact answers."""
@@ -39,17 +43,17 @@ def unanswered(
             answered.setdefault(matrix.fact(one.row).question, []).append(row_components(matrix, one.row))
     chosen, found = matrix.named(assignment), []
     for question in matrix.questions.values():
-        if question.id in waived or not arises(matrix, question, assignment):
+        if question.id in waived or not question_arises(matrix, question, assignment):
             continue
         numbers = {matrix.number[name] for name in question.of}
         if not any(numbers <= touched for touched in answered.get(question.id, ())):
-            texts = listed([spoken(matrix, name, chosen) for name in question.of])
+            texts = join_and([component_text(matrix, name, chosen) for name in question.of])
             what = f"whether {texts} go together" if len(question.of) > 1 else f"what {texts} asks for"
             found.append(Unknown(question.id, question.of, f"no fact says {what}: {question.about}"))
     return found
 
 
-def arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
+def question_arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
     """Whether an assignment has all that a question is about, and is as the question wants it."""
     if any(assignment[matrix.number[name]] == ABSENT for name in question.of):
         return False
@@ -57,7 +61,7 @@ def arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> 
     return all(not assignment[atom.component] & ~atom.sure for atom in atoms)
 
 
-def unrelated(
+def unrelated_components(
     matrix: FactTable,
     assignment: Sequence[int],
     held: Iterable[EvaluatedRow],
@@ -86,12 +90,12 @@ def unrelated(
         return []
     chosen = matrix.named(assignment)
     largest, *others = sorted(pieces.values(), key=len, reverse=True)
-    rest = listed([spoken(matrix, name, chosen) for name in largest])
+    rest = join_and([component_text(matrix, name, chosen) for name in largest])
     return [
         Unknown(
             "unrelated",
             (*piece, *largest),
-            f"no fact relates {listed([spoken(matrix, name, chosen) for name in piece])} to {rest}",
+            f"no fact relates {join_and([component_text(matrix, name, chosen) for name in piece])} to {rest}",
         )
         for piece in others
     ]
