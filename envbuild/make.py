@@ -55,7 +55,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     with store.lock("gc", shared=True):
         lock = ensure_lock(resolution, workspace)
         engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
-        fetch(lock, store, site, reporter, where=lock_request(resolution).places())
+        fetch(lock, store, site, reporter, where=lock_request(resolution).source_places())
         plan = make_plan(resolution, lock)
         built = engine.build(plan, store, reporter, options.build)
         artifact = write_artifact(plan, built, lock, store, reporter)

@@ -46,7 +46,7 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
         for name, resolution in resolutions:
             try:
                 lock = ensure_lock(resolution, workspace)
-                where = lock_request(resolution).places()
+                where = lock_request(resolution).source_places()
                 fetch(
                     lock, workspace.store, workspace.site, workspace.reporter, manifest=folder is not None, where=where
                 )

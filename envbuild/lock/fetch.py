@@ -1,5 +1,5 @@
-"""The step lock → content store: every input of a lock, in parallel, resumed where it broke off, checked before it is
-there.
+"""The step lock → content store: every input of a lock, in parallel, resumed after an interruption, verified before it
+is added.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 def inputs_to_fetch(
     lock: Lock, store: Store, names: Iterable[str] | None = None, *, manifest: bool = False
 ) -> list[Input]:
-    """The inputs of `lock` (of those in `names`, when given) that the store does not have; one entry a digest.
-    `manifest`: that of the base image is wanted too.
+    """Return the inputs of `lock` that the store does not have, one entry for each digest.
+
+    names: only inputs with these file names
+    manifest: with the manifest of the base image
     """
     wanted = None if names is None else frozenset(names)
     found: dict[str, Input] = {}
@@ -60,12 +62,15 @@ def fetch(
     pause: float = 0.5,
     where: Mapping[str, str] | None = None,
 ) -> None:
-    """Bring the inputs of `lock` (of those in `names`, when given) into the store, `jobs` at a time.
+    """Download the inputs of `lock` into the store, `jobs` at a time.
 
-    `where` says at which place of the spec a source is asked for (`LockRequest.places`). `pause` is the first wait in
-    seconds before a failed download is tried again. Raises InputError with a finding for each input that cannot be had
-    (one for all inputs of an origin that has no place here), after all others were fetched; EngineError when the store
-    is full or cannot be written.
+    names: only inputs with these file names
+    manifest: with the manifest of the base image
+    pause: seconds before the first retry of a failed download
+    where: file name of a source → the place in the spec that requires it (`LockRequest.source_places`)
+
+    Raises InputError with a finding for each input that is not available (one for all inputs of an origin that has no
+    place here), after all others were fetched; EngineError if the store is full or cannot be written.
     """
     wanted = inputs_to_fetch(lock, store, names, manifest=manifest)
     try:
@@ -86,10 +91,10 @@ def fetch_inputs(
     pause: float = 0.5,
     where: Mapping[str, str] | None = None,
 ) -> None:
-    """Bring inputs that the store does not have into it. See `fetch`."""
+    """Download inputs that the store does not have. See `fetch`."""
     if not wanted:
         return
-    # Imported here: a build whose inputs are all there must not pay for a network client.
+    # Imported here: a build whose inputs are all in the store must not load a network client.
     from envbuild.net.download import Transfer
     from envbuild.net.python_index import PackageIndex
     from envbuild.net.transport import Transport
@@ -107,7 +112,7 @@ def fetch_inputs(
     try:
         # The largest first: they decide when the last one is done.
         known.sort(key=lambda entry: -entry.size)
-        findings += merge_findings(_fetch_all(known, work.one, jobs, transfer.stop))
+        findings += merge_findings(_fetch_all(known, work.fetch_one, jobs, transfer.stop))
     finally:
         reporter.finish("fetch")
     if findings:
@@ -118,12 +123,12 @@ def fetch_inputs(
 def report_already_cached(
     image: str, entries: Iterable[Input], store: Store, site: Site, reporter: Reporter, errors: Iterable[EnvbuildError]
 ) -> None:
-    """Say how much of an image is in the store already, when something else of it cannot be had, and the lines of a
-    site file that would supply all of that."""
-    there = {entry.sha256 for entry in entries if store.has_blob(entry.sha256)}
-    if there:
-        size = amount(sum(store.blob(sha256).stat().st_size for sha256 in there))
-        several = "1 input" if len(there) == 1 else f"{len(there)} inputs"
+    """Report how much of an image is already in the store if something else of it is not available, and the lines of a
+    site file that would supply the rest."""
+    cached = {entry.sha256 for entry in entries if store.has_blob(entry.sha256)}
+    if cached:
+        size = amount(sum(store.blob(sha256).stat().st_size for sha256 in cached))
+        several = "1 input" if len(cached) == 1 else f"{len(cached)} inputs"
         reporter.info(
             f"{image}: {several}, {size}, in the store {store.root}; the next run fetches only what is missing"
         )
@@ -131,31 +136,32 @@ def report_already_cached(
 
 
 def report_site_lines(image: str, errors: Iterable[EnvbuildError], site: Site, reporter: Reporter) -> None:
-    """Say the lines of a site file that would supply what is missing, where that is more than the hints say."""
+    """Report the lines of a site file that would supply what is missing, if they are more than the hints contain."""
     if lines := site_lines(errors, site):
         file = "site.yaml" if site.where else "a new site.yaml"
-        head = f"{image}: these lines of {file} would supply the rest, with your places in them:"
+        head = f"{image}: these lines of {file} would supply the rest; replace the places with yours:"
         reporter.info("\n".join([head, *lines]))
 
 
 def split_by_supplier(
     wanted: Iterable[Input], site: Site, where: Mapping[str, str]
 ) -> tuple[list[Input], list[Finding]]:
-    """The inputs whose origin has a place here, and what to tell of the others."""
+    """Return the inputs whose origin has a place here, and the findings for the others."""
     from envbuild.lock.sources import no_mirror_findings  # with a network client
 
     origins: dict[str, list[Input]] = {}
     for entry in wanted:
         origins.setdefault(input_origin(entry), []).append(entry)
-    nowhere = [name for name in origins if not supplier(site, name)]
-    found = [entry for name, entries in origins.items() if name not in nowhere for entry in entries]
-    return found, [finding for name in sorted(nowhere) for finding in no_mirror_findings(name, origins[name], where)]
+    without_place = [name for name in origins if not supplier(site, name)]
+    found = [entry for name, entries in origins.items() if name not in without_place for entry in entries]
+    findings = [no_mirror_findings(name, origins[name], where) for name in sorted(without_place)]
+    return found, [finding for group in findings for finding in group]
 
 
 def _fetch_all(
     entries: list[Input], one: Callable[[Input], list[Finding]], jobs: int, stop: threading.Event
 ) -> list[tuple[Input, list[Finding]]]:
-    """Each input with its findings; an error of the store, or an interruption, ends the rest at once."""
+    """Return each input with its findings; an error of the store, or an interruption, stops the rest at once."""
     pool = ThreadPoolExecutor(max(1, jobs))
     try:
         futures = [pool.submit(one, entry) for entry in entries]
@@ -169,15 +175,13 @@ def _fetch_all(
         pool.shutdown(cancel_futures=True)
 
 
-def merge_findings(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
-    """The findings, of a base image only the first: an image has dozens of parts, and what stands in the way of one
-    stands in the way of all.
-    """
+def merge_findings(results: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]:
+    """Return the findings, of a base image only the first: an image has dozens of blobs, and one cause."""
     found: list[Finding] = []
     images: dict[str, list[Finding]] = {}
-    for entry, findings in told:
-        kept = images.setdefault(entry.reference, []) if isinstance(entry, ImageBlob) else found
-        kept += findings
+    for entry, findings in results:
+        group = images.setdefault(entry.reference, []) if isinstance(entry, ImageBlob) else found
+        group += findings
     for first, *more in filter(None, images.values()):
         text = f"{first.message}\nand {len(more)} more parts of that image" if more else first.message
         found.append(replace(first, message=text))
@@ -185,7 +189,7 @@ def merge_findings(told: Iterable[tuple[Input, list[Finding]]]) -> list[Finding]
 
 
 class Progress:
-    """Bytes of all files together, told as one task."""
+    """The bytes of all files together, reported as one task."""
 
     def __init__(self, reporter: Reporter, total: int) -> None:
         self.reporter, self.total, self.done, self.guard = reporter, total, 0, threading.Lock()
@@ -198,8 +202,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Fetches single inputs of `image`. `index` is the package index; those of vendors are opened when wanted.
-    `where`: file name of a source → the place in the spec that asks for it."""
+    """Downloader of the single inputs of `image`. `index` is the package index; those of vendors are opened on demand.
+    `where`: file name of a source → the place in the spec that requires it."""
 
     image: str
     site: Site
@@ -210,25 +214,25 @@ class Fetcher:
     vendors: dict[str, PackageIndex] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def one(self, entry: Input) -> list[Finding]:
-        """Fetch one input; what stands in the way of it, if anything."""
+    def fetch_one(self, entry: Input) -> list[Finding]:
+        """Fetch one input. Return the findings if that failed."""
         from envbuild.net.download import DownloadError
 
         try:
             if isinstance(entry, ImageBlob):
-                self.image_blob(entry)
+                self.fetch_image_blob(entry)
             elif isinstance(entry, SourceFile) and entry.git:
-                self.commit(entry)
+                self.fetch_commit(entry)
             else:
-                self.transfer.obtain(self.places(entry), entry.sha256)
+                self.transfer.obtain(self.candidates(entry), entry.sha256)
         except DownloadError as error:
-            return [self.finding(entry, error.misses)]
+            return [self.describe_failure(entry, error.misses)]
         except InputError as error:
-            return [self.advised(entry, finding) for finding in error.findings]
+            return [self.add_input(entry, finding) for finding in error.findings]
         return []
 
-    def places(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
-        """Where a file may be, in the order of asking."""
+    def candidates(self, entry: DebianFile | PythonFile | SourceFile) -> list[str]:
+        """Return where a file may be, in the order of their use."""
         from envbuild.lock.sources import candidate_places
         from envbuild.net.urls import join
 
@@ -236,11 +240,11 @@ class Fetcher:
             return [join(root, entry.path) for root in self.site.roots(entry.archive)]
         if isinstance(entry, SourceFile):
             return candidate_places(self.site, entry.origin, entry.file)
-        listed = [file for file in self.listing(entry.origin).files(entry.name) if file.name == entry.file]
+        listed = [file for file in self.open_index(entry.origin).files(entry.name) if file.name == entry.file]
         return list(dict.fromkeys(file.url for file in listed if file.sha256 in ("", entry.sha256)))
 
-    def listing(self, name: str) -> PackageIndex:
-        """The package index, or the one of a vendor (``pip:pytorch/cu113``)."""
+    def open_index(self, name: str) -> PackageIndex:
+        """Return the package index, or the one of a vendor (``pip:pytorch/cu113``)."""
         from envbuild.net.python_index import PackageIndex
 
         if not name:
@@ -249,21 +253,21 @@ class Fetcher:
             index = PackageIndex(self.transfer.transport, self.site.python(name), origin=name)
             return self.vendors.setdefault(name, index)
 
-    def commit(self, source: SourceFile) -> None:
-        """The tarball of a commit."""
+    def fetch_commit(self, source: SourceFile) -> None:
+        """Fetch the tarball of a commit."""
         from envbuild.lock.git.lock_commit import obtain_commit
 
         obtain_commit(self.site, self.transfer.transport, self.transfer.store, self.reporter, source)
         self.transfer.progress(source.size)
 
-    def image_blob(self, blob: ImageBlob) -> None:
-        """A manifest, configuration or layer of the base image."""
+    def fetch_image_blob(self, blob: ImageBlob) -> None:
+        """Fetch a manifest, configuration or layer of the base image."""
         from envbuild.net.registry.client import obtain_blob
 
         obtain_blob(self.site, self.transfer.transport, self.transfer, blob.reference, blob.sha256, blob.size)
 
-    def finding(self, entry: Input, misses: Sequence[Miss]) -> Finding:
-        """What to tell of an input that no place gave."""
+    def describe_failure(self, entry: Input, misses: Sequence[Miss]) -> Finding:
+        """Return the finding for an input that no place provided."""
         from envbuild.net.urls import redact
 
         if not misses and isinstance(entry, PythonFile):
@@ -281,9 +285,9 @@ class Fetcher:
             return error.findings[0]
         return not_found_finding(self.image, entry, misses)
 
-    def advised(self, entry: Input, finding: Finding) -> Finding:
-        """An error of an index, a repository or a registry, with the input that it stands in the way of."""
+    def add_input(self, entry: Input, finding: Finding) -> Finding:
+        """Return an error of an index, a repository or a registry, with the input that it prevents."""
         if isinstance(entry, SourceFile):
             return replace(finding, where=finding.where or self.where.get(entry.file, ""))  # it names the source
-        told = not_found_finding(self.image, entry, [Miss(finding.where, MissKind.UNREACHABLE, finding.message)])
-        return replace(told, hint=finding.hint, mirror_lines=finding.mirror_lines) if finding.mirror_lines else told
+        added = not_found_finding(self.image, entry, [Miss(finding.where, MissKind.UNREACHABLE, finding.message)])
+        return replace(added, hint=finding.hint, mirror_lines=finding.mirror_lines) if finding.mirror_lines else added

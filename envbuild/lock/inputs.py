@@ -1,7 +1,7 @@
-"""The inputs of a lock: which they are, who can supply them here, and what to tell of one that cannot be had.
+"""The inputs of a lock, where they come from on this machine, and the finding for one that is not available.
 
 Every input has an origin (``debian:trixie/main``, ``python:``, ``pip:pytorch/cu113``, ``github:openucx/ucx@…``,
-``oci:nvcr.io/nvidia/pytorch``), and a site says where origins are (`envbuild.net.site`).
+``oci:nvcr.io/nvidia/pytorch``), and a site maps origins to places (`envbuild.net.site`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ class ImageBlob:
     reference: str
     part: str
     sha256: str
-    size: int = 0  # 0: the lock does not say
+    size: int = 0  # 0: the lock has no size
 
 
 Input = DebianFile | PythonFile | SourceFile | ImageBlob
 
 
 def list_inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
-    """Every input of `lock`. The manifest of the base image takes no part in a build; whoever copies the image needs
-    it.
+    """Return every input of `lock`.
+
+    manifest: with the manifest of the base image, which a build does not use, but a copy of the image needs
     """
     found: list[Input] = [*lock.debian.values(), *lock.python_files.values(), *lock.sources.values()]
     if lock.base_image:
@@ -43,14 +44,14 @@ def list_inputs(lock: Lock, *, manifest: bool = False) -> list[Input]:
 
 
 def image_blobs(image: BaseImage, *, manifest: bool = False) -> list[ImageBlob]:
-    """The parts of a base image."""
+    """Return the blobs of a base image."""
     parts = [("manifest", image.digest, 0)] if manifest else []
     parts += [("config", image.config, 0), *(("layer", digest, size) for digest, size, _ in image.layers)]
     return [ImageBlob(digest, image.reference, part, digest, size) for part, digest, size in parts]
 
 
 def input_origin(entry: Input) -> str:
-    """What a site is asked for when this input is wanted."""
+    """Return the origin under which a site has this input."""
     if isinstance(entry, DebianFile):
         return entry.archive
     if isinstance(entry, PythonFile):
@@ -59,8 +60,10 @@ def input_origin(entry: Input) -> str:
 
 
 def supplier(site: Site, origin: str) -> str:
-    """Who supplies an origin here: ``mirror`` (the site names one, or the machine's own configuration of apt and pip
-    does), ``network`` (the public place that its name stands for), or nobody (empty).
+    """Return the source of an origin on this machine.
+
+    ``mirror``: the site names one, or the machine's own configuration of apt and pip does; ``network``: the public
+    place of its kind; empty: none.
     """
     kind = origin[: origin.find(":") + 1]
     if kind == "python:":
@@ -74,8 +77,8 @@ def supplier(site: Site, origin: str) -> str:
 
 
 def requested_origins(request: LockRequest) -> list[str]:
-    """Origins that a lock of this image takes its inputs from, as far as they are known before there is one (not
-    those of submodules).
+    """Return the origins that a lock of this image takes its inputs from, as far as they are known before it is made
+    (not those of submodules).
     """
     units = request.units.values()
     found = {archive.origin for unit in units for archive in unit.archives}
@@ -93,7 +96,7 @@ def requested_origins(request: LockRequest) -> list[str]:
 
 
 def describe_input(entry: Input) -> str:
-    """An input as messages name it."""
+    """Return an input as messages name it."""
     if isinstance(entry, ImageBlob):
         return f"the {entry.part} of {entry.reference} (sha256 {entry.sha256})"
     if isinstance(entry, SourceFile):
@@ -103,11 +106,11 @@ def describe_input(entry: Input) -> str:
 
 
 def not_found_finding(image: str, entry: Input, misses: Sequence[Miss]) -> Finding:
-    """What to tell of a package or file that no place gave, and why each did not."""
-    looked = "".join(f"\n  {miss}" for miss in misses)
-    what = "run the command again"
+    """Return the finding for a package or file that no place provided; `misses` have the cause of each."""
+    tried = "".join(f"\n  {miss}" for miss in misses)
+    action = "run the command again"
     if all_absent(misses) and isinstance(entry, DebianFile | PythonFile):
-        what = f"envbuild lock {image} --upgrade {entry.name}"
+        action = f"envbuild lock {image} --upgrade {entry.name}"
     line = mirror_line(input_origin(entry))
-    hint = f"{what}, or write another place into site.yaml:  {mirrors_setting(line)}"
-    return Finding(f"{describe_input(entry)} cannot be had; looked at:{looked}", "", hint, (line,))
+    hint = f"{action}, or write another place into site.yaml:  {mirrors_setting(line)}"
+    return Finding(f"{describe_input(entry)} is not available; tried:{tried}", "", hint, (line,))

@@ -220,7 +220,7 @@ class LockMaker:
             },
             refresh=self.refresh or bool(self.upgrade),
             replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
-            where={**self.request.where, **{name: self.request.place(name) for name in names}},
+            where={**self.request.where, **{name: self.request.unit_place(name) for name in names}},
             askers=self.request.askers,
         )
         return debian.resolve(
@@ -284,7 +284,7 @@ class LockMaker:
             [archive for unit in units for archive in unit.archives],
             [source for unit in units for source in unit.git],
             {name: file for name, file in known.items() if name not in self.upgrade},
-            where=self.request.places(),
+            where=self.request.source_places(),
             pins=self.pins,
             resolved=self.resolved,
         )

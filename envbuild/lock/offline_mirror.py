@@ -9,8 +9,8 @@ serves them all.
     oci/REGISTRY/PATH/              base images: an OCI layout for each repository
     images/NAME.lock                the locks of what is here
 
-Files are hard links into the store where both are on one disk, else copies. Each is written beside and renamed into
-place after its digest was seen to be right; what is there already and right is left alone.
+Files are hard links into the store where both are on one disk, else copies. Each is written to a temporary name and
+renamed after its digest was verified; a file that is already correct is not changed.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ SITE = """\
 # The inputs of images, written by  envbuild fetch NAME --to FOLDER.  Folders are relative to this file (or to the one
 # that a link points at). More images are added by the same command; other keys of a site may be added by hand.
 schema: 1
-upstream: false # nothing outside of this folder is asked for
+upstream: false # nothing outside of this folder is used
 mirrors:
 """
-NEW = ".new"  # what is being written; the folder that holds a mirror may lose its power at any time
+NEW = ".new"  # files that are being written; the disk of a mirror may lose its power at any time
 INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -57,7 +57,7 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MirrorStats:
-    """Inputs of one image in a folder: how many and how large, and what of that was not there before."""
+    """Number and size of the inputs of one image in a folder, and of those that were added now."""
 
     files: int
     size: int
@@ -66,7 +66,7 @@ class MirrorStats:
 
 
 def export_mirror(lock: Lock, store: Store, folder: Path, reporter: Reporter) -> MirrorStats:
-    """Put every input of `lock`, all of which the store has, into `folder`.
+    """Write every input of `lock`, all of which the store has, into `folder`.
 
     Raises SpecError when the folder has a ``site.yaml`` that does not serve it, InputError for damage in the store,
     LockError for a lock that names paths outside, PublishError when the folder cannot be written or another image in
@@ -75,21 +75,21 @@ def export_mirror(lock: Lock, store: Store, folder: Path, reporter: Reporter) ->
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with exclusive_access(folder):
-            return MirrorExport(lock, store, folder, reporter).all()
+            return MirrorExport(lock, store, folder, reporter).export()
     except OSError as error:
         raise PublishError(
             f"{folder} cannot be written: {error.strerror or error}",
-            hint="choose a folder on a disk with room that you may write:  --to FOLDER",
+            hint="choose a writable folder on a disk with free space:  --to FOLDER",
             where=str(error.filename or folder),
         ) from None
 
 
 @contextlib.contextmanager
 def exclusive_access(folder: Path) -> Iterator[None]:
-    """One process at a time adds to a folder; what an earlier one left half written goes away."""
+    """Let one process at a time write to a folder; remove the incomplete files of an earlier one."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody else is kept out
+        with contextlib.suppress(OSError):  # a file system without locks: other processes are not excluded
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         shutil.rmtree(folder / NEW, ignore_errors=True)
         (folder / NEW).mkdir()
@@ -100,7 +100,7 @@ def exclusive_access(folder: Path) -> Iterator[None]:
 
 
 def mirror_path(entry: Input) -> str:
-    """Path of an input below the folder: where the mirrors of `MIRRORS` look for it. Raises LockError."""
+    """Return the path of an input below the folder, in the layout of `MIRRORS`. Raises LockError."""
     kind, _, rest = input_origin(entry).partition(":")
     if isinstance(entry, DebianFile):
         path = f"{kind}/{entry.path}" if kind in ARCHIVES else f"{kind}/{rest}/{entry.path}"
@@ -114,63 +114,65 @@ def mirror_path(entry: Input) -> str:
         path = f"sources/{entry.file}"
     parts = PurePosixPath(path).parts
     if ".." in parts or parts[0] not in MIRRORS.values():
-        raise LockError(f"the lock names a path outside of its archive: {path}", "make it anew: envbuild lock --fresh")
+        raise LockError(
+            f"the lock names a path outside of its archive: {path}", "make it again: envbuild lock NAME --fresh"
+        )
     return path
 
 
 @dataclass(slots=True)
 class MirrorExport:
-    """One lock on its way into one folder."""
+    """The export of one lock into one folder."""
 
     lock: Lock
     store: Store
     folder: Path
     reporter: Reporter
-    others: frozenset[str] | None = None  # digests that other locks in the folder name, read when they matter
+    others: frozenset[str] | None = None  # digests in other locks of the folder, read on demand
 
-    def all(self) -> MirrorStats:
-        """Everything, the site file last: a folder with one is whole."""
+    def export(self) -> MirrorStats:
+        """Write everything, the site file last: a folder with one is complete."""
         entries = {mirror_path(entry): entry for entry in list_inputs(self.lock, manifest=True)}
         check_site(self.folder)
         sizes = {path: self.store.blob(entry.sha256).stat().st_size for path, entry in entries.items()}
         self.reporter.start(
-            "carry", f"writing {counted(len(entries), 'file')}, {amount(sum(sizes.values()))}, to {self.folder}"
+            "mirror", f"writing {counted(len(entries), 'file')}, {amount(sum(sizes.values()))}, to {self.folder}"
         )
         try:
             with ThreadPoolExecutor(4) as pool:
-                written = dict(zip(entries, pool.map(self.one, entries.items()), strict=True))
+                written = dict(zip(entries, pool.map(self.export_input, entries.items()), strict=True))
         finally:
-            self.reporter.finish("carry")
+            self.reporter.finish("mirror")
         if self.lock.base_image:
-            self.layout()
-        self.text(f"images/{self.lock.image}.lock", dump_lock(self.lock))
+            self.write_oci_layout()
+        self.write_text(f"images/{self.lock.image}.lock", dump_lock(self.lock))
         if not (self.folder / "site.yaml").exists():
-            self.text("site.yaml", site_text())
+            self.write_text("site.yaml", site_text())
         new = [path for path, fresh in written.items() if fresh]
         return MirrorStats(len(entries), sum(sizes.values()), len(new), sum(sizes[path] for path in new))
 
-    def one(self, item: tuple[str, Input]) -> bool:
-        """Put one input in its place; whether it was not there already."""
+    def export_input(self, item: tuple[str, Input]) -> bool:
+        """Write one input. Return whether it was missing before."""
         path, entry = item
         target, blob = self.folder / path, self.store.blob(entry.sha256)
         if target.exists():
             if is_copy(target, blob, entry.sha256):
                 return False
-            self.replaceable(target)
+            self.check_replaceable(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.folder / NEW / secrets.token_hex(8)
         try:
             os.link(blob, temporary)
-            doubtful = True
+            unverified = True
         except OSError:  # another disk, or one without hard links
-            doubtful = copy_file(blob, temporary) != entry.sha256
-        if doubtful:
+            unverified = copy_file(blob, temporary) != entry.sha256
+        if unverified:
             self.store.check_blob(entry.sha256)
         temporary.replace(target)
         return True
 
-    def replaceable(self, target: Path) -> None:
-        """Raises PublishError when an image that was carried here before needs what `target` holds now."""
+    def check_replaceable(self, target: Path) -> None:
+        """Raise PublishError if another image in this folder needs the present content of `target`."""
         if self.others is None:
             locks = [path for path in (self.folder / "images").glob("*.lock") if path.stem != self.lock.image]
             self.others = frozenset(
@@ -179,47 +181,49 @@ class MirrorExport:
         if file_digest(target) in self.others:
             raise PublishError(
                 f"{target} cannot be replaced: another image in this folder needs a different file of that name",
-                hint=f"carry {self.lock.image} to a folder of its own:  envbuild fetch {self.lock.image} --to FOLDER",
+                hint=f"export {self.lock.image} to a folder of its own:  envbuild fetch {self.lock.image} --to FOLDER",
             )
-        self.reporter.warn(f"{target} had other content than the lock says; it is written anew")
+        self.reporter.warn(f"{target}: digest mismatch with the lock; it is written again")
 
-    def text(self, path: str, content: str) -> None:
-        """A text file, left alone when it says this already."""
+    def write_text(self, path: str, content: str) -> None:
+        """Write a text file, if its content differs."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file() or target.read_text(encoding="utf-8", errors="replace") != content:
             write_atomic(target, lambda file: file.write(content.encode()))
 
-    def layout(self) -> None:
-        """oci-layout and index.json of the base image (OCI image-spec, "Image Layout"): the manifest is added to what
-        the index lists already."""
+    def write_oci_layout(self) -> None:
+        """Write oci-layout and index.json of the base image (OCI image-spec, "Image Layout"): the manifest is added to
+        the present index."""
         assert self.lock.base_image is not None
         image = self.lock.base_image
         reference = parse_reference(image.reference)
         folder = f"oci/{reference.name}"
         blob = self.store.blob(image.digest)
-        described: dict[str, Any] = {
+        manifest: dict[str, Any] = {
             "mediaType": json.loads(blob.read_bytes()).get("mediaType") or MANIFEST,
             "digest": f"sha256:{image.digest}",
             "size": blob.stat().st_size,
             "platform": {"architecture": self.lock.arch, "os": "linux"},
         }
         if not reference.digest:  # with a digest the reference may have no tag
-            described["annotations"] = {TAG: reference.tag}
+            manifest["annotations"] = {TAG: reference.tag}
         index = read_json(self.folder / folder / "index.json") or {}
-        kept = [
-            drop_moved_tag(item, described)
+        older = [
+            drop_moved_tag(item, manifest)
             for item in index.get("manifests", ())
-            if item["digest"] != described["digest"]
+            if item["digest"] != manifest["digest"]
         ]
-        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*kept, described]}
-        self.text(f"{folder}/oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}) + "\n")
-        self.text(f"{folder}/index.json", json.dumps(index, indent=1, sort_keys=True) + "\n")
+        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*older, manifest]}
+        self.write_text(f"{folder}/oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}) + "\n")
+        self.write_text(f"{folder}/index.json", json.dumps(index, indent=1, sort_keys=True) + "\n")
 
 
 def drop_moved_tag(item: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
-    """An entry of an index without its tag, when the newer one has it for the same platform. Locks name digests, so the
-    older image stays."""
+    """Return an entry of an index, without its tag if the newer one has it for the same platform.
+
+    Locks name digests, so the older image remains.
+    """
     tags = [entry.get("annotations", {}).get(TAG) for entry in (item, newer)]
     if tags[0] != tags[1] or item.get("platform") != newer["platform"]:
         return item
@@ -227,28 +231,28 @@ def drop_moved_tag(item: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any
 
 
 def check_site(folder: Path) -> None:
-    """Raises SpecError when the folder has a site file whose mirrors are elsewhere."""
+    """Raise SpecError if the folder has a site file whose mirrors are elsewhere."""
     path = folder / "site.yaml"
     if not path.exists():
         return
     site = read_site(path)
     here = folder.resolve()
-    lacking = [kind for kind, place in MIRRORS.items() if str(here / place) not in site.mirrors.get(f"{kind}:", ())]
-    if lacking:
+    missing = [kind for kind, place in MIRRORS.items() if str(here / place) not in site.mirrors.get(f"{kind}:", ())]
+    if missing:
         raise SpecError(
-            f"{path} is the site of something else: its mirrors do not name this folder ({', '.join(lacking)})",
+            f"{path} belongs to another site: its mirrors do not name this folder ({', '.join(missing)})",
             hint="choose an empty folder:  --to FOLDER",
             where=str(path),
         )
 
 
 def site_text() -> str:
-    """The site file of a folder; the same for every folder."""
+    """Return the site file of a folder; it is the same for every folder."""
     return SITE + "".join(f"  {kind}: [{place}]\n" for kind, place in MIRRORS.items())
 
 
 def is_copy(target: Path, blob: Path, sha256: str) -> bool:
-    """Whether `target` is the blob, or a good copy of it."""
+    """Return whether `target` is the blob, or a correct copy of it."""
     there, here = target.stat(), blob.stat()
     if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
         return True
@@ -256,7 +260,7 @@ def is_copy(target: Path, blob: Path, sha256: str) -> bool:
 
 
 def copy_file(source: Path, target: Path) -> str:
-    """Copy a file and see it on the disk; gives the sha256 of what was read."""
+    """Copy a file and flush it to the disk. Return the sha256 of what was read."""
     found = hashlib.sha256()
     with source.open("rb") as reading, target.open("wb") as writing:
         while chunk := reading.read(CHUNK):

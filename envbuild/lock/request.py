@@ -62,17 +62,17 @@ class LockRequest:
     # Debian package of the unit ``debian`` → a layer that asks for it, for messages only
     askers: Mapping[str, str] = field(default_factory=dict)
 
-    def place(self, unit: str) -> str:
+    def unit_place(self, unit: str) -> str:
         """Where the spec asks for what a unit compiles; empty for the others, which many layers ask for together."""
         layer = built_recipe(unit)
         return self.where.get(layer, "") if layer else ""
 
-    def places(self) -> dict[str, str]:
+    def source_places(self) -> dict[str, str]:
         """File name of a source → where the spec asks for it."""
         found: dict[str, str] = {}
         for name, unit in self.units.items():
             files = [*(source.file for source in unit.archives), *(source.file for source in unit.git)]
-            found |= dict.fromkeys(files if self.place(name) else (), self.place(name))
+            found |= dict.fromkeys(files if self.unit_place(name) else (), self.unit_place(name))
         return found
 
     def digest(self) -> str:

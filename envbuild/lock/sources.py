@@ -1,7 +1,7 @@
 """Sources by origin: archives, where a site may have them, and their digests; commits are
 `envbuild.lock.git.lock_commit`'s.
 
-An origin names what a source is, not where it lies: ``github:openucx/ucx@v1.20.1``, ``file:ucx-1.20.1.tar.gz``,
+An origin names what a source is, not where it is stored: ``github:openucx/ucx@v1.20.1``, ``file:ucx-1.20.1.tar.gz``,
 ``mirror:path/below/it``, ``debian:pool/main/p/…`` (below the roots of the Debian archive), ``vendor:NAME/path`` (below
 a vendor's download area). What a site's mirror holds below a prefix is tried in the shapes in which such mirrors exist.
 """
@@ -34,8 +34,8 @@ NAMED = 4  # files that a message lists
 
 
 def candidate_places(site: Site, origin: str, file: str) -> list[str]:
-    """Addresses and paths, in the order of asking, at which the site's mirrors may have `origin` as a file named
-    `file`.
+    """Return the addresses and paths, in the order of their use, at which the site's mirrors may have `origin` as a
+    file named `file`.
     """
     rest, places = site.places(origin)
     found = []
@@ -46,8 +46,10 @@ def candidate_places(site: Site, origin: str, file: str) -> list[str]:
 
 
 def _candidate_paths(origin: str, rest: str, file: str, home: bool) -> list[str]:
-    """Paths below a place, which is where the origins of its kind have their `home`, or a mirror. `rest` is what the
-    mirror's key leaves of the origin."""
+    """Return paths below a place: the `home` of the origins of its kind, or a mirror.
+
+    rest: the part of the origin after the mirror's key
+    """
     forge = FORGE.fullmatch(origin)
     if not forge:
         # Of the Debian archive, and of a vendor's area, the origin is the whole path; folders may hold just the file.
@@ -71,8 +73,8 @@ def _candidate_paths(origin: str, rest: str, file: str, home: bool) -> list[str]
 
 
 def lock_source(site: Site, transfer: Transfer, archive: Archive, known: Mapping[str, SourceFile]) -> SourceFile:
-    """The archive with its digest: as the recipe says, else as `known` (file name → an earlier lock's entry), else
-    fetched and computed. Raises InputError.
+    """Return the archive with its digest: of the recipe, else of `known` (file name → an earlier lock's entry), else of
+    the downloaded file. Raises InputError.
     """
     earlier = known.get(archive.file)
     digest = archive.sha256.lower()
@@ -102,14 +104,17 @@ def lock_sources(
     pins: Mapping[str, str] | None = None,
     resolved: list[Input] | None = None,
 ) -> dict[str, SourceFile]:
-    """File name → entry, of all sources of an image; the same one may be named several times. `where` says at which
-    place of the spec a file is asked for, `pins` where its commit is written down (`envbuild.lock.commit_origin`).
+    """Return file name → entry, of all sources of an image; the same one may be named several times.
 
-    Everything that can be had is obtained first (`resolved` gets it), then every failure is told: raises one InputError
-    with all of them, SpecError for two sources of one file name, EngineError (the store).
+    where: file name → the place in the spec that requires it
+    pins: file name → where the user changes its commit (`envbuild.lock.commit_origin`)
+    resolved: gets the sources that were locked, if others were not
+
+    Everything that is available is fetched first. Then all failures are raised as one InputError. Raises SpecError for
+    two sources of one file name, EngineError (the store).
     """
 
-    def one(source: Archive | Git) -> SourceFile | EnvbuildError:
+    def lock_one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
                 return lock_commit(site, transport, store, reporter, source, known, (pins or {}).get(source.file, ""))
@@ -120,14 +125,14 @@ def lock_sources(
     wanted = merge_sources([*archives, *gits])
     pool = ThreadPoolExecutor(PARALLEL)
     try:
-        futures = [pool.submit(one, source) for source in wanted]
+        futures = [pool.submit(lock_one, source) for source in wanted]
         wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((error for future in futures if future.done() and (error := future.exception())), None)
         if failed:
             transfer.stop.set()
             raise failed
         answers = [future.result() for future in futures]
-    except BaseException:  # an interruption: the others need not go on
+    except BaseException:  # an interruption: the others need not continue
         transfer.stop.set()
         raise
     finally:
@@ -141,8 +146,9 @@ def lock_sources(
 
 
 def merge_sources(sources: Iterable[Archive | Git]) -> list[Archive | Git]:
-    """`sources` by their files, each once: with the digest that one of its namers knows, with the submodules that any
-    of them wants. Raises SpecError for different sources of one file name.
+    """Return each of `sources` once: with the digest that one recipe has, with the submodules that any recipe requires.
+
+    Raises SpecError for different sources of one file name.
     """
     found: dict[str, Archive | Git] = {}
     for source in sources:
@@ -170,8 +176,10 @@ def _source_text(source: Archive | Git) -> str:
 
 
 def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, str]) -> list[Finding]:
-    """What to tell of all inputs of the origin `name`, for which nobody knows a place: of each source, as somebody must
-    bring it (`where` the spec asks for it); of packages, files and images as a whole.
+    """Return the findings for all inputs of the origin `name`, which has no place here: one for each source, because
+    the user must provide it; one for all packages, files or images together.
+
+    where: file name of a source → the place in the spec that requires it
     """
     first = entries[0]
     if isinstance(first, SourceFile):
@@ -182,11 +190,11 @@ def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, 
         return [error.findings[0] for error in found]
     size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
     if isinstance(first, ImageBlob):
-        message = f"no place is known for {name}, which gives the base image {first.reference} ({size})"
+        message = f"no place is known for {name}, which has the base image {first.reference} ({size})"
         hint = f"write a registry or a folder of OCI layouts into site.yaml:  {mirrors_setting(line)}"
         return [Finding(message, "", hint, (line,))]
     kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
     kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
     listed = human_list((entry.file for entry in entries), NAMED)
-    message = f"no place is known for {name}, which gives {kind} ({size}): {listed}"
+    message = f"no place is known for {name}, which has {kind} ({size}): {listed}"
     return [Finding(message, "", f"write one into site.yaml:  {mirrors_setting(line)}", (line,))]

@@ -87,7 +87,8 @@ def test_all_that_several_images_lack_is_told_at_the_end(store: Store, project: 
         "no place is known for apt:nvidia-cuda/x",
     ]
     assert reporter.lines[-1] == (
-        "all of these images: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
+        "all of these images: these lines of site.yaml would supply the rest; replace the places with yours:\n"
+        "mirrors:\n"
         '  ubuntu: [ADDRESS-OR-FOLDER]\n  "apt:nvidia-cuda/x": [ADDRESS-OR-FOLDER]'
     )
 

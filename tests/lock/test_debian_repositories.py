@@ -191,8 +191,7 @@ def test_key_must_be_the_known_one(site: Site, tmp_path: Path, vendor: Signer) -
     )
     assert f'keyrings: {{"{CUDA}": FILE}}' in hint
     assert second == (
-        f"the key of the package repository {DOCA} is not available; looked at:\n"
-        f"  {tmp_path}/doca/gone.pub: no such file"
+        f"the key of the package repository {DOCA} is not available; tried:\n  {tmp_path}/doca/gone.pub: no such file"
     )
     assert (
         other == f'write into site.yaml:  mirrors: {{"{DOCA}": [ADDRESS-OR-FOLDER]}}  or  keyrings: {{"{DOCA}": FILE}}'

@@ -195,7 +195,7 @@ def test_a_vendors_file_is_not_taken_from_the_package_index(server: Answers, sto
     mirrors = {"python:": (f"{server.url}/simple",), "pip:pytorch/cu113": (f"{server.url}/cu113",)}
     with pytest.raises(InputError) as caught:
         run(lock(file), store, Site(store.root, mirrors=mirrors, use_host=False))
-    assert f"looked at:\n  {server.url}/cu113: does not list it" in caught.value.message
+    assert f"tried:\n  {server.url}/cu113: does not list it" in caught.value.message
     assert 'mirrors: {"pip:pytorch/cu113": [ADDRESS-OR-FOLDER]}' in caught.value.hint
 
 
@@ -209,12 +209,12 @@ def test_an_origin_without_a_place_is_told_once(server: Answers, store: Store) -
     assert store.has_blob(sha256(DATA)), "what has a place is fetched"
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
-            "no place is known for apt:nvidia-cuda/ubuntu2204, which gives 6 Debian packages (30.0 kB): "
+            "no place is known for apt:nvidia-cuda/ubuntu2204, which has 6 Debian packages (30.0 kB): "
             "cuda0_1_all.deb, cuda1_1_all.deb, cuda2_1_all.deb, cuda3_1_all.deb and 2 more",
             'write one into site.yaml:  mirrors: {"apt:nvidia-cuda/ubuntu2204": [ADDRESS-OR-FOLDER]}',
         ),
         (
-            "no place is known for pip:pytorch/cu113, which gives 1 Python file (7 B): torch-1.12-py3-none-any.whl",
+            "no place is known for pip:pytorch/cu113, which has 1 Python file (7 B): torch-1.12-py3-none-any.whl",
             'write one into site.yaml:  mirrors: {"pip:pytorch/cu113": [ADDRESS-OR-FOLDER]}',
         ),
     ]
@@ -234,7 +234,7 @@ def test_what_is_there_and_the_lines_that_would_supply_the_rest(server: Answers,
     assert [finding.where for finding in caught.value.findings] == ["", "images/demo.yaml:7:3"]
     assert reporter.lines == [
         f"demo: 1 input, 1.0 MB, in the store {store.root}; the next run fetches only what is missing",
-        "demo: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
+        "demo: these lines of site.yaml would supply the rest; replace the places with yours:\nmirrors:\n"
         '  "github:openucx/ucc": [FOLDER-OR-ADDRESS]\n  "github:openucx/ucx": [FOLDER-OR-ADDRESS]',
     ]
 
@@ -278,7 +278,7 @@ def test_a_base_image_that_cannot_be_had_is_told_once(server: Answers, store: St
         run(wanted, store, site(store))
     (finding,) = caught.value.findings
     assert finding.message == (
-        "no place is known for oci:registry.example/group/base, which gives the base image "
+        "no place is known for oci:registry.example/group/base, which has the base image "
         "registry.example/group/base:1 (5.0 kB)"
     )
     assert finding.hint.endswith('mirrors: {"oci:registry.example/": [ADDRESS-OR-FOLDER]}')

@@ -157,7 +157,7 @@ def test_server_that_is_not_there(demo: Repo, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         desk.lock(wish(demo))
     assert caught.value.message == (
-        f"the source {ORIGIN}@{demo.head} (demo-{demo.head[:12]}.tar) cannot be had; looked at:\n"
+        f"the source {ORIGIN}@{demo.head} (demo-{demo.head[:12]}.tar) is not available; tried:\n"
         f"  {tmp_path}/none: no such folder\n"
         f"  {tmp_path}: contains no git repository demo/demo.git, demo/demo, demo.git, demo\n"
         f"  {url}/demo/demo: connection refused"

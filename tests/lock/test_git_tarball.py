@@ -29,7 +29,7 @@ def test_remade_from_the_lock_alone(nested: Repo, desk: Desk, tmp_path: Path) ->
     assert other.store.blob(found.sha256).read_bytes() == desk.store.blob(found.sha256).read_bytes()
     shutil.rmtree(tmp_path / "work")
     other.obtain(found)  # it is there
-    with pytest.raises(InputError, match="cannot be had"):
+    with pytest.raises(InputError, match="is not available"):
         Desk(tmp_path / "third", github=tmp_path / "work").obtain(found)
 
 

@@ -101,7 +101,7 @@ def test_list_says_what_stands_between_an_image_and_its_lock(small: Project, tmp
 
     github = [f"github:acme/a{number}" for number in range(6)]
     result = rows()
-    far, near = result.data
+    far, near = result.data["images"]
     assert (near["lock"], near["needs"], near["needs_mirror"]) == ("none", [], [])
     assert (far["needs"], far["needs_mirror"]) == (
         ["apt:vendor/one", *github, "pip:vendor"],
@@ -115,5 +115,5 @@ def test_list_says_what_stands_between_an_image_and_its_lock(small: Project, tmp
     ]
     assert rows(apt=("/a",), pip=("/p",)).text.splitlines()[-2].startswith("  far   envbuild lock far; takes github:")
     supplied = rows(apt=("/a",), pip=("/p",), github=("/g",))
-    assert supplied.data[0]["needs"] == []
+    assert supplied.data["images"][0]["needs"] == []
     assert supplied.text.splitlines()[-2] == "  far   envbuild lock far"

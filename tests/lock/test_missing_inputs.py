@@ -101,7 +101,7 @@ def test_everything_but_a_source_is_fetched(desk: Desk, repo: Repo) -> None:
     held = f"demo: 9 inputs, {size / 1000:.1f} kB, in the store {desk.store.root}"
     assert desk.reporter.lines[-2:] == [
         f"{held}; the next run fetches only what is missing",
-        "demo: these lines of site.yaml would supply the rest, with your places in them:\nmirrors:\n"
+        "demo: these lines of site.yaml would supply the rest; replace the places with yours:\nmirrors:\n"
         '  "github:demo/widget": [FOLDER-OR-ADDRESS]\n  "vendor:acme/": [FOLDER-OR-ADDRESS]',
     ]
 
@@ -240,7 +240,7 @@ def test_a_file_that_is_listed_and_not_there_is_told_with_the_rest(desk: Desk, r
 
 def test_the_places_of_a_spec_do_not_outdate_a_lock(desk: Desk) -> None:
     assert replace(desk.request, where={}).digest() == desk.request.digest()
-    assert [desk.request.place(unit) for unit in ("build-widget", "venv")] == ["images/demo.yaml:8:3", ""]
+    assert [desk.request.unit_place(unit) for unit in ("build-widget", "venv")] == ["images/demo.yaml:8:3", ""]
 
 
 def test_sdist_in_hand_is_fetched(desk: Desk) -> None:

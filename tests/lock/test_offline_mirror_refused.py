@@ -26,7 +26,7 @@ def test_what_is_damaged_is_written_anew(store: Store, tmp_path: Path, content: 
     hello.write_bytes(content)
     assert export_mirror(wanted, store, folder, reporter).new == 1
     assert hello.read_bytes() == b"package hello"
-    assert reporter.lines == [f"{hello} had other content than the lock says; it is written anew"]
+    assert reporter.lines == [f"{hello}: digest mismatch with the lock; it is written again"]
 
 
 def test_a_file_that_another_image_needs_is_not_replaced(store: Store, tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_file_that_another_image_needs_is_not_replaced(store: Store, tmp_path:
     other = lock(source(store, "x.tar.gz", "github:two/x@v1"), name="other")
     with pytest.raises(PublishError, match="another image in this folder needs a different file") as caught:
         export_mirror(other, store, folder, SilentReporter())
-    assert caught.value.hint == "carry other to a folder of its own:  envbuild fetch other --to FOLDER"
+    assert caught.value.hint == "export other to a folder of its own:  envbuild fetch other --to FOLDER"
     assert not (folder / "images/other.lock").exists()
     newer = lock(source(store, "x.tar.gz", "github:one/x@v2"))  # of the image itself it may be
     assert export_mirror(newer, store, folder, SilentReporter()).new == 1
@@ -74,7 +74,7 @@ def test_a_lock_cannot_write_elsewhere(entry: Input) -> None:
 
 def test_a_folder_that_is_something_else(store: Store, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("schema: 1\nmirrors: {debian: [debian]}\n")
-    with pytest.raises(SpecError, match="is the site of something else") as caught:
+    with pytest.raises(SpecError, match="belongs to another site") as caught:
         export_mirror(lock(deb(store, "hello")), store, tmp_path, SilentReporter())
     assert caught.value.hint == "choose an empty folder:  --to FOLDER"
     assert not (tmp_path / "debian").exists()

@@ -162,10 +162,10 @@ def test_source_that_changed_upstream(tmp_path: Path) -> None:
     ) as caught:
         fetch(lock, Store.open(at.store), at, SilentReporter(), where={"x.tar.gz": "images/demo.yaml:7:3"})
     assert caught.value.where == "images/demo.yaml:7:3"
-    assert "because its content is not what was locked" in caught.value.message
+    assert "its content is not what was locked" in caught.value.message
     assert caught.value.hint == (
-        "the file was changed where it lies: look at what changed. To take it as it is now, correct the sha256 in the "
-        "recipe, or where the recipe has none:  envbuild lock demo --upgrade x.tar.gz;  to keep what was locked, name "
+        "the file was changed in that place: review what changed. To use the new file, correct the sha256 in the "
+        "recipe, or if the recipe has none:  envbuild lock demo --upgrade x.tar.gz;  to use the locked file, name "
         "a place that still has it in site.yaml:  mirrors: {file: [FOLDER-OR-ADDRESS]}"
     )
 

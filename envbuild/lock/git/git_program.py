@@ -137,8 +137,10 @@ class ObjectReader:
         return b"".join(chunks)
 
     def copy(self, sha: str, kind: str, write: Callable[[bytes], object]) -> None:
-        """Pass the content of an object to `write`; only after the return is it known to be the right one. Raises
-        Absent, Refused."""
+        """Pass the content of an object to `write`; it is verified only after the return.
+
+        Raises NotFoundError, RefusedError.
+        """
         asked, answer = self.process.stdin, self.process.stdout
         assert asked and answer
         try:
