@@ -253,8 +253,8 @@ class LockMaker:
                         for name in index.packages
                         if index.origin in unplaced
                     },
-                    tell=self.reporter.info,
-                    clashes=self.clashes,
+                    report=self.reporter.info,
+                    find_conflicts=self.clashes,
                     before=[InputError.of(findings) for findings in unplaced.values()],
                 )
                 stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded

@@ -156,7 +156,7 @@ def test_everything_that_cannot_be_had_is_told_at_once(site: Site, repo: Repo, k
     assert "the Python packages of 'venv' cannot be resolved" in told and "widget was not found" in told
     assert "the Debian archive nor apt:cuda has a package 'opnssl'" in told
     assert (
-        'no place is known for pip:neuron, which gives ncc\nhint: write into site.yaml:  mirrors: {"pip:neuron":'
+        'no place is known for pip:neuron, which provides ncc\nhint: write into site.yaml:  mirrors: {"pip:neuron":'
         in told
     )
     assert f"github:demo/widget@{commit}" in told
@@ -175,7 +175,7 @@ def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, ke
     assert [finding.message.partition(";")[0] for finding in caught.value.findings] == [
         "no place is known for oci:docker.io/some/base",
         "the key of the package repository apt:cuda is not available",
-        "no place is known for pip:torch, which gives torch",
+        "no place is known for pip:torch, which provides torch",
     ]
     assert Store(site.store).has_blob(make(site, asked).sources[f"widget-{repo.head[:12]}.tar"].sha256)
 

@@ -182,7 +182,9 @@ def test_units_that_need_a_missing_index_wait(desk: Desk) -> None:
             "venv-core": UnitRequest(python=("numpy",)),
         }
         error = desk.lacks(desk.without("pip:torch"), replace(desk.request, units=units, indexes=(index,)))
-        assert [finding.message for finding in error.findings] == ["no place is known for pip:torch, which gives torch"]
+        assert [finding.message for finding in error.findings] == [
+            "no place is known for pip:torch, which provides torch"
+        ]
         assert "the Python packages of 'venv' wait for torch of pip:torch" in desk.reporter.lines
         assert desk.has(desk.wheel("cmake"), desk.wheel("uv"), desk.wheel("torch")) == [True, True, False]
 

@@ -181,9 +181,9 @@ def test_version_of_an_sdist_that_does_not_exist(tmp_path: Path, wheels: str) ->
     """The name is right, so it is not the name that is to be checked."""
     with pytest.raises(ConflictError) as caught:
         work(tmp_path, wheels).lock({"build-x": UnitRequest(sdists=("mpi4py==4.99",))})
-    because = "because the package index has no such sdist of mpi4py; the newest are 4.1, 4.0"
-    assert caught.value.message == f"'mpi4py==4.99' cannot be had, {because}"
-    assert caught.value.hint == 'write a version that there is, for example version: "4.1", or leave it out'
+    cause = "the package index has no such sdist of mpi4py; the newest are 4.1, 4.0"
+    assert caught.value.message == f"'mpi4py==4.99' is not available: {cause}"
+    assert caught.value.hint == 'write an existing version, for example version: "4.1", or leave it out'
 
 
 def test_sdist_for_another_python(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_sdist_for_another_python(tmp_path: Path) -> None:
     page.write_text(text.replace(new, new.replace("<a ", '<a data-requires-python="&gt;=3.14" ')))
     with pytest.raises(ConflictError) as caught:
         work(tmp_path, page.parent.parent.as_uri()).lock({"build-x": UnitRequest(sdists=("demo==2.0",))})
-    assert "because the sdist of demo 2.0 does not run on Python 3.13; the newest are 1.0" in caught.value.message
+    assert "the sdist of demo 2.0 does not run on Python 3.13; the newest are 1.0" in caught.value.message
 
 
 def test_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from tests.support.python_resolver import work_at
 
 pytestmark = pytest.mark.unit
 NEURON = PythonIndex("pip:neuron", ("torch-neuronx", "Neuronx_CC", "libneuronxla"))
-NOWHERE = "and from nowhere else"
 
 
 def site(tmp_path: Path, **mirrors: tuple[str, ...]) -> Site:
@@ -112,7 +111,7 @@ def test_placeholder_in_a_folder_is_not_taken(tmp_path: Path, neuron: tuple[str,
     with pytest.raises(InputError) as caught:
         subject.choice.wheel(uv.Pin("libneuronxla", "7.0", frozenset()))
     assert caught.value.message == (
-        f"libneuronxla 7.0 cannot be taken, because it comes from pip:neuron {NOWHERE}, and that index does not list a "
+        "libneuronxla 7.0 is not available: it comes from pip:neuron only, and that index does not list a "
         "wheel of it for this image"
     )
 
@@ -125,8 +124,7 @@ def test_name_that_only_the_package_index_has(tmp_path: Path, neuron: tuple[str,
             subject.lock({"venv": UnitRequest(python=(asked,))})
         vendor = tmp_path / "vendor"
         assert caught.value.message == (
-            f"libneuronxla cannot be had, because it comes from pip:neuron {NOWHERE}, and {vendor.as_uri()} does not "
-            "list it"
+            f"libneuronxla is not available: it comes from pip:neuron only, and {vendor.as_uri()} does not list it"
         )
         assert caught.value.hint.endswith('mirrors: {"pip:neuron": [ADDRESS-OR-FOLDER]}')
 
@@ -211,11 +209,11 @@ def test_all_indexes_without_a_place_are_told(tmp_path: Path) -> None:
         vendor_indexes([NEURON, PythonIndex("pip:torch/cu113", ("torch",))], at, Transport(at.network()))
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
-            "no place is known for pip:neuron, which gives libneuronxla, neuronx-cc, torch-neuronx",
+            "no place is known for pip:neuron, which provides libneuronxla, neuronx-cc, torch-neuronx",
             'write into site.yaml:  mirrors: {"pip:neuron": [ADDRESS]}',
         ),
         (
-            "no place is known for pip:torch/cu113, which gives torch",
+            "no place is known for pip:torch/cu113, which provides torch",
             'write into site.yaml:  mirrors: {"pip:torch/cu113": [ADDRESS]}',
         ),
     ]
@@ -223,9 +221,7 @@ def test_all_indexes_without_a_place_are_told(tmp_path: Path) -> None:
 
 def test_a_package_has_one_owner(tmp_path: Path) -> None:
     at = site(tmp_path, python=(), a=("/a",), b=("/b",))
-    with pytest.raises(
-        ConflictError, match="torch cannot be locked, because recipes take it from pip:a and from pip:b"
-    ):
+    with pytest.raises(ConflictError, match="torch cannot be locked: recipes require it from pip:a and from pip:b"):
         vendor_indexes(
             [PythonIndex("pip:a", ("torch",)), PythonIndex("pip:b", ("Torch", "x"))], at, Transport(at.network())
         )

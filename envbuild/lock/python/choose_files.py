@@ -27,14 +27,14 @@ from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, split_name
 from envbuild.net.site import mirror_line, mirrors_setting
 
-NAMED = 5  # versions that a message lists
+LISTED = 5  # versions that a message lists
 NEWEST_MANYLINUX = 40  # the highest manylinux_2_N that uv knows as --python-platform
 
 
 @dataclass(frozen=True, slots=True)
 class FileChooser:
-    """Chooses files for Python `python` on a machine that takes wheels of these `tags` (best first). The packages that
-    `vendors` name come from their indexes and from nowhere else."""
+    """A chooser of files for Python `python` on a machine that supports wheels of these `tags` (best first). The
+    packages that `vendors` name come from their indexes only."""
 
     python: str  # 3.13 or 3.13.5
     tags: tuple[Tag, ...]
@@ -42,18 +42,19 @@ class FileChooser:
     transfer: Transfer
     vendors: tuple[VendorIndex, ...] = ()
 
-    def listing(self, name: str) -> tuple[str, PackageIndex]:
-        """(origin, index) of the package `name`: the vendor's that gives it, else the package index (origin empty)."""
+    def index_of(self, name: str) -> tuple[str, PackageIndex]:
+        """Return (origin, index) of the package `name`: its vendor's, else the package index (origin empty)."""
         vendor = next((vendor for vendor in self.vendors if name in vendor.packages), None)
         return (vendor.origin, vendor.index) if vendor else ("", self.index)
 
     def wheel(self, pin: Pin) -> PythonFile:
-        """The wheel that installers prefer on the target. Raises SpecError when there is only an sdist, InputError when
-        there is none.
+        """Return the wheel that installers prefer on the target.
+
+        Raises SpecError when there is only an sdist, InputError when there is neither.
         """
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}
         fitting: list[tuple[int, tuple[int, str], int, IndexFile]] = []
-        origin, index = self.listing(pin.name)
+        origin, index = self.index_of(pin.name)
         files = [file for file in index.files(pin.name) if is_file_of(file.name, pin.name)]
         for place, file in enumerate(files):
             try:
@@ -76,22 +77,22 @@ class FileChooser:
             if origin:
                 line = mirror_line(origin)
                 raise InputError(
-                    f"{pin.name} {pin.version} cannot be taken, because it comes from {origin} and from nowhere else, "
-                    "and that index does not list a wheel of it for this image",
-                    hint="what other indexes have under this name is something else; for a copy that has it, write "
+                    f"{pin.name} {pin.version} is not available: it comes from {origin} only, and that index does not "
+                    "list a wheel of it for this image",
+                    hint="packages of this name on other indexes are different ones; for a copy that has it, write "
                     f"into site.yaml:  {mirrors_setting(line)}",
                     mirror_lines=(line,),
                 )
             line = mirror_line("python:", "ADDRESS, …")
             raise InputError(
                 f"{pin.name} {pin.version} was resolved, but no index lists a wheel of it for this image",
-                hint=f"other indexes are given as  {mirrors_setting(line)}  in site.yaml",
+                hint=f"configure other indexes in site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
         return self.record(max(fitting)[-1], pin.version, origin)
 
     def sdist(self, text: str, earlier: str | None) -> PythonFile:
-        """The sdist that ``name`` or ``name==version`` names: the version `earlier` if it fits, else the last.
+        """Return the sdist that ``name`` or ``name==version`` names: the version `earlier` if it fits, else the newest.
 
         Raises ConflictError when there are sdists but none that fits, InvalidInputError when there is none at all.
         """
@@ -99,7 +100,7 @@ class FileChooser:
         fitting: list[tuple[bool, bool, Version, bool, int, IndexFile]] = []
         others: dict[Version, bool] = {}  # version → whether it runs on this Python
         name = str(canonicalize_name(wanted.name))
-        origin, index = self.listing(name)
+        origin, index = self.index_of(name)
         for place, file in enumerate(index.files(name)):
             if file.name.endswith(".whl") or file.yanked or not is_file_of(file.name, name):
                 continue
@@ -109,10 +110,10 @@ class FileChooser:
             except (InvalidSdistFilename, InvalidVersion, InvalidSpecifier):
                 continue
             if runs and wanted.specifier.contains(version, prereleases=True):
-                kept = earlier is not None and version == Version(earlier)
-                # A pre-release is taken when it is asked for, or when there is nothing else (PEP 440).
+                locked = earlier is not None and version == Version(earlier)
+                # A pre-release is chosen when it is requested, or when there is nothing else (PEP 440).
                 final = not version.is_prerelease or bool(wanted.specifier.prereleases)
-                fitting.append((kept, final, version, file.name.endswith(".tar.gz"), -place, file))
+                fitting.append((locked, final, version, file.name.endswith(".tar.gz"), -place, file))
             others[version] = runs or others.get(version, False)
         if not fitting and others:
             raise no_such_sdist_error(wanted, others, self.python)
@@ -120,21 +121,21 @@ class FileChooser:
             line = mirror_line(origin or "python:", "ADDRESS, …")
             raise InvalidInputError(
                 f"{origin or 'no package index'} has {'no' if origin else 'an'} sdist for '{text}'",
-                hint=f"check the name; other indexes are given as  {mirrors_setting(line)}  in site.yaml",
+                hint=f"check the name; configure other indexes in site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
         best = max(fitting)
         return self.record(best[-1], str(best[2]), origin)
 
     def record(self, file: IndexFile, version: str, origin: str = "") -> PythonFile:
-        """The lock's entry for a file of the index; one without a digest there is fetched to compute it."""
+        """Return the lock's entry for a file of the index; a file without a digest there is fetched to compute it."""
         sha256, size = file.sha256, file.size
         if not sha256:
             try:
                 sha256, size = self.transfer.obtain([file.url])
             except DownloadError as error:
                 raise InputError(
-                    f"{file.name} cannot be had: {error}", hint="check the network and the index"
+                    f"{file.name} is not available: {error}", hint="check the network and the index"
                 ) from None
         size = size or self.transfer.transport.size(file.url)
         name = str(canonicalize_name(split_name(file.name)[0]))
@@ -142,31 +143,31 @@ class FileChooser:
 
 
 def no_such_sdist_error(wanted: Requirement, versions: Mapping[Version, bool], python: str) -> ConflictError:
-    """The error for a version that does not exist: `versions` are those that do, and whether they run on `python`."""
+    """Return the error for a version that does not exist; `versions`: version → whether it runs on `python`."""
     running = sorted((version for version, runs in versions.items() if runs), reverse=True)
     running = [version for version in running if not version.is_prerelease] or running
     elsewhere = sorted(version for version in versions if wanted.specifier.contains(version, prereleases=True))
-    because = f"the package index has no such sdist of {wanted.name}"
+    cause = f"the package index has no such sdist of {wanted.name}"
     if elsewhere:
-        because = f"the sdist of {wanted.name} {elsewhere[-1]} does not run on Python {python}"
+        cause = f"the sdist of {wanted.name} {elsewhere[-1]} does not run on Python {python}"
     if not running:
         hint = f"no sdist of {wanted.name} runs on Python {python}: leave the layer out"
-        return ConflictError(f"'{wanted}' cannot be had, because {because}", hint)
-    newest = ", ".join(str(version) for version in running[:NAMED])
+        return ConflictError(f"'{wanted}' is not available: {cause}", hint)
+    newest = ", ".join(str(version) for version in running[:LISTED])
     return ConflictError(
-        f"'{wanted}' cannot be had, because {because}; the newest are {newest}",
-        f'write a version that there is, for example version: "{running[0]}", or leave it out',
+        f"'{wanted}' is not available: {cause}; the newest are {newest}",
+        f'write an existing version, for example version: "{running[0]}", or leave it out',
     )
 
 
 def uv_platform(arch: str, glibc: tuple[int, int]) -> str:
-    """uv's name of a Linux platform."""
+    """Return uv's name of a Linux platform."""
     return f"{MACHINES[arch]}-manylinux_2_{min(glibc[1], NEWEST_MANYLINUX)}"
 
 
 def wheel_tags(python: str, arch: str, glibc: tuple[int, int]) -> tuple[Tag, ...]:
-    """Tags of the wheels that CPython `python` installs there, best first (PEP 425, PEP 600; the same ones that
-    `platform` means to uv).
+    """Return the tags of the wheels that CPython `python` installs there, best first (PEP 425, PEP 600; the same ones
+    that uv derives from `uv_platform`).
     """
     machine = MACHINES[arch]
     legacy = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}

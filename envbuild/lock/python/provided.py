@@ -1,6 +1,6 @@
-"""Python packages of an image that no index gives: those that its builds compile, and those that its base image brings.
+"""Python packages of an image that no index provides: those that its builds compile, and those of its base image.
 
-They take part in the resolution, and are not installed from it.
+They are part of the resolution, and are not installed from it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from envbuild.lock.request import UnitRequest
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """Those packages, name → version, for Python `python` on `machine`: what the build of each unit makes (`made`),
-    what all builds make (`compiled`), and what the base image has and no build makes (`present`)."""
+    """Those packages, name → version, for Python `python` on `machine`: the packages that the build of each unit makes
+    (`made`), those of all builds (`compiled`), and those that the base image has and no build makes (`present`)."""
 
     made: Mapping[str, Mapping[str, str]]
     compiled: Mapping[str, str]
@@ -39,33 +39,35 @@ class Provided:
         python: str,
         machine: str,
     ) -> Provided:
-        """Sort them by where they come from. `assumed`: made by builds that nobody can look at now."""
+        """Group them by their source. `assumed`: made by builds whose sdist is not available now."""
         compiled = {**assumed, **{name: version for found in made.values() for name, version in found.items()}}
-        kept = {name: version for name, version in normalize_versions(present).items() if name not in compiled}
-        return cls(made, compiled, kept, python, machine)
+        others = {name: version for name, version in normalize_versions(present).items() if name not in compiled}
+        return cls(made, compiled, others, python, machine)
 
     def to_image(self, requirements: Iterable[str]) -> dict[str, str]:
         """Return those that the image has without an index, given its run-time `requirements`."""
-        # What is compiled reaches the image as a wheel of its own, not from the index.
+        # A compiled package reaches the image as a wheel of its own, not from the index.
         return {**accepted_packages(self.present, requirements, self.python, self.machine), **self.compiled}
 
     def to_build(self, unit: str, requirements: Iterable[str], shipped: Mapping[str, str]) -> dict[str, str]:
-        """Return those that the build of a unit has below it. `shipped`: what the venv has in their place."""
-        kept = accepted_packages(self.present, requirements, self.python, self.machine)
+        """Return those that the build of a unit has below it. `shipped`: the packages of the venv that replace them."""
+        usable = accepted_packages(self.present, requirements, self.python, self.machine)
         below = {
             name: version
             for name, version in self.present.items()
-            if name not in shipped and (name in kept or name not in BUILD_TOOLS)
+            if name not in shipped and (name in usable or name not in BUILD_TOOLS)
         }
-        # What an index has of another unit's package is another build of it: this one is below, or it is missed.
+        # An index has another build of another unit's package: the build gets this one, or reports it as missing.
         return below | {name: version for name, version in self.compiled.items() if name not in self.made[unit]}
 
 
 def compiled_packages(
     units: Mapping[str, UnitRequest], sdists: Mapping[str, Iterable[PythonFile]]
 ) -> dict[str, dict[str, str]]:
-    """Unit → (name → version) of what its build makes: from sdists, and what it says that it gives (``apex==0.1``).
-    Raises SpecError for what names no version, ConflictError when two builds make the same package in different
+    """Return unit → (name → version) of the packages that its build makes: from sdists, and those that its recipe
+    declares (``apex==0.1``).
+
+    Raises SpecError for one without a version, ConflictError when two builds make the same package in different
     versions.
     """
     found: dict[str, str] = {}
@@ -83,7 +85,7 @@ def compiled_packages(
 
 
 def parse_exact(text: str, unit: str) -> tuple[str, str]:
-    """(name, version) of ``name==version``. Raises SpecError."""
+    """Parse ``name==version`` into (name, version). Raises SpecError."""
     try:
         wanted = Requirement(text)
         clauses = [(clause.operator, clause.version) for clause in wanted.specifier]
@@ -91,11 +93,13 @@ def parse_exact(text: str, unit: str) -> tuple[str, str]:
             return str(canonicalize_name(wanted.name)), str(Version(clauses[0][1]))
     except (InvalidRequirement, InvalidVersion):
         pass
-    raise SpecError(f"'{text}' does not say what {unit} gives", "write its name and version in the recipe: apex==0.1")
+    raise SpecError(
+        f"'{text}' of {unit} is not a package with a version", "write name and version in the recipe: apex==0.1"
+    )
 
 
 def normalize_versions(packages: Mapping[str, str]) -> dict[str, str]:
-    """`packages` by their normalized names; those whose version is none (PEP 440) are left out."""
+    """Return `packages` by their normalized names; those with an invalid version (PEP 440) are left out."""
     found = {}
     for name, version in packages.items():
         with suppress(InvalidVersion):
@@ -106,8 +110,8 @@ def normalize_versions(packages: Mapping[str, str]) -> dict[str, str]:
 def accepted_packages(
     present: Mapping[str, str], requirements: Iterable[str], python: str, machine: str
 ) -> dict[str, str]:
-    """Those of `present` (name → version) that none of `requirements` refuses on this Python and machine; a requirement
-    with extras refuses too, because what they need is not known to be there."""
+    """Return those of `present` (name → version) that satisfy all `requirements` on this Python and machine; a
+    requirement with extras is not satisfied, because the dependencies of the extras may be missing."""
     full = python if python.count(".") > 1 else f"{python}.0"
     markers = {
         "implementation_name": "cpython",

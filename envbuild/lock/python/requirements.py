@@ -1,4 +1,4 @@
-"""What the units of an image ask of the Python index: the run-time environment together, each build apart."""
+"""Python requirements of the units of an image: of the run-time environment together, of each build separately."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envbuild.core.errors import SpecError
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV, VENV_PARTS
 
-# Programs of a build that leave no trace of their own version in what they make: their version may differ from the
+# Programs of a build whose version has no effect on its result: their version may differ from the
 # shipped one.
 BUILD_TOOLS = frozenset(
     [
@@ -40,13 +40,13 @@ def venv_parts(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str, ...]]:
 
 
 def runtime_requirements(units: Mapping[str, UnitRequest]) -> tuple[str, ...]:
-    """Return what the venv and its parts ask for, each once; they are resolved together."""
-    asked = [text for texts in venv_parts(units).values() for text in texts]
-    return tuple(dict.fromkeys([*asked, *units.get(VENV, UnitRequest()).python]))
+    """Return the requirements of the venv and its parts, each once; they are resolved together."""
+    shared = [text for texts in venv_parts(units).values() for text in texts]
+    return tuple(dict.fromkeys([*shared, *units.get(VENV, UnitRequest()).python]))
 
 
 def build_requirements(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str, ...]]:
-    """Return unit → requirements of the units that are resolved apart."""
+    """Return unit → requirements of the units that are resolved separately."""
     parts = venv_parts(units)
     return {
         unit: (*request.python, *request.devel)
@@ -56,7 +56,7 @@ def build_requirements(units: Mapping[str, UnitRequest]) -> dict[str, tuple[str,
 
 
 def check_requirements(unit: str, requirements: Iterable[str]) -> None:
-    """Raise SpecError for what is not a requirement by name (PEP 508)."""
+    """Raise SpecError for a text that is not a requirement by name (PEP 508)."""
     for text in requirements:
         try:
             found = Requirement(text)
@@ -67,5 +67,5 @@ def check_requirements(unit: str, requirements: Iterable[str]) -> None:
         if found.url:
             raise SpecError(
                 f"'{text}' (of {unit}) names an address; a lock holds packages of an index",
-                hint="give a recipe with the source as an archive, or write a version",
+                hint="write a recipe with the source as an archive, or write a version",
             )

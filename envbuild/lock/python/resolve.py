@@ -1,13 +1,13 @@
 """The Python half of a lock: one resolution for the run-time environment, one for each build.
 
-The run-time packages (``venv``) are resolved together; builds are resolved apart, but take every package that both have
-in the version that is shipped, so that a kernel is compiled against the torch it will meet.
+The run-time packages (``venv``) are resolved together; builds are resolved separately, but use every package that both
+have in the version that is shipped, so that a kernel is compiled against the torch of the image.
 
-A base image brings packages of its own, which the venv sees. They take part in every resolution in the version that is
-there and are not installed again. Where a requirement of the spec or of a recipe names a version that the image does
-not have (or asks for extras), the venv gets one that fits, which hides the image's; what others of the image's packages
-think of that is not checked. A requirement of a build may so replace tools only: a kernel is compiled against what it
-will meet.
+A base image contains packages of its own, which the venv can import. They are part of every resolution in their present
+version and are not installed again. Where a requirement of the spec or of a recipe names a version that the image does
+not have (or requires extras), the venv gets one that fits, which hides the image's; whether it is compatible with the
+other packages of the image is not checked. A requirement of a build may replace only tools in this way: a kernel is
+compiled against the packages of the image.
 """
 
 from __future__ import annotations
@@ -49,13 +49,16 @@ class PythonLock:
 
 @dataclass(slots=True)
 class PythonResolution:
-    """One locking of Python inputs. `previous`: unit → {name: version} of an earlier lock, kept where possible.
-    `present`: name → version of the packages that a base image brings. `lacking`: name → why nobody can say now what it
-    needs (its vendor's index has no place here); a unit that needs one waits for it, and `tell` is told so. `clashes`:
-    what is wrong with the packages of the venv (name → names of those that ask for it). `before`: errors that are known
-    already, told with the others.
+    """The resolution of the Python inputs of one lock.
 
-    After an error, `found` gives the files that were chosen all the same.
+    `previous`: unit → {name: version} of an earlier lock, used where possible.
+    `present`: name → version of the packages of a base image.
+    `lacking`: name → the reason why its dependencies are unknown now (its vendor's index has no place here); a unit
+    that needs one waits for it, and `report` gets a message.
+    `find_conflicts`: finds conflicts of the packages of the venv (name → names of those that require it).
+    `before`: errors that are known already, raised with the others.
+
+    After an error, `found` returns the files that were chosen nevertheless.
     """
 
     resolver: Resolver
@@ -64,20 +67,20 @@ class PythonResolution:
     chosen: dict[tuple[str, str], PythonFile] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    tell: Callable[[str], None] = lambda text: None
-    clashes: FindConflicts = lambda wheels: ()
+    report: Callable[[str], None] = lambda text: None
+    find_conflicts: FindConflicts = lambda wheels: ()
     before: Sequence[EnvbuildError] = ()
     sdists: dict[str, list[PythonFile]] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
 
     def lock(self, units: Mapping[str, UnitRequest]) -> PythonLock:
-        """Resolve and choose. Raises SpecError, ConflictError, InputError, after everything that can be resolved and
-        chosen without what is missing was."""
+        """Resolve and choose. Raises SpecError, ConflictError, InputError, after everything that does not depend on
+        a missing input is resolved and chosen."""
         for unit, request in units.items():
             check_requirements(unit, (*request.python, *request.devel, *request.sdists))
         self.errors = list(self.before)
         assumed = self.choose_sdists(units)
-        provided = self.provided(units, assumed)
+        provided = self.provided_packages(units, assumed)
         runtime = runtime_requirements(units)
         omit = provided.to_image(runtime)
         venv = self.resolve_venv(units, runtime, omit) if runtime else {}
@@ -95,7 +98,7 @@ class PythonResolution:
         return PythonLock(locked, {file.file: file for file in self.found()})
 
     def choose_sdists(self, units: Mapping[str, UnitRequest]) -> dict[str, str]:
-        """Fill `sdists`. Return name → version that is assumed of those that cannot be had."""
+        """Fill `sdists`. Return name → version that is assumed of those that are not available."""
         self.sdists = {}
         assumed: dict[str, str] = {}
         for unit, request in units.items():
@@ -104,11 +107,11 @@ class PythonResolution:
                     self.sdists.setdefault(unit, []).append(self.choice.sdist(text, self.earlier(unit, text)))
                 except (InputError, ConflictError) as error:
                     self.errors.append(error)
-                    assumed |= self.without(text)
+                    assumed |= self.assume_sdist(text)
         return assumed
 
-    def provided(self, units: Mapping[str, UnitRequest], assumed: Mapping[str, str]) -> Provided:
-        """Return the packages that no index gives: those of builds, `assumed` ones too, and of the base image."""
+    def provided_packages(self, units: Mapping[str, UnitRequest], assumed: Mapping[str, str]) -> Provided:
+        """Return the packages that no index provides: those of builds, `assumed` ones too, and of the base image."""
         made = compiled_packages(units, {unit: self.sdists.get(unit, []) for unit in units})
         machine = self.resolver.platform.partition("-")[0]
         return Provided.of(made, assumed, self.present, self.resolver.python, machine)
@@ -116,12 +119,12 @@ class PythonResolution:
     def resolve_venv(
         self, units: Mapping[str, UnitRequest], runtime: Sequence[str], omit: Mapping[str, str]
     ) -> dict[str, Pin] | None:
-        """Return the packages that are shipped; None where nobody can say. Raises what `clashes` finds wrong."""
-        beside = [text for request in units.values() for text in request.devel]
-        prefer = self.beside(runtime, beside, omit) if beside else self.previous.get(VENV)
+        """Return the packages that are shipped; None where that is unknown. Raises the findings of `find_conflicts`."""
+        devel = [text for request in units.values() for text in request.devel]
+        prefer = self.preferred_versions(runtime, devel, omit) if devel else self.previous.get(VENV)
         pins = self.attempt(VENV, runtime, prefer=prefer, omit=omit)
-        # at once: an index without digests has files fetched to choose them
-        if findings := tuple(self.clashes({name: pin.users for name, pin in (pins or {}).items()})):
+        # before `choose`: an index without digests has files fetched to choose them
+        if findings := tuple(self.find_conflicts({name: pin.users for name, pin in (pins or {}).items()})):
             raise combine_errors([*self.errors, ConflictError.of(findings)])
         return pins
 
@@ -138,21 +141,28 @@ class PythonResolution:
         shipped = {name: pin.version for name, pin in (venv or {}).items()}
         builds = build_requirements(units)
         parts = {} if blind else venv_parts(units)
-        asked = {**builds, **parts}
-        given = {unit: provided.to_build(unit, builds[unit], shipped) if unit in builds else omit for unit in asked}
+        requirements = {**builds, **parts}
+        omitted = {
+            unit: provided.to_build(unit, builds[unit], shipped) if unit in builds else omit for unit in requirements
+        }
         with ThreadPoolExecutor(2) as pool:
-            results = pool.map(lambda unit: self.apart(unit, asked[unit], shipped, given[unit], blind=blind), asked)
-            return {unit: found or {} for unit, found in zip(asked, results, strict=True)}
+            results = pool.map(
+                lambda unit: self.resolve_separately(unit, requirements[unit], shipped, omitted[unit], blind=blind),
+                requirements,
+            )
+            return {unit: found or {} for unit, found in zip(requirements, results, strict=True)}
 
-    def beside(self, runtime: Sequence[str], devel: Sequence[str], omit: Mapping[str, str]) -> dict[str, str]:
-        """The versions to prefer for the image: those in which its packages fit what its builds take of the same
-        product. Left to itself the image would get the newest CCCL, which NVSHMEM needs in any version, and nvcc comes
-        with its own."""
+    def preferred_versions(
+        self, runtime: Sequence[str], devel: Sequence[str], omit: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the versions to prefer for the image: those in which its packages are compatible with the packages of
+        the same product in its builds. Otherwise the image would get the newest CCCL, which NVSHMEM needs in any
+        version, and nvcc comes with its own."""
         previous = self.previous.get(VENV, {})
         found = self.attempt(VENV, [*runtime, *devel], prefer=previous, omit=omit, blind=True)
         return {**previous, **{name: pin.version for name, pin in (found or {}).items()}}
 
-    def apart(
+    def resolve_separately(
         self,
         unit: str,
         requirements: Iterable[str],
@@ -161,7 +171,7 @@ class PythonResolution:
         *,
         blind: bool = False,
     ) -> dict[str, Pin] | None:
-        """`attempt` of a build, or of a part of the venv, in the shipped versions; `omit`: those that are there."""
+        """Resolve a build, or a part of the venv, in the shipped versions; `omit`: those that are present."""
         whole = unit in VENV_PARTS
         bound = {name: version for name, version in shipped.items() if whole or name not in BUILD_TOOLS}
         return self.attempt(
@@ -183,8 +193,8 @@ class PythonResolution:
         omit: Mapping[str, str],
         blind: bool = False,
     ) -> dict[str, Pin] | None:
-        """What `resolve` gives; None where that cannot be. Errors are kept for the end, but those of a `blind` unit,
-        for which another one failed that it would follow; what waits for something missing says so."""
+        """Return the result of `resolve`; None where it fails. Errors are raised at the end, except those of a `blind`
+        unit, whose error follows from another one; a unit that waits for a missing package is reported."""
         named = {str(canonicalize_name(Requirement(text).name)) for text in requirements} - omit.keys()
         waits = sorted(named & self.lacking.keys())
         pins: dict[str, Pin] = {}
@@ -198,17 +208,17 @@ class PythonResolution:
                     return None
             waits = waits or sorted(pins.keys() & self.lacking.keys())
         if waits:
-            self.tell(f"the Python packages of '{unit}' wait for {waits[0]} {self.lacking[waits[0]]}")
+            self.report(f"the Python packages of '{unit}' wait for {waits[0]} {self.lacking[waits[0]]}")
             return None
         return pins
 
     def earlier(self, unit: str, text: str) -> str | None:
-        """The version of the sdist `text` in the earlier lock."""
+        """Return the version of the sdist `text` in the earlier lock."""
         return self.previous.get(f"{unit} sdists", {}).get(str(canonicalize_name(Requirement(text).name)))
 
-    def without(self, text: str) -> dict[str, str]:
-        """What stands in for the sdist `text`, which cannot be had: its name and version where that is exact. Else
-        nobody knows what it will be, and those that need it wait."""
+    def assume_sdist(self, text: str) -> dict[str, str]:
+        """Return what is assumed of the sdist `text`, which is not available: its name and version where that is exact.
+        Otherwise its version is unknown, and units that need it wait."""
         name = str(canonicalize_name(Requirement(text).name))
         try:
             return dict([parse_exact(text, name)])
@@ -217,7 +227,7 @@ class PythonResolution:
             return {}
 
     def found(self) -> list[PythonFile]:
-        """Every file that was chosen."""
+        """Return every file that was chosen."""
         return [*self.chosen.values(), *(file for found in self.sdists.values() for file in found)]
 
     def resolve(
@@ -229,7 +239,7 @@ class PythonResolution:
         prefer: Mapping[str, str] | None,
         omit: Mapping[str, str],
     ) -> dict[str, Pin]:
-        """What the resolver says; a conflict with a package of the base image is told with the way out."""
+        """Return the result of the resolver; a conflict with a package of the base image gets a hint of its own."""
         try:
             return self.resolver.resolve(unit, requirements, constraints=constraints, prefer=prefer, omit=omit)
         except ConflictError as error:
@@ -237,24 +247,24 @@ class PythonResolution:
             named = {name: version for name, version in sorted(named.items()) if name in self.present}
             if not named:
                 raise
-            brings = ", ".join(f"{name} {version}" for name, version in named.items())
+            packages = ", ".join(f"{name} {version}" for name, version in named.items())
             own = f"name another version of {next(iter(named))} under python-packages: the venv then has its own"
             raise ConflictError(
-                f"{error.message}\nThe base image brings {brings}.", f"{error.hint}, or {own}"
+                f"{error.message}\nThe base image contains {packages}.", f"{error.hint}, or {own}"
             ) from None
 
     def choose(self, pins: Mapping[tuple[str, str], Pin]) -> None:
-        """Fill `chosen` with the best wheel of every pin, `errors` with what to tell of the others."""
+        """Fill `chosen` with the best wheel of every pin, `errors` with the errors of the others."""
         missing = [pin for key, pin in pins.items() if key not in self.chosen]
 
-        def one(pin: Pin) -> PythonFile | EnvbuildError:
+        def choose_wheel(pin: Pin) -> PythonFile | EnvbuildError:
             try:
                 return self.choice.wheel(pin)
             except (InputError, SpecError) as error:
                 return error
 
         with ThreadPoolExecutor(8) as pool:
-            for pin, file in zip(missing, pool.map(one, missing), strict=True):
+            for pin, file in zip(missing, pool.map(choose_wheel, missing), strict=True):
                 if isinstance(file, EnvbuildError):
                     self.errors.append(file)
                 else:
@@ -262,5 +272,5 @@ class PythonResolution:
 
 
 def names_package(name: str, message: str) -> bool:
-    """Whether a package is named in uv's words; ``torch`` is not in ``torchvision`` or ``torch-neuronx``."""
+    """Return whether uv's message names a package; ``torch`` is not in ``torchvision`` or ``torch-neuronx``."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message) is not None

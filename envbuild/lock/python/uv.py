@@ -1,4 +1,4 @@
-"""Running uv: the resolver of the Python half, given the same indexes, certificates and proxy as everything else."""
+"""Runs of uv, the resolver of the Python half, with the same indexes, certificates and proxy as all downloads."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.uv_program import clean_environment, uv_binary
 
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)")
-MAX_RETRIED = 8  # packages that are tried one by one before a new version is taken for them
+MAX_RETRIED = 8  # packages that are tried one by one before a new version is accepted for them
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
-# Who asks for a package stands in annotations only: a pylock.toml of uv 0.13 has the same hashes and no dependencies.
+# Only annotations list the users of a package: a pylock.toml of uv 0.13 has the same hashes and no dependencies.
 VIA = re.compile(r"^ +# via (.+)$", re.MULTILINE)
-UNFIT = "no wheels with a matching"  # what uv says of a version whose files are for others
-PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit, where they stand in a pyproject.toml
+UNFIT = "no wheels with a matching"  # uv's message for a version whose files are for other platforms
+PROJECT = "envbuild-{}"  # uv's name for the requirements of a unit in a pyproject.toml
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One resolved package: `hashes` are the sha256 of all its files in the index; `via` who asks for it, in uv's
-    words."""
+    """One resolved package: `hashes` are the sha256 of all its files in the index; `via` its users, as uv
+    lists them."""
 
     name: str
     version: str
@@ -41,13 +41,13 @@ class Pin:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The packages among those that ask for it."""
+        """The packages among its users."""
         return tuple(name for name in self.via.split(", ") if re.fullmatch(r"[a-z0-9][a-z0-9-]*", name))
 
 
 def site_arguments(site: Site, *, turned: bool = False) -> list[str]:
-    """uv's options for the site's indexes; all indexes are one pool, as for pip (uv's own default takes the first that
-    knows a name). `turned`: asked in the other order.
+    """Return uv's options for the site's indexes; all indexes are one pool, as for pip (uv's own default uses the first
+    that has a name). `turned`: in reverse order.
     """
     python = site.python()
     indexes = python.indexes[::-1] if turned else python.indexes
@@ -66,7 +66,7 @@ def site_arguments(site: Site, *, turned: bool = False) -> list[str]:
 
 
 def site_environment(site: Site) -> dict[str, str]:
-    """The environment for uv: the site's certificates and proxy."""
+    """Return the environment for uv: the site's certificates and proxy."""
     environment = clean_environment() | {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "UV_NO_WRAP": "1"}
     certificates = site.certificates()
     if certificates:
@@ -78,8 +78,8 @@ def site_environment(site: Site) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """Resolves requirements for one Python version and platform. `workdir` is a private folder, `cache` uv's cache; the
-    packages that `vendors` name come from their indexes and from nowhere else."""
+    """A resolver of requirements for one Python version and platform. `workdir` is a private folder, `cache` uv's
+    cache; the packages that `vendors` name come from their indexes only."""
 
     site: Site
     python: str  # 3.13 or 3.13.5
@@ -97,29 +97,29 @@ class Resolver:
         prefer: Mapping[str, str] | None = None,
         omit: Mapping[str, str] | None = None,
     ) -> dict[str, Pin]:
-        """Name → Pin of `requirements` and all that they need, wheels only.
+        """Return name → Pin of `requirements` and all their dependencies, wheels only.
 
-        `what` names the unit in messages. `prefer` (name → version) is kept wherever it is still possible; `omit` (name
-        → version) are names that are resolved but not given. Raises ConflictError (no solution), SpecError (only an
+        `what` names the unit in messages. `prefer` (name → version) is used where possible; `omit` (name →
+        version) are names that are resolved but not returned. Raises ConflictError (no solution), SpecError (only an
         sdist exists), InputError (unknown or unreachable).
         """
         wanted, bounds, keep, omit = list(requirements), list(constraints), dict(prefer or {}), omit or {}
         bounds += [f"{name}=={version}" for name, version in omit.items()]
         pins = self._compile(what, wanted, bounds, keep, omit)
         # uv 0.13 loses a preference when the first of several indexes that has this version has it for other platforms
-        # only. What moved is asked for once more by a constraint (and no preference, which would lose it again),
-        # together, then one by one.
+        # only. Changed versions are requested once more by a constraint (and no preference, which would be lost
+        # again), together, then one by one.
         moved = changed_names(keep, pins)
         soft = dict(keep)
         for names in [moved, *([name] for name in moved[:MAX_RETRIED])] if moved else ():
-            asked = [f"{name}=={keep[name]}" for name in names]
+            constraint = [f"{name}=={keep[name]}" for name in names]
             rest = {name: version for name, version in soft.items() if name not in names}
             try:
-                found = self._compile(what, wanted, [*bounds, *asked], rest, omit)
+                found = self._compile(what, wanted, [*bounds, *constraint], rest, omit)
             except EnvbuildError:
-                continue  # it can no longer be had, or no longer fits
+                continue  # it is no longer available, or no longer fits
             if set(changed_names(keep, found)) < set(changed_names(keep, pins)):  # not at the cost of another package
-                pins, soft, bounds = found, rest, [*bounds, *asked]
+                pins, soft, bounds = found, rest, [*bounds, *constraint]
             if not changed_names(keep, pins):
                 break
         return pins
@@ -132,14 +132,14 @@ class Resolver:
         prefer: Mapping[str, str],
         omit: Mapping[str, str],
     ) -> dict[str, Pin]:
-        """One resolution. uv can be told from which index a package comes, but only of packages that are required by
-        name. So what others need from a vendor's index is found out first, and then required as well.
+        """Resolve once. uv accepts an index for a package, but only for packages that are required by name. So the
+        dependencies from a vendor's index are determined first, and then required as well.
         """
         owners = {name: vendor for vendor in self.vendors for name in vendor.packages if name not in omit}
-        asked = {str(canonicalize_name(Requirement(text).name)) for text in requirements} & owners.keys()
+        named = {str(canonicalize_name(Requirement(text).name)) for text in requirements} & owners.keys()
 
         def run(also: frozenset[str] = frozenset(), *, pool: bool = False) -> dict[str, Pin]:
-            for name in sorted(asked | also):
+            for name in sorted(named | also):
                 owners[name].check(name)
             return self._run(what, [*requirements, *sorted(also)], constraints, prefer, omit, pool=pool)
 
@@ -153,18 +153,18 @@ class Resolver:
                 found = run(pool=True)  # all indexes as one: only the names that come out of it are of use
             except EnvbuildError:
                 raise error from None
-            also = frozenset(owners.keys() & found.keys() - asked)
+            also = frozenset(owners.keys() & found.keys() - named)
             if not also:
                 raise
             pins = run(also)
-        while more := owners.keys() & pins.keys() - asked - also:
+        while more := owners.keys() & pins.keys() - named - also:
             also |= more
             pins = run(also)
-        # A package that nobody needs any more, now that another version of its user was taken, is not required either.
+        # A package without users, because another version of its user was chosen, is not required either.
         idle = {name for name in also if name in pins and pins[name].via == f"{PROJECT.format(what)} (pyproject.toml)"}
         if idle:
             fewer = run(also - idle)
-            if not owners.keys() & fewer.keys() - asked - (also - idle):
+            if not owners.keys() & fewer.keys() - named - (also - idle):
                 pins = fewer
         return pins
 
@@ -179,8 +179,8 @@ class Resolver:
         pool: bool,
         turned: bool = False,
     ) -> dict[str, Pin]:
-        """One run of uv; with `pool` the vendors' indexes are open to every package, `turned` asks the indexes in the
-        other order."""
+        """Run uv once; with `pool` the vendors' indexes are open to every package, with `turned` the indexes are in
+        reverse order."""
         folder = self.workdir / what
         folder.mkdir(exist_ok=True)
         bounds, output = folder / "constraints.txt", folder / "requirements.txt"
@@ -193,9 +193,9 @@ class Resolver:
         command += ["--annotation-style", "line"]
         command += ["--constraints", bounds.name, "--output-file", output.name]
         if self.vendors:
-            asked = folder / "pyproject.toml"
-            asked.write_text(pyproject_text(what, requirements, self.vendors, omit))
-            asked.chmod(0o600)  # an address may hold a password
+            source = folder / "pyproject.toml"
+            source.write_text(pyproject_text(what, requirements, self.vendors, omit))
+            source.chmod(0o600)  # an address may hold a password
             if "--no-index" in command:  # which would close the vendors' indexes too
                 (folder / "none").mkdir(exist_ok=True)
                 command[command.index("--no-index") : command.index("--no-index") + 1] = [
@@ -205,26 +205,26 @@ class Resolver:
             for vendor in self.vendors if pool else ():
                 command += ["--index" if "://" in vendor.place else "--find-links", vendor.place]
         else:
-            asked = folder / "requirements.in"
-            asked.write_text("".join(f"{line}\n" for line in requirements))
+            source = folder / "requirements.in"
+            source.write_text("".join(f"{line}\n" for line in requirements))
         for name, version in omit.items():
             write_dummy_wheel(folder, name, version)
             command += ["--no-emit-package", name]
         if omit:
-            # An index may have this very version too, with a wheel that fits better: it is not to be asked what it
-            # needs.
+            # An index may have the same version too, with a wheel that fits better: its dependencies must not be
+            # used.
             (folder / "uv.toml").write_text(no_dependencies_config(omit))
             command += ["--find-links", str(folder)]
             command[command.index("--no-config") : command.index("--no-config") + 1] = ["--config-file", "uv.toml"]
         done = subprocess.run(
-            [*command, asked.name],
+            [*command, source.name],
             cwd=folder,
             env=site_environment(self.site),
             capture_output=True,
             text=True,
             check=False,
         )
-        # uv 0.13 takes a preferred version from the first index that has it, maybe for other platforms only.
+        # uv 0.13 uses a preferred version from the first index that has it, maybe for other platforms only.
         if done.returncode and UNFIT in done.stderr and not turned and len(self.site.python().indexes) > 1:
             with suppress(EnvbuildError):
                 return self._run(what, requirements, constraints, prefer, omit, pool=pool, turned=True)
@@ -236,8 +236,8 @@ class Resolver:
 def pyproject_text(
     what: str, requirements: Iterable[str], vendors: Iterable[VendorIndex], omit: Mapping[str, str]
 ) -> str:
-    """The requirements as a project of uv's, which knows of each vendor's packages where they come from (uv
-    documentation, "Package indexes": an explicit index gives only what is pinned to it).
+    """Return the requirements as a project of uv's, which assigns each vendor's packages to its index (uv
+    documentation, "Package indexes": an explicit index provides only the packages that are assigned to it).
     """
 
     def text(value: object) -> str:
@@ -257,7 +257,7 @@ def pyproject_text(
 
 
 def no_dependencies_config(packages: Mapping[str, str]) -> str:
-    """A configuration of uv's that says of `packages` (name → version) that they need nothing."""
+    """Return a configuration of uv's that declares `packages` (name → version) as free of dependencies."""
     return "".join(
         f"[[dependency-metadata]]\nname = {json.dumps(name)}\nversion = {json.dumps(version)}\nrequires-dist = []\n"
         for name, version in packages.items()
@@ -265,9 +265,9 @@ def no_dependencies_config(packages: Mapping[str, str]) -> str:
 
 
 def write_dummy_wheel(folder: Path, name: str, version: str) -> None:
-    """A wheel without content for a package that no index gives: uv resolves only what has a wheel somewhere.
+    """Write a wheel without content for a package that no index provides: uv resolves only packages with a wheel.
 
-    It names no dependencies: the recipe that compiles the package lists them, and a base image has them.
+    It lists no dependencies: the recipe that compiles the package lists them, and a base image has them.
     """
     import zipfile
 
@@ -280,12 +280,12 @@ def write_dummy_wheel(folder: Path, name: str, version: str) -> None:
 
 
 def changed_names(keep: Mapping[str, str], pins: Mapping[str, Pin]) -> list[str]:
-    """Names that are in `pins` with another version than in `keep`."""
+    """Return the names that are in `pins` with another version than in `keep`."""
     return [name for name, version in keep.items() if name in pins and pins[name].version != version]
 
 
 def parse_pins(text: str) -> dict[str, Pin]:
-    """The pins of a requirements file with hashes, by normalized name."""
+    """Return the pins of a requirements file with hashes, by normalized name."""
     pins: dict[str, Pin] = {}
     for block in re.split(r"\n(?=\S)", text):
         if match := PIN.match(block):
@@ -295,7 +295,7 @@ def parse_pins(text: str) -> dict[str, Pin]:
 
 
 def _resolution_error(what: str, stderr: str) -> EnvbuildError:
-    """uv's own words as the error that fits them."""
+    """Return uv's message as the error of the matching type."""
     text = "\n".join(line for line in stderr.strip().splitlines() if not line.startswith("warning:")).strip()
     text = text.removeprefix("error: ") or "uv failed without a message"
     message = f"the Python packages of '{what}' cannot be resolved: {text}"
@@ -307,10 +307,10 @@ def _resolution_error(what: str, stderr: str) -> EnvbuildError:
         )
     if "was not found in the package registry" in text or "was not found in the provided package locations" in text:
         line = mirror_line("python:", "ADDRESS, …")
-        hint = f"check the name; other indexes are given as  {mirrors_setting(line)}  in site.yaml"
+        hint = f"check the name; configure other indexes in site.yaml:  {mirrors_setting(line)}"
         return InvalidInputError(message, hint, mirror_lines=(line,))
     if "No solution found" in text:
         return ConflictError(message, "loosen one of the named versions in the spec")
     line = mirror_line("python:", "ADDRESS")
-    hint = f"check the network, or give another index as  {mirrors_setting(line)}  in site.yaml"
+    hint = f"check the network, or configure another index in site.yaml:  {mirrors_setting(line)}"
     return InputError(message, hint, mirror_lines=(line,))

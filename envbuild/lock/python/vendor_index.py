@@ -1,10 +1,10 @@
 """Package indexes of vendors (``pip:pytorch/cu113``, ``pip:aws-neuron``): the packages that a recipe names come from
-there and from nowhere else.
+there only.
 
-The package index has projects of the same names: placeholders, builds for other hardware, something else altogether.
-So the resolver is told where these names are (`envbuild.lock.python.uv`), and the file that is locked must be one that
-the vendor's index lists (`envbuild.lock.python.resolve`). Everything else on such an index is left alone: what it
-mirrors of other projects is the package index's to give.
+The package index has projects of the same names: placeholders, builds for other hardware, unrelated projects. So
+the resolver gets the index of these names (`envbuild.lock.python.uv`), and the file that is locked must be one that
+the vendor's index lists (`envbuild.lock.python.resolve`). Everything else on such an index is ignored: other projects
+that it mirrors come from the package index.
 """
 
 from __future__ import annotations
@@ -34,32 +34,33 @@ class VendorIndex:
     index: PackageIndex
 
     def check(self, name: str) -> None:
-        """Raises InputError when the index does not list `name` at all."""
+        """Raise InputError when the index does not list `name` at all."""
         if not self.index.files(name):
             line = mirror_line(self.origin)
             raise InputError(
-                f"{name} cannot be had, because it comes from {self.origin} and from nowhere else, and "
-                f"{redact(self.place)} does not list it",
-                hint="what other indexes have under this name is something else; for a copy that has it, write into "
+                f"{name} is not available: it comes from {self.origin} only, and {redact(self.place)} does not list it",
+                hint="packages of this name on other indexes are different ones; for a copy that has it, write into "
                 f"site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
 
 
 def vendor_indexes(indexes: Iterable[PythonIndex], site: Site, transport: Transport) -> tuple[VendorIndex, ...]:
-    """The indexes of an image. Raises InputError with each that has no place here or does not answer, ConflictError
-    when two of them claim the same package."""
+    """Return the indexes of an image. Raises InputError with each that has no place here or does not answer,
+    ConflictError when two of them claim the same package."""
     found, findings = reachable_indexes(indexes, site, transport)
     if findings:
-        raise InputError.of(finding for told in findings.values() for finding in told)
+        raise InputError.of(finding for group in findings.values() for finding in group)
     return found
 
 
 def reachable_indexes(
     indexes: Iterable[PythonIndex], site: Site, transport: Transport
 ) -> tuple[tuple[VendorIndex, ...], dict[str, tuple[Finding, ...]]]:
-    """The indexes of an image, each at the first of its places that lists one of its packages; and origin → what to
-    tell of those that have no place here, or do not answer. Raises ConflictError when two of them claim the same
+    """Return the indexes of an image, each at the first of its places that lists one of its packages; and origin → the
+    findings for those that have no place here, or do not answer.
+
+    Raises ConflictError when two of them claim the same
     package.
     """
     wanted: dict[str, set[str]] = {}
@@ -71,7 +72,7 @@ def reachable_indexes(
             owners.setdefault(name, []).append(origin)
     clashes = [
         Finding(
-            f"{name} cannot be locked, because recipes take it from {' and from '.join(origins)}",
+            f"{name} cannot be locked: recipes require it from {' and from '.join(origins)}",
             hint="keep one of these recipes",
         )
         for name, origins in sorted(owners.items())
@@ -94,7 +95,7 @@ def _first_answering(origin: str, names: Iterable[str], site: Site, transport: T
     if not places:
         line = mirror_line(origin, "ADDRESS")
         raise InputError(
-            f"no place is known for {origin}, which gives {', '.join(sorted(names))}",
+            f"no place is known for {origin}, which provides {', '.join(sorted(names))}",
             hint=f"write into site.yaml:  {mirrors_setting(line)}",
             mirror_lines=(line,),
         )
@@ -112,5 +113,5 @@ def _first_answering(origin: str, names: Iterable[str], site: Site, transport: T
         except InputError as error:
             findings += error.findings
     if answering:
-        return answering[0]  # it is told of each package that is asked for
+        return answering[0]  # `check` reports each package that is missing
     raise InputError.of(findings)
