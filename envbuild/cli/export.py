@@ -172,10 +172,10 @@ def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Res
     """Export an image of the project (built first if needed) as squashfs, as OCI layout or into the Docker Engine; a
     third-party image (`envbuild.oci.sources.open`) as squashfs."""
     from envbuild.export.export import export_foreign, write_output
-    from envbuild.oci.sources.open import place_of
+    from envbuild.oci.sources.open import parse_source
 
     options.check(name)
-    if place_of(name):
+    if parse_source(name):
         return export_foreign(name, options, workspace)
     options.check_own(name)
     if options.output:  # before the image is made, which may take long
@@ -197,6 +197,6 @@ def prepare(output: Output, to: str, name: str) -> None:
     if to == "squashfs":
         output.prepare(name)
     elif to == "oci":
-        from envbuild.oci.layout import check_place
+        from envbuild.oci.layout import check_output
 
-        check_place(output.path)
+        check_output(output.path)

@@ -151,11 +151,11 @@ def write_layout_output(image: BuiltImage, options: ExportOptions, progress: Pro
 def load_docker_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
     """Load a built image into the Docker Engine."""
     from envbuild.lock.lockfile import lock_digest
-    from envbuild.oci.docker_engine import load
+    from envbuild.oci.docker_engine import load_image
 
     workspace = progress.workspace
     reference = options.tag or f"{image.plan.image}:{lock_digest(image.lock)[7:19]}"
-    identity = load(
+    identity = load_image(
         image.layers,
         image.plan.config,
         workspace.store,

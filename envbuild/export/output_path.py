@@ -77,9 +77,9 @@ def check_file(output: Path) -> None:
 
 def is_source(output: Path, name: str) -> bool:
     """Return whether `output` is the archive that is exported, or is inside the layout that is exported."""
-    from envbuild.oci.sources.open import place_of, split_path
+    from envbuild.oci.sources.open import parse_source, split_path
 
-    place = place_of(name)
+    place = parse_source(name)
     if place is None or place.kind not in ("archive", "layout"):
         return False
     source, own = split_path(place.rest)[0].resolve(), output.resolve()

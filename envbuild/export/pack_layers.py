@@ -22,7 +22,7 @@ from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import Artifact, make_artifact, write_from_packs
 from envbuild.export.squashfs_image import complete_image, merge_lowest, raise_write_errors
-from envbuild.oci.sources.base import Reading, SourceImage, SourceLayer
+from envbuild.oci.sources.base import RawStream, SourceImage, SourceLayer
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
 from envbuild.squashfs.pack.workers import Workers, trim_heap
@@ -237,7 +237,7 @@ class LayerPacker:
 
     def take(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
         """Read a layer into a pack; return its diff_id and the bytes read of the blob. A failure discards the pack."""
-        from envbuild.oci.sources.read_layer import take_layer, take_unnamed
+        from envbuild.oci.sources.read_layer import read_layer, read_unnamed_layer
 
         meter: list[_Counted] = []
 
@@ -250,8 +250,8 @@ class LayerPacker:
         counted = replace(layer, open=opened)
         try:
             if layer.diff_id:
-                take_layer(counted, [writer])
-            diff_id = layer.diff_id or take_unnamed(counted, writer)
+                read_layer(counted, [writer])
+            diff_id = layer.diff_id or read_unnamed_layer(counted, writer)
         except BaseException as error:
             writer.discard()
             if type(error) is EnvbuildError:  # of the pack: the layer holds what no squashfs file can
@@ -276,7 +276,7 @@ class LayerPacker:
         self.workspace.reporter.info("another envbuild packs one of these layers: waiting for it")
 
 
-class _Counted(Reading):
+class _Counted(RawStream):
     """A blob whose bytes are counted, and that ends with an error after another layer failed."""
 
     def __init__(self, file: IO[bytes], packing: LayerPacker) -> None:

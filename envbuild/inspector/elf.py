@@ -20,7 +20,7 @@ SHT_NOBITS = 8  # a section that a separate debug file only names
 # What `symbols` reads: tables of the dynamic section (gABI; those above 0x60000000 are GNU's).
 DT_HASH, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM = 4, 6, 0x6FFFFEF5, 0x6FFFFFF0
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-KEPT = frozenset(
+SYMBOL_TAGS = frozenset(
     (DT_HASH, DT_STRTAB, DT_SYMTAB, DT_GNU_HASH, DT_VERSYM, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM)
 )
 
@@ -65,14 +65,14 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
             f"{order}HHI3{word}IHHHHHH", data, 16
         )
         programs = tuple(_programs(data, order, bits, phoff, phentsize, phnum))
-        interpreter = next((text(data, at) for type_, at, _, _ in programs if type_ == PT_INTERP), "")
+        interpreter = next((read_string(data, at) for type_, at, _, _ in programs if type_ == PT_INTERP), "")
         dynamic = next(((at, size) for type_, at, _, size in programs if type_ == PT_DYNAMIC), None)
         entries = list(_dynamic(data, order, bits, *dynamic)) if dynamic else []
         table = next((_offset(programs, value) for tag, value in entries if tag == DT_STRTAB), 0)
         strings: dict[int, list[str]] = {tag: [] for tag in (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)}
         for tag, value in entries:
             if tag in strings and table:
-                strings[tag].append(text(data, table + value))
+                strings[tag].append(read_string(data, table + value))
         sections = {}
         if wanted and shoff:
             sections = dict(_sections(data, order, bits, shoff, shentsize, shnum, shstrndx, wanted))
@@ -91,11 +91,11 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
         sections=sections,
         order=order,
         segments=programs,
-        tags={tag: value for tag, value in entries if tag in KEPT},
+        tags={tag: value for tag, value in entries if tag in SYMBOL_TAGS},
     )
 
 
-def text(data: bytes | mmap, at: int) -> str:
+def read_string(data: bytes | mmap, at: int) -> str:
     """The string that ends with a NUL byte at offset `at`."""
     end = data.find(b"\0", at)
     if not 0 <= at <= end:
@@ -141,7 +141,7 @@ def _sections(
         return
     table = headers[names][4]
     for header in headers:
-        name = text(data, table + header[0])
+        name = read_string(data, table + header[0])
         if name in wanted and header[1] != SHT_NOBITS and header[5]:
             yield name, (header[4], header[5])
 

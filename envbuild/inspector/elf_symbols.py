@@ -141,11 +141,11 @@ class Symbols:
         at = self._place(elf.DT_VERNEED)
         for _ in range(self.elf.tags.get(elf.DT_VERNEEDNUM, 0) if at else 0):
             _, count, file, first, following = struct.unpack_from(self.elf.order + "HHIII", self.data, at)
-            versions = self.needs.setdefault(elf.text(self.data, self.strings + file), {})
+            versions = self.needs.setdefault(elf.read_string(self.data, self.strings + file), {})
             entry = at + first
             for _ in range(count):
                 _, flags, index, name, step = struct.unpack_from(self.elf.order + "IHHII", self.data, entry)
-                self.by_index[index & ~HIDDEN] = elf.text(self.data, self.strings + name)
+                self.by_index[index & ~HIDDEN] = elf.read_string(self.data, self.strings + name)
                 versions[self.by_index[index & ~HIDDEN]] = not flags & MAY_LACK
                 entry += step
             if not following:
@@ -156,7 +156,7 @@ class Symbols:
         at = self._place(elf.DT_VERDEF)
         for _ in range(self.elf.tags.get(elf.DT_VERDEFNUM, 0) if at else 0):
             _, flags, index, _, _, first, following = struct.unpack_from(self.elf.order + "HHHHIII", self.data, at)
-            name = elf.text(self.data, self.strings + self.word(self.data, at + first)[0])
+            name = elf.read_string(self.data, self.strings + self.word(self.data, at + first)[0])
             self.versions.add(name)
             if not flags & OWN_NAME:
                 self.by_index[index & ~HIDDEN] = name

@@ -22,7 +22,7 @@ KINDS = {1: "compute", 2: "sm", 8: "lto"}
 SPECIFIC, FAMILY = 0x100000, 0x200000  # flags: sm_90a, sm_100f
 
 
-def architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]) -> dict[str, int]:
+def count_architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]) -> dict[str, int]:
     """What a library holds: ``{"sm_90": 3, "sm_90a": 1, "compute_90": 1}``, empty when it holds none.
 
     `sections` as `elf.parse` found them. Raises ValueError when the bytes are not what the format says.
@@ -30,14 +30,14 @@ def architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]) -> d
     for name in (CODE, RELOCATABLE):
         if name in sections:
             found: dict[str, int] = {}
-            for arch in entries(data, *sections[name]):
+            for arch in read_entries(data, *sections[name]):
                 found[arch] = found.get(arch, 0) + 1
             if found:
                 return found
     return {}
 
 
-def entries(data: bytes | mmap, offset: int, size: int) -> Iterator[str]:
+def read_entries(data: bytes | mmap, offset: int, size: int) -> Iterator[str]:
     """The architecture of each entry in the fat binaries of one section."""
     end = offset + size
     if end > len(data):

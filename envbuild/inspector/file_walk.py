@@ -44,7 +44,7 @@ CLEANED = ("/etc/", "/root/", "/tmp/", "/var/")  # where those are
 
 
 @dataclass
-class Tree:
+class ImageFiles:
     """What the walk found; all lists hold absolute paths. `inodes` tells the names of one file apart from copies of
     it. `levels`: file → what its own note says that the CPU must be."""
 
@@ -65,10 +65,10 @@ class Tree:
     files: int = 0
 
 
-def look(root: str = "/", skip: Sequence[str] = SKIP) -> Tree:
+def walk_image(root: str = "/", skip: Sequence[str] = SKIP) -> ImageFiles:
     """Walk `root` without following links or entering other mounts."""
-    tree = Tree()
-    for path, status in walk(root, frozenset(skip), tree):
+    tree = ImageFiles()
+    for path, status in walk_entries(root, frozenset(skip), tree):
         kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
         if kind == stat.S_IFLNK:
             tree.links[path] = os.readlink(path)
@@ -93,7 +93,7 @@ def look(root: str = "/", skip: Sequence[str] = SKIP) -> Tree:
     return tree
 
 
-def walk(root: str, skip: frozenset[str], tree: Tree) -> Iterator[tuple[str, os.stat_result]]:
+def walk_entries(root: str, skip: frozenset[str], tree: ImageFiles) -> Iterator[tuple[str, os.stat_result]]:
     """Every entry below `root` with its own status, folders by name."""
     device = os.stat(root).st_dev
     waiting = [root]
@@ -118,15 +118,15 @@ def walk(root: str, skip: frozenset[str], tree: Tree) -> Iterator[tuple[str, os.
                     tree.other_mounts.append(entry.path)
 
 
-def _headers(path: str, status: os.stat_result, tree: Tree) -> None:
+def _headers(path: str, status: os.stat_result, tree: ImageFiles) -> None:
     try:
         with open(path, "rb") as file:
             if file.read(4) != elf.MAGIC:
                 return
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 found = elf.parse(data, SECTIONS)
-                cuda = fatbin.architectures(data, found.sections)
-                level = gnu_notes.level(data, found)
+                cuda = fatbin.count_architectures(data, found.sections)
+                level = gnu_notes.read_level(data, found)
     except (OSError, ValueError) as error:
         tree.damaged[path] = str(error)
         return

@@ -17,7 +17,7 @@ X86_ISA_1_NEEDED = 0xC0008002
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")  # bits 0 to 3
 
 
-def level(data: bytes | mmap, found: Elf) -> str:
+def read_level(data: bytes | mmap, found: Elf) -> str:
     """The level that the file says it needs; "" when it says nothing. Raises ValueError for a damaged note."""
     if found.machine not in ("x86_64", "i386"):
         return ""

@@ -19,7 +19,7 @@ from typing import Any
 from .dynamic_loader import Loader
 from .elf_symbols import Symbols, gnu_hash
 
-TOLD = 8  # names of one file that are told
+MAX_NAMES = 8  # names of one file that are told
 GLOBAL = "torch/lib/libtorch_global_deps.so"  # what ``import torch`` loads for everybody (torch/__init__.py)
 TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 # Functions of libraries that only the host has: whether theirs are enough is not known here.
@@ -83,7 +83,7 @@ class Linker:
                     names.append(f"{text}@{version}" if version else text)
             if names:
                 torch = sorted(name for name in map(posixpath.basename, near) if TORCH.fullmatch(name))
-                lost[path] = {"names": sorted(names)[:TOLD], "count": len(names), "torch": torch}
+                lost[path] = {"names": sorted(names)[:MAX_NAMES], "count": len(names), "torch": torch}
         return {
             "files": files,
             "symbols": compared,

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import x86_isa
-from .file_walk import Tree
+from .file_walk import ImageFiles
 from .link_check import Linker
 
 
-def look(
-    found: Tree, owners: Mapping[str, str], made: Mapping[str, Sequence[str]], linker: Linker
+def scan_compiled(
+    found: ImageFiles, owners: Mapping[str, str], made: Mapping[str, Sequence[str]], linker: Linker
 ) -> dict[str, dict[str, Any]]:
     """Files in "folders" and of "dists" (by name) of `made` → what `x86.scan` saw in them, and "asks": a function from
     elsewhere that tells them what the CPU can do."""

@@ -20,7 +20,7 @@ SITES = (
 MODULE = re.compile(r"(?P<name>.+?)(\.cpython-[^./]+|\.abi3)?\.so")
 
 
-def dpkg(status: str) -> tuple[dict[str, str], list[str]]:
+def parse_dpkg_status(status: str) -> tuple[dict[str, str], list[str]]:
     """(name → version of what is installed, names that are half installed) from the text of /var/lib/dpkg/status.
 
     A package of a foreign architecture is NAME:ARCH; native is the architecture of dpkg itself.
@@ -44,7 +44,7 @@ def dpkg(status: str) -> tuple[dict[str, str], list[str]]:
     return versions, broken
 
 
-def dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], dict[str, str]]:
+def list_dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], dict[str, str]]:
     """(installed distributions by name, owner of each file: path → distribution name).
 
     Of a distribution: name, version, site, `modules` (dotted names of its extension modules), `missing` (files of its
@@ -56,7 +56,7 @@ def dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], dict[s
         for info in sorted(glob.glob(f"{site}/*.dist-info")):
             name, version = _metadata(f"{info}/METADATA")
             modules, missing = [], []
-            for file, _ in record(f"{info}/RECORD"):
+            for file, _ in read_record(f"{info}/RECORD"):
                 path = posixpath.normpath(posixpath.join(site, file))
                 owners.setdefault(path, name)
                 if file.endswith(".pyc"):
@@ -72,14 +72,14 @@ def dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], dict[s
     return found, owners
 
 
-def clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
+def find_clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
     """Files that several distributions claim with different content: the one installed last won (nvidia-nccl-cu12 and
     -cu13 do this)."""
     claims: dict[str, dict[str, list[str]]] = {}
     for pattern in sites:
         for info in sorted(glob.glob(f"{pattern}/*.dist-info")):
             site = posixpath.dirname(info)
-            for file, digest in record(f"{info}/RECORD"):
+            for file, digest in read_record(f"{info}/RECORD"):
                 if digest:
                     path = posixpath.normpath(posixpath.join(site, file))
                     claims.setdefault(path, {}).setdefault(digest, []).append(
@@ -92,7 +92,7 @@ def clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
     ]
 
 
-def record(path: str) -> Iterator[tuple[str, str]]:
+def read_record(path: str) -> Iterator[tuple[str, str]]:
     """(file, digest) rows of a RECORD (PyPA, "Recording installed projects"); nothing when there is none."""
     try:
         with open(path, encoding="utf-8", newline="") as file:

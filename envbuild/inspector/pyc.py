@@ -31,7 +31,7 @@ def check(paths: Iterable[str]) -> dict[str, object]:
             counts["hash"] += 1
             continue
         try:
-            status = os.stat(source(path))
+            status = os.stat(source_path(path))
         except OSError:
             counts["orphan"] += 1  # Python does not look at it (in __pycache__), or runs it without a source
             continue
@@ -41,7 +41,7 @@ def check(paths: Iterable[str]) -> dict[str, object]:
     return {**counts, "stale": stale, "damaged": damaged}
 
 
-def source(path: str) -> str:
+def source_path(path: str) -> str:
     """The .py of a .pyc (PEP 3147): ``a/__pycache__/b.cpython-313.opt-1.pyc`` → ``a/b.py``; ``a/b.pyc`` →
     ``a/b.py``."""
     folder, name = posixpath.split(path)

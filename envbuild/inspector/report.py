@@ -35,16 +35,16 @@ def main(options: Mapping[str, Any]) -> None:
     """Print the document. `options`: "singles" (library names without .so), "cuobjdump" (bool), "prefixes" (folders
     that the image's own products are in; None: those of /opt), "compiled" (what was compiled for this image: "folders",
     and "dists" by name)."""
-    sys.stdout.write("\n" + MARK + json.dumps(document(options), sort_keys=True, separators=(",", ":")) + "\n")
+    sys.stdout.write("\n" + MARK + json.dumps(make_document(options), sort_keys=True, separators=(",", ":")) + "\n")
 
 
-def document(options: Mapping[str, Any]) -> dict[str, Any]:
+def make_document(options: Mapping[str, Any]) -> dict[str, Any]:
     """All that is seen, as JSON values."""
     started = time.process_time()
-    found = file_walk.look()
-    dists, owners = packages.dists()
-    debian, broken = _dpkg()
-    cache, cache_error = _cache()
+    found = file_walk.walk_image()
+    dists, owners = packages.list_dists()
+    debian, broken = _read_dpkg()
+    cache, cache_error = _read_cache()
     sites = sorted({str(dist["site"]) for dist in dists})
     path = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     loader = Loader(found.elves, found.links, cache, path, sites)
@@ -59,7 +59,7 @@ def document(options: Mapping[str, Any]) -> dict[str, Any]:
     linker = Linker(loader, resolved, sites, owners, prefixes, python)
     linked = tuple(f"{folder}/" for folder in (VENV, *folders))
     link = linker.check(name for name in resolved if name.startswith(linked) or linker.product_on_torch(name))
-    code = machine_code.look(found, owners, made, linker)
+    code = machine_code.scan_compiled(found, owners, made, linker)
     native = Elf(64 if sys.maxsize > 1 << 32 else 32, platform.machine(), 3, "", "", (), (), (), True, {})
     return {
         "schema": 1,
@@ -69,11 +69,13 @@ def document(options: Mapping[str, Any]) -> dict[str, Any]:
         "debian": debian,
         "debian_broken": broken,
         "python": dists,
-        "clashes": packages.clashes(),
-        "elves": {path: _elf(path, elf, resolved, owners, loader) for path, elf in found.elves.items()},
+        "clashes": packages.find_clashes(),
+        "elves": {path: _describe_elf(path, elf, resolved, owners, loader) for path, elf in found.elves.items()},
         "cache_error": cache_error,
         "cache_gone": sorted({path for _, path in cache if loader.canonical(path) not in found.elves}),
-        "singles": {name: single(name, found, loader, resolved, native) for name in options.get("singles", SINGLES)},
+        "singles": {
+            name: describe_library(name, found, loader, resolved, native) for name in options.get("singles", SINGLES)
+        },
         "driver": {name: loader.taken(name, native) for name in DRIVER},
         "search": {"environment": path, "cache": _folders(cache, loader)},
         "link": link,
@@ -81,14 +83,14 @@ def document(options: Mapping[str, Any]) -> dict[str, Any]:
         "levels": found.levels,
         "compiled": code,
         "cuda": found.cuda,
-        "cuobjdump": cuobjdump(found) if options.get("cuobjdump", True) else None,
+        "cuobjdump": run_cuobjdump(found) if options.get("cuobjdump", True) else None,
         "pyc": pyc.check(found.pyc),
         "damaged": {**linker.damaged, **found.damaged},
         "setuid": found.setuid,
         "devices": found.devices,
         "open_folders": found.open_folders,
         "host_keys": found.host_keys,
-        "leftovers": found.leftovers + _machine_id(),
+        "leftovers": found.leftovers + _find_machine_id(),
         "other_mounts": found.other_mounts,
         "shell": os.access("/bin/sh", os.X_OK),
         "files": found.files,
@@ -96,8 +98,12 @@ def document(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def single(
-    name: str, found: file_walk.Tree, loader: Loader, resolved: Mapping[str, Mapping[str, tuple[str, str]]], native: Elf
+def describe_library(
+    name: str,
+    found: file_walk.ImageFiles,
+    loader: Loader,
+    resolved: Mapping[str, Mapping[str, tuple[str, str]]],
+    native: Elf,
 ) -> dict[str, Any]:
     """Of one library: `files` (one path for each distinct file), `first` (SONAME → what the loader's path gives),
     `used` (file → how many objects get it). auditwheel renames a library inside a wheel to NAME-<8 hex digits>.so;
@@ -122,7 +128,7 @@ def single(
     }
 
 
-def cuobjdump(found: file_walk.Tree) -> dict[str, list[str]] | None:
+def run_cuobjdump(found: file_walk.ImageFiles) -> dict[str, list[str]] | None:
     """What NVIDIA's own program says of the smaller CUDA libraries: path → architectures; None when the image has
     none."""
     program = next((path for path in CUOBJDUMP if os.access(path, os.X_OK)), "")
@@ -148,7 +154,7 @@ def _folders(cache: Sequence[tuple[str, str]], loader: Loader) -> list[str]:
     return sorted({posixpath.dirname(path) for path in paths | {loader.canonical(path) for path in paths}})
 
 
-def _elf(
+def _describe_elf(
     path: str,
     elf: Elf,
     resolved: Mapping[str, Mapping[str, tuple[str, str]]],
@@ -173,15 +179,15 @@ def _elf(
     return {key: content for key, content in value.items() if content}
 
 
-def _dpkg() -> tuple[dict[str, str], list[str]]:
+def _read_dpkg() -> tuple[dict[str, str], list[str]]:
     try:
         with open("/var/lib/dpkg/status", encoding="utf-8", errors="replace") as file:
-            return packages.dpkg(file.read())
+            return packages.parse_dpkg_status(file.read())
     except FileNotFoundError:
         return {}, []
 
 
-def _cache() -> tuple[Sequence[tuple[str, str]], str]:
+def _read_cache() -> tuple[Sequence[tuple[str, str]], str]:
     try:
         with open("/etc/ld.so.cache", "rb") as file:
             return read_cache(file.read()), ""
@@ -189,7 +195,7 @@ def _cache() -> tuple[Sequence[tuple[str, str]], str]:
         return (), f"/etc/ld.so.cache: {error}"
 
 
-def _machine_id() -> list[str]:
+def _find_machine_id() -> list[str]:
     """/etc/machine-id when it names a machine: it belongs to one, and images are for many."""
     try:
         with open("/etc/machine-id", "rb") as file:

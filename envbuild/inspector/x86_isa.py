@@ -74,7 +74,7 @@ TESTS = {0xF6: 2, 0xF7: 4}  # test has an immediate; not, neg, mul, div of the s
 VECTOR = {0xC5: 1, 0xC4: 2, 0x62: 3}  # the first byte of VEX and EVEX → bytes of its payload
 
 
-def length(code: bytes | mmap, at: int) -> int:
+def instruction_length(code: bytes | mmap, at: int) -> int:
     """Return the bytes of the instruction at `at` in 64-bit code; 0 where none can begin. Raises IndexError at the
     end."""
     start, narrow, wide, short = at, False, False, False
@@ -173,7 +173,7 @@ def _first(data: bytes | mmap, rule: re.Pattern[bytes], starts: list[int], begin
         if start != function:
             function = at = start
         while 0 <= at < place:
-            step = length(data, at)
+            step = instruction_length(data, at)
             at = at + step if step else end  # what cannot be read is no code, nor is what follows it
         if at == place:
             return place

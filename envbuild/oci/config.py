@@ -17,8 +17,10 @@ from envbuild.core.store.store import LayerRecord
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """The run-time half of an image: OCI config values. `labels` are single-line. Images of envbuild's own have no
-    `entrypoint`, `volumes` and `user`; those of others may."""
+    """Run-time half of an image: OCI config values.
+
+    `labels` are single-line. Images of envbuild's own have no `entrypoint`, `volumes` and `user`; third-party ones may.
+    """
 
     architecture: str = "amd64"
     env: Mapping[str, str] = field(default_factory=dict)
@@ -31,16 +33,17 @@ class ImageConfig:
 
 
 def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) -> bytes:
-    """The configuration of an image of `layers` (bottom first), created at `epoch` (seconds).
+    """Return the configuration of an image of `layers` (bottom first), created at `epoch` (seconds).
 
-    The same input gives the same bytes."""
+    The same input results in the same bytes.
+    """
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     more = {
         "Entrypoint": list(config.entrypoint),
         "Volumes": {volume: {} for volume in config.volumes},
         "User": config.user,
     }
-    return canonical(
+    return canonical_json(
         {
             "architecture": config.architecture,
             "config": {
@@ -58,13 +61,13 @@ def config_json(layers: Sequence[LayerRecord], config: ImageConfig, epoch: int) 
     )
 
 
-def canonical(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces: one value, one digest."""
+def canonical_json(value: Any) -> bytes:
+    """Return JSON with sorted keys and no spaces: one value, one digest."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def seconds(created: str) -> int:
-    """A time of RFC 3339 in seconds since 1970; 0 for none."""
+def parse_rfc3339(created: str) -> int:
+    """Return a time of RFC 3339 in seconds since 1970; 0 for a text that is not a time."""
     try:
         return max(0, int(datetime.fromisoformat(re.sub(r"\.\d+", "", created)).timestamp()))
     except ValueError:

@@ -1,8 +1,8 @@
-"""An image into a running Docker Engine, without writing it to a file first.
+"""Loads an image into a running Docker Engine, without writing it to a file first.
 
 The stream is a Docker archive, as ``docker save`` writes it (Docker image specification 1.2, "Combined Image JSON +
 Filesystem Changeset Format"): the configuration, one tar a layer, and manifest.json. Layer sizes are known beforehand,
-so nothing is held in memory.
+so no layer is buffered in memory.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from typing import IO, TYPE_CHECKING
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import LayerRecord, Store
-from envbuild.oci.config import ImageConfig, canonical, config_json
+from envbuild.oci.config import ImageConfig, canonical_json, config_json
 from envbuild.oci.layers.layer import write_layer_tar
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 CHUNK = 1 << 20
-START = "start Docker and see that `docker info` works for you (DOCKER_HOST says which engine)"
+START = "start Docker and check that `docker info` works for you (DOCKER_HOST selects the engine)"
 HINT = f"{START}, or use --to oci"
 
 
-def load(
+def load_image(
     layers: Sequence[LayerRecord], config: ImageConfig, store: Store, *, epoch: int, reference: str, reporter: Reporter
 ) -> str:
     """Load the image of `layers` (bottom first) as `reference` (``name[:tag]``) into the environment's Docker Engine.
 
-    `epoch`: creation time in seconds. Returns the image's id. Raises EngineError when there is no engine, it may not be
-    used, or it refuses the image, and when a layer is damaged.
+    `epoch`: creation time in seconds. Return the image's id. Raises EngineError if there is no engine, if the user
+    has no permission to use it, if it refuses the image, or if a layer is corrupt.
     """
     import docker.errors
     import requests
 
     if ":" not in reference.rpartition("/")[2]:
         reference += ":latest"
-    stream = _Stream(layers, config, store, epoch, reference, reporter)
-    with contextlib.closing(engine_here()) as engine:
+    stream = _ArchiveStream(layers, config, store, epoch, reference, reporter)
+    with contextlib.closing(connect_engine()) as engine:
         reporter.start("docker", f"loading {reference} into Docker")
         try:
             images = engine.images.load(stream.chunks())  # type: ignore[arg-type]  # a generator is sent in chunks
@@ -55,12 +55,12 @@ def load(
         if stream.failure:
             raise stream.failure
         if not images:
-            raise EngineError(f"Docker did not say that it loaded {reference}", hint="look into the log of dockerd")
+            raise EngineError(f"Docker did not confirm that it loaded {reference}", hint="read the log of dockerd")
         return str(images[0].id)
 
 
-def engine_here(hint: str = HINT) -> DockerClient:
-    """A client of a Docker Engine that answers. Raises EngineError, with `hint`."""
+def connect_engine(hint: str = HINT) -> DockerClient:
+    """Return a client of a Docker Engine that answers. Raises EngineError, with `hint`."""
     import docker
     import docker.errors
     import requests
@@ -76,8 +76,8 @@ def engine_here(hint: str = HINT) -> DockerClient:
 
 
 @dataclass
-class _Stream:
-    """The archive, made by a thread while it is read from `chunks`. `failure`: why it was cut off."""
+class _ArchiveStream:
+    """Archive that a thread writes while it is read from `chunks`. `failure`: why it was truncated."""
 
     layers: Sequence[LayerRecord]
     config: ImageConfig
@@ -88,7 +88,7 @@ class _Stream:
     failure: BaseException | None = field(default=None, init=False)
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the archive."""
+        """Yield the bytes of the archive."""
         read, write = os.pipe()
         thread = threading.Thread(target=self._run, args=(write,), daemon=True)
         total, done = sum(layer.size for layer in self.layers), 0
@@ -101,7 +101,7 @@ class _Stream:
                     yield chunk
         finally:  # also when Docker hung up: the closed pipe ends the thread
             thread.join()
-        if self.failure:  # not a clean end: the engine must not take a cut archive for a whole one
+        if self.failure:  # not a clean end: the engine must not accept a truncated archive as complete
             raise OSError(str(self.failure))
 
     def _run(self, descriptor: int) -> None:
@@ -122,7 +122,7 @@ class _Stream:
         for name, layer in zip(names, self.layers, strict=True):
             pipe.write(self._header(name, layer.size))
             write_layer_tar(self.store, layer, pipe)  # a tar is a whole number of blocks: no padding
-        self._file(pipe, "manifest.json", canonical(manifest))
+        self._file(pipe, "manifest.json", canonical_json(manifest))
         pipe.write(bytes(2 * tarfile.BLOCKSIZE))
 
     def _file(self, pipe: IO[bytes], name: str, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""An image as an OCI image layout: a folder that skopeo, podman, enroot, crane and registries' clients read.
+"""Images as OCI image layouts: a folder that skopeo, podman, enroot, crane and registries' clients read.
 
     oci-layout              the version of the format
     index.json              the manifest's digest and the image's name
@@ -24,26 +24,27 @@ from typing import Any
 from envbuild.core.errors import PublishError, SpecError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.net.registry.media_types import DOCKER, OCI, REF_NAME, MediaTypes
-from envbuild.oci.config import ImageConfig, canonical, config_json
+from envbuild.oci.config import ImageConfig, canonical_json, config_json
 from envbuild.oci.layers.layer import write_layer_tar
-from envbuild.oci.tar.compress import Measured, compressing
+from envbuild.oci.tar.compress import HashingWriter, open_compressor
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A blob of a layout: media type, ``sha256:<hex>``, bytes."""
+    """Blob of a layout: media type, ``sha256:<hex>``, bytes."""
 
     media_type: str
     digest: str
     size: int
 
     def json(self) -> dict[str, Any]:
+        """Return the descriptor as a document of the layout contains it."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A finished layout; `layers` as they lie in it, bottom first."""
+    """Finished layout; `layers` in its order, bottom first."""
 
     path: Path
     manifest_digest: str
@@ -76,7 +77,7 @@ def write_layout(
             f"{'Docker' if docker else 'OCI'} images have no layers compressed with {compression!r}",
             hint=f"use one of: {', '.join(types.layers)}",
         )
-    check_place(out)
+    check_output(out)
     beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         (beside / "blobs" / "sha256").mkdir(parents=True)
@@ -86,18 +87,18 @@ def write_layout(
     except OSError as error:
         raise PublishError(
             f"the layout {out} cannot be written: {error.strerror or error}",
-            hint="name a folder that is to be made, on a disk with room that you may write: -o FOLDER",
+            hint="name a new folder on a writable disk with free space: -o FOLDER",
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Layout(out, *layout)
 
 
-def check_place(out: Path) -> None:
-    """Raises PublishError where a layout would take the place of something else."""
+def check_output(out: Path) -> None:
+    """Raise PublishError if a layout would replace anything other than a layout or an empty folder."""
     if out.exists() and not (out / "oci-layout").is_file() and (not out.is_dir() or any(out.iterdir())):
         new = out / "image.oci" if out.is_dir() else out.with_name(f"{out.name}.oci")
-        raise PublishError(f"{out} exists and is no OCI layout", hint=f"name a folder that is to be made: -o {new}")
+        raise PublishError(f"{out} exists and is not an OCI layout", hint=f"name a new folder: -o {new}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class _Writer:
     def write(
         self, layers: Sequence[LayerRecord], config: ImageConfig, epoch: int, name: str
     ) -> tuple[str, str, tuple[Descriptor, ...]]:
-        """Write all files; returns the digests of manifest and configuration, and the layers."""
+        """Write all files. Return the digests of manifest and configuration, and the layers."""
         together = max(1, min(self.jobs, len(layers)))
         with ThreadPoolExecutor(together) as pool:
             threads = max(1, self.jobs // together)
@@ -119,7 +120,7 @@ class _Writer:
         configuration = self.blob(self.types.config, config_json(layers, config, epoch))
         manifest = self.blob(
             self.types.manifest,
-            canonical(
+            canonical_json(
                 {
                     "schemaVersion": 2,
                     "mediaType": self.types.manifest,
@@ -134,28 +135,29 @@ class _Writer:
             "platform": {"architecture": config.architecture, "os": "linux"},
         }
         index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]}
-        (self.root / "index.json").write_bytes(canonical(index))
-        (self.root / "oci-layout").write_bytes(canonical({"imageLayoutVersion": "1.0.0"}))
+        (self.root / "index.json").write_bytes(canonical_json(index))
+        (self.root / "oci-layout").write_bytes(canonical_json({"imageLayoutVersion": "1.0.0"}))
         return manifest.digest, configuration.digest, written
 
     def layer(self, number: int, record: LayerRecord, threads: int) -> Descriptor:
         """Compress one layer into a blob."""
         temporary = self.root / f"layer-{number}"
         with temporary.open("wb") as file:
-            measured = Measured(file)
-            with compressing(measured, self.compression, threads) as stream:
+            measured = HashingWriter(file)
+            with open_compressor(measured, self.compression, threads) as stream:
                 write_layer_tar(self.store, record, stream)
         temporary.rename(self.root / "blobs" / "sha256" / measured.sha256)
         return Descriptor(self.types.layers[self.compression], f"sha256:{measured.sha256}", measured.size)
 
     def blob(self, media_type: str, content: bytes) -> Descriptor:
+        """Write a small blob."""
         sha256 = hashlib.sha256(content).hexdigest()
         (self.root / "blobs" / "sha256" / sha256).write_bytes(content)
         return Descriptor(media_type, f"sha256:{sha256}", len(content))
 
 
 def _replace(new: Path, out: Path) -> None:
-    """Rename `new` to `out`; what was there goes away only after it."""
+    """Rename `new` to `out`; an older layout there is removed only afterwards."""
     old = out.with_name(f"{new.name}.old")
     if out.exists():
         out.rename(old)

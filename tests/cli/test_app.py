@@ -158,8 +158,8 @@ def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
         ("squashfs", "file/", 8, "a file with its name exists"),
         ("squashfs", "-", 2, "-o - would be stdout"),
         ("oci", "-", 2, "-o - would be stdout"),
-        ("oci", "file", 8, "hint: name a folder that is to be made: -o file.oci"),
-        ("oci", "folder", 8, "hint: name a folder that is to be made: -o folder/image.oci"),
+        ("oci", "file", 8, "hint: name a new folder: -o file.oci"),
+        ("oci", "folder", 8, "hint: name a new folder: -o folder/image.oci"),
         ("docker", "file", 2, "hint: leave it out, or use --tag NAME:TAG"),
     ],
 )

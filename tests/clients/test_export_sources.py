@@ -115,7 +115,7 @@ def test_docker_save_and_the_docker_engine(
     def no_stream(*_: object) -> None:
         raise AssertionError("all layers are packed: nothing is to be sent")
 
-    monkeypatch.setattr(docker_daemon, "save", no_stream)
+    monkeypatch.setattr(docker_daemon, "save_image", no_stream)
     warm = made(f"dockerd://{cold.identity}", at, tmp_path / "warm.sqsh")
     assert warm.artifact.sha256 == want and all(layer.cached for layer in warm.layers)
 

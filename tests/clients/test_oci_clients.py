@@ -14,7 +14,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig
-from envbuild.oci.docker_engine import load
+from envbuild.oci.docker_engine import load_image
 from envbuild.oci.layout import Layout, write_layout
 from tests.support import tiny_root as kit
 from tests.support.dockerd import need, run
@@ -117,7 +117,7 @@ def test_docker_loads_and_runs(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", dockerd)
     reporter = SilentReporter()
-    image = load(layers, CONFIG, store, epoch=EPOCH, reference="envbuild/tiny", reporter=reporter)
+    image = load_image(layers, CONFIG, store, epoch=EPOCH, reference="envbuild/tiny", reporter=reporter)
     assert image == layout(layers, store, tmp_path / "out").config_digest
     said = run("docker", "-H", dockerd, "run", "--rm", "--network", "none", "envbuild/tiny:latest")
     assert said.startswith(SAID)
@@ -135,7 +135,7 @@ def test_docker_gets_no_damaged_image(
     bad = layer(store, "bad", lambda tree: (tree / "file").write_text("before"))
     (store.layer_tree(bad.diff_id) / "file").write_text("behind")
     with pytest.raises(EngineError, match="reads as"):
-        load([layers[0], bad], CONFIG, store, epoch=EPOCH, reference="damaged:1", reporter=SilentReporter())
+        load_image([layers[0], bad], CONFIG, store, epoch=EPOCH, reference="damaged:1", reporter=SilentReporter())
     assert "damaged" not in run("docker", "-H", dockerd, "images", "--format", "{{.Repository}}")
 
 
@@ -147,6 +147,6 @@ def test_without_docker_it_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(EngineError, match=reason) as caught:
-        load(layers, CONFIG, store, epoch=EPOCH, reference="tiny:1", reporter=SilentReporter())
+        load_image(layers, CONFIG, store, epoch=EPOCH, reference="tiny:1", reporter=SilentReporter())
     assert caught.value.exit_code == 5
     assert "docker info" in caught.value.hint

@@ -222,7 +222,7 @@ def test_a_failure_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         made(f"oci:{tmp_path}", at)
     (row,) = list_exports(at.store.root).data["exports"]
-    assert row["state"] == "failed" and "is no OCI layout" in row["error"]
+    assert row["state"] == "failed" and "is not an OCI layout" in row["error"]
 
 
 @pytest.mark.parametrize("way", ["a file in its place", "not to be written"])

@@ -26,7 +26,7 @@ def test_nccl_holds_what_cuobjdump_lists(tmp_path: Path) -> None:
             listed[f"{word}_{arch}"] = listed.get(f"{word}_{arch}", 0) + 1
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         read: dict[str, int] = {}
-        for arch, count in fatbin.architectures(data, elf.parse(data, fatbin.SECTIONS).sections).items():
+        for arch, count in fatbin.count_architectures(data, elf.parse(data, fatbin.SECTIONS).sections).items():
             read[arch.rstrip("f")] = read.get(arch.rstrip("f"), 0) + count  # cuobjdump writes sm_100 for sm_100f
     assert read == listed
     assert {arch for arch in read if arch.startswith("sm_")} == {

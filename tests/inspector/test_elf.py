@@ -72,7 +72,7 @@ def test_noise_is_damaged_or_read_but_never_another_error(noise: bytes, bits: by
     with contextlib.suppress(ValueError):
         found = elf.parse(data, fatbin.SECTIONS)
         assert found.bits == 32 * bits[0]
-        fatbin.architectures(data, found.sections)
+        fatbin.count_architectures(data, found.sections)
 
 
 @pytest.mark.parametrize("offset", [(1 << 64) - 1, 1 << 63, 1 << 32])
@@ -104,15 +104,15 @@ def test_architectures_are_counted(binaries: list[list[tuple[str, int, str]]], p
     for word, number, suffix in (entry for binary in binaries for entry in binary):
         name = f"{word}_{number}{suffix}"
         expected[name] = expected.get(name, 0) + 1
-    assert fatbin.architectures(data, elf.parse(data, fatbin.SECTIONS).sections) == expected
+    assert fatbin.count_architectures(data, elf.parse(data, fatbin.SECTIONS).sections) == expected
 
 
 def test_relocatable_code_counts_only_where_nothing_was_linked() -> None:
     linked, relocatable = make_fatbin([("sm", 90, "")]), make_fatbin([("sm", 75, "")])
     both = make_elf(sections={"__nv_relfatbin": relocatable, ".nv_fatbin": linked})
-    assert fatbin.architectures(both, elf.parse(both, fatbin.SECTIONS).sections) == {"sm_90": 1}
+    assert fatbin.count_architectures(both, elf.parse(both, fatbin.SECTIONS).sections) == {"sm_90": 1}
     alone = make_elf(sections={"__nv_relfatbin": relocatable})
-    assert fatbin.architectures(alone, elf.parse(alone, fatbin.SECTIONS).sections) == {"sm_75": 1}
+    assert fatbin.count_architectures(alone, elf.parse(alone, fatbin.SECTIONS).sections) == {"sm_75": 1}
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_relocatable_code_counts_only_where_nothing_was_linked() -> None:
 def test_a_damaged_fat_binary_is_told(damage) -> None:  # type: ignore[no-untyped-def]
     data = damage(make_fatbin([("sm", 90, "")]))
     with pytest.raises(ValueError, match="fat binary"):
-        fatbin.architectures(data, {".nv_fatbin": (0, len(data))})
+        fatbin.count_architectures(data, {".nv_fatbin": (0, len(data))})

@@ -53,7 +53,7 @@ Version: 3
 
 
 def test_dpkg_status() -> None:
-    versions, broken = packages.dpkg(STATUS)
+    versions, broken = packages.parse_dpkg_status(STATUS)
     assert versions == {
         "dpkg": "1.22.21",
         "libc6": "2.41-12+deb13u1",
@@ -88,7 +88,7 @@ def test_dists_modules_owners_and_missing_files(tmp_path: Path) -> None:
         if "umath" not in name and not name.endswith(".pyc"):
             (site / name).parent.mkdir(parents=True, exist_ok=True)
             (site / name).touch()
-    found, owners = packages.dists([f"{tmp_path}/lib/python*/site-packages"])
+    found, owners = packages.list_dists([f"{tmp_path}/lib/python*/site-packages"])
     assert found == [
         {
             "name": "many-things",
@@ -106,7 +106,7 @@ def test_two_packages_that_write_one_file(tmp_path: Path) -> None:
     library = "nvidia/nccl/lib/libnccl.so.2"
     dist(tmp_path, "nvidia-nccl-cu12", "2.27", {library: "sha256=a", "nvidia/License.txt": "sha256=l"})
     dist(tmp_path, "nvidia-nccl-cu13", "2.30", {library: "sha256=b", "nvidia/License.txt": "sha256=l"})
-    assert packages.clashes([str(tmp_path)]) == [
+    assert packages.find_clashes([str(tmp_path)]) == [
         {"path": f"{tmp_path}/{library}", "dists": ["nvidia_nccl_cu12-2.27", "nvidia_nccl_cu13-2.30"]}
     ]
 
@@ -141,5 +141,5 @@ def test_compiled_files_against_their_sources(tmp_path: Path) -> None:
 
 
 def test_source_of_a_compiled_file() -> None:
-    assert pyc.source("/a/__pycache__/b.cpython-313.opt-1.pyc") == "/a/b.py"
-    assert pyc.source("/a/b.pyc") == "/a/b.py"
+    assert pyc.source_path("/a/__pycache__/b.cpython-313.opt-1.pyc") == "/a/b.py"
+    assert pyc.source_path("/a/b.pyc") == "/a/b.py"

@@ -36,15 +36,15 @@ SHIFT = "unsigned long f(unsigned long a, int b) { return a << b ^ a >> (b + 1);
 def test_the_note_is_read(bits: int, level: str, size: int) -> None:
     note = make_property(0xC0000002, 3, size) + make_property(NEEDED, bits, size)  # CET's property stands before it
     data = make_elf(bits=size, machine=62 if size == 64 else 3, note=note)
-    assert gnu_notes.level(data, elf.parse(data)) == level
+    assert gnu_notes.read_level(data, elf.parse(data)) == level
 
 
 def test_other_notes_say_nothing() -> None:
     for note in (make_property(0xC0010002, 8), struct.pack("<III", 4, 4, 1) + b"GNU\0" + b"abcd", b"\0" * 7, b""):
         data = make_elf(note=note)
-        assert gnu_notes.level(data, elf.parse(data)) == ""
+        assert gnu_notes.read_level(data, elf.parse(data)) == ""
     data = make_elf(machine=183, note=make_property(NEEDED, 8))  # the number means something else on arm64
-    assert gnu_notes.level(data, elf.parse(data)) == ""
+    assert gnu_notes.read_level(data, elf.parse(data)) == ""
 
 
 @given(st.binary(max_size=64), st.integers(0, 40))
@@ -53,7 +53,7 @@ def test_a_damaged_note_is_told_or_says_nothing(noise: bytes, at: int) -> None:
     note[at : at + len(noise)] = noise
     data = make_elf(note=bytes(note))
     with contextlib.suppress(ValueError):
-        assert gnu_notes.level(data, elf.parse(data)) in (*gnu_notes.LEVELS, "")
+        assert gnu_notes.read_level(data, elf.parse(data)) in (*gnu_notes.LEVELS, "")
 
 
 def scanned(text: bytes, unwind: tuple[int, ...] = (0,)) -> dict[str, int]:
@@ -112,7 +112,7 @@ def test_noise_ends(noise: bytes) -> None:
 @given(st.binary(min_size=16, max_size=16))
 def test_no_instruction_is_longer_than_the_format_allows(code: bytes) -> None:
     with contextlib.suppress(IndexError):
-        assert x86_isa.length(code + bytes(64), 0) <= 16 + 15  # prefixes may repeat here; a CPU stops at 15
+        assert x86_isa.instruction_length(code + bytes(64), 0) <= 16 + 15  # prefixes may repeat here; a CPU stops at 15
 
 
 def tool(name: str) -> str:
@@ -156,7 +156,7 @@ def test_dispatch_asks(tmp_path: Path) -> None:
 
 def test_the_note_that_gcc_writes(tmp_path: Path) -> None:
     data = library(tmp_path, LOOP, "-march=x86-64-v3", "-mneeded")
-    assert gnu_notes.level(data, elf.parse(data)) == "x86-64-v3"
+    assert gnu_notes.read_level(data, elf.parse(data)) == "x86-64-v3"
 
 
 def test_lengths_and_findings_are_those_of_objdump() -> None:
@@ -179,7 +179,7 @@ def test_lengths_and_findings_are_those_of_objdump() -> None:
             if "(bad)" in text or code.startswith("9b "):  # objdump writes fwait and what follows as one
                 continue
             total += 1
-            wrong += x86_isa.length(data, int(at, 16) - shift) != len(code.split())
+            wrong += x86_isa.instruction_length(data, int(at, 16) - shift) != len(code.split())
             vex = vex or code.startswith(("c5 ", "c4 "))
             evex = evex or code.startswith("62 ")
         seen = x86_isa.scan(data, found)

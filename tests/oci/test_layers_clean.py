@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.oci.layers.clean import clean
-from envbuild.oci.layers.layer import members
-from envbuild.oci.layers.scan import scan, scan_canonical, settle
+from envbuild.oci.layers.layer import upper_members
+from envbuild.oci.layers.scan import make_canonical, scan, scan_canonical
 from envbuild.oci.tar.member import Kind
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,7 @@ def put(root: Path, *names: str, text: str = "x") -> None:
 
 
 def names(upper: Path, *lowers: Path, keep: tuple[str, ...] = ()) -> list[str]:
-    return [os.fsdecode(member.path) for member, _ in members(upper, lowers, epoch=EPOCH, keep=keep)]
+    return [os.fsdecode(member.path) for member, _ in upper_members(upper, lowers, epoch=EPOCH, keep=keep)]
 
 
 def test_leftovers_go_and_the_rest_stays(tmp_path: Path) -> None:
@@ -86,13 +86,13 @@ def test_what_a_lower_layer_shows_already_is_dropped(tmp_path: Path) -> None:
 def test_times_are_clamped_to_whole_seconds(tmp_path: Path) -> None:
     put(tmp_path, "new", "old")
     os.utime(tmp_path / "old", ns=(0, 1_500_000_000_999_999_999))
-    assert [member.mtime for member, _ in members(tmp_path, [], epoch=EPOCH)] == [EPOCH, 1_500_000_000]
+    assert [member.mtime for member, _ in upper_members(tmp_path, [], epoch=EPOCH)] == [EPOCH, 1_500_000_000]
 
 
 def test_members_are_in_byte_order_and_the_first_name_holds_the_data(tmp_path: Path) -> None:
     put(tmp_path, "a-b", "a/x")
     os.link(tmp_path / "a/x", tmp_path / "a.c")
-    found = [(member.path, member.kind, member.link) for member, _ in members(tmp_path, [], epoch=EPOCH)]
+    found = [(member.path, member.kind, member.link) for member, _ in upper_members(tmp_path, [], epoch=EPOCH)]
     assert found == [
         (b"a", Kind.DIR, b""),
         (b"a-b", Kind.FILE, b""),
@@ -116,12 +116,12 @@ def test_a_settled_tree_reads_as_the_same_layer(tmp_path: Path) -> None:
     os.utime(lower / "d", (5, 5))
     put(upper, "d/three", "other/x")
     os.utime(upper / "d", (5, 5))  # equal to the lower one: not a member, though it holds one
-    before = list(members(upper, [lower], epoch=EPOCH))
+    before = list(upper_members(upper, [lower], epoch=EPOCH))
     found = scan(upper, [lower], epoch=EPOCH)
-    settle(found)
+    make_canonical(found)
     assert found.implied == [b"d"]
-    from envbuild.oci.layers.scan import emit
+    from envbuild.oci.layers.scan import read_members
 
-    assert list(emit(scan_canonical(upper, found.implied))) == before
-    settle(scan(upper, [lower], epoch=EPOCH))
-    assert list(members(upper, [lower], epoch=EPOCH)) == before
+    assert list(read_members(scan_canonical(upper, found.implied))) == before
+    make_canonical(scan(upper, [lower], epoch=EPOCH))
+    assert list(upper_members(upper, [lower], epoch=EPOCH)) == before

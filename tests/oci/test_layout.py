@@ -21,7 +21,7 @@ from envbuild.core.errors import EngineError, PublishError, SpecError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layout import Layout, write_layout
-from envbuild.oci.tar.compress import Measured, compressing
+from envbuild.oci.tar.compress import HashingWriter, open_compressor
 from tests.support.stored_layers import EPOCH, files, layer
 
 pytestmark = [
@@ -109,7 +109,7 @@ def test_how_it_is_written_changes_no_byte(size: int, cuts: list[int], compressi
 
     def compressed(chunks: list[bytes], threads: int) -> bytes:
         file = io.BytesIO()
-        with compressing(Measured(file), compression, threads) as stream:
+        with open_compressor(HashingWriter(file), compression, threads) as stream:
             for chunk in chunks:
                 stream.write(chunk)
         return file.getvalue()
@@ -172,7 +172,7 @@ def test_an_older_layout_is_replaced(layers: tuple[LayerRecord, ...], store: Sto
 def test_something_else_is_left_alone(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
-    with pytest.raises(PublishError, match="no OCI layout"):
+    with pytest.raises(PublishError, match="not an OCI layout"):
         write(layers, tmp_path / "out", store)
     assert content(tmp_path / "out") == {"thesis.tex": b"years of work"}
 

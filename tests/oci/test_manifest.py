@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.oci import manifest
-from envbuild.oci.config import seconds
+from envbuild.oci.config import parse_rfc3339
 from tests.support.local_registry import DIGEST, LAYER, descriptor
 
 pytestmark = pytest.mark.unit
@@ -26,11 +26,11 @@ def test_layers_that_cannot_be_had_or_unpacked() -> None:
         descriptor(mediaType="a/b"),
     ]
     with pytest.raises(InputError) as caught:
-        manifest.image({"config": descriptor(), "layers": layers}, "x.io/y:1")
+        manifest.read_manifest({"config": descriptor(), "layers": layers}, "x.io/y:1")
     assert [finding.message for finding in caught.value.findings] == [
-        "layer 2 of x.io/y:1 lies outside of the registry (a foreign layer)",
-        "layer 3 of x.io/y:1 lies outside of the registry (a foreign layer)",
-        "layer 4 of x.io/y:1 lies outside of the registry (a foreign layer)",
+        "layer 2 of x.io/y:1 is stored outside the registry (a foreign layer)",
+        "layer 3 of x.io/y:1 is stored outside the registry (a foreign layer)",
+        "layer 4 of x.io/y:1 is stored outside the registry (a foreign layer)",
         "layer 5 of x.io/y:1 is of the kind 'a/b', which envbuild does not unpack",
     ]
 
@@ -49,27 +49,27 @@ def test_layers_that_cannot_be_had_or_unpacked() -> None:
 )
 def test_damaged_manifests(value: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"the manifest of x\.io/y:1 is damaged"):
-        manifest.image(value, "x.io/y:1")
+        manifest.read_manifest(value, "x.io/y:1")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 def test_documents_that_are_none(content: bytes) -> None:
     with pytest.raises(InputError, match="is damaged"):
-        manifest.document(content, "x.io/y:1")
+        manifest.parse_document(content, "x.io/y:1")
 
 
 def test_schema_1_is_refused() -> None:
     content = json.dumps({"schemaVersion": 1, "name": "y", "fsLayers": [], "history": []}).encode()
     with pytest.raises(InputError, match="Docker's manifest schema 1") as caught:
-        manifest.document(content, "x.io/y:1")
+        manifest.parse_document(content, "x.io/y:1")
     assert "docker push" in caught.value.hint
 
 
 def test_an_index_without_the_architecture() -> None:
     images = [{**descriptor(), "platform": {"os": system, "architecture": "amd64"}} for system in ("linux", "windows")]
     with pytest.raises(ConflictError, match="because it is made for linux/amd64, windows/amd64"):
-        manifest.choose({"manifests": images}, "x.io/y:1", "arm64")
-    assert manifest.choose({"manifests": images[::-1]}, "x.io/y:1", "amd64") == DIGEST
+        manifest.choose_image({"manifests": images}, "x.io/y:1", "arm64")
+    assert manifest.choose_image({"manifests": images[::-1]}, "x.io/y:1", "amd64") == DIGEST
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_an_index_without_the_architecture() -> None:
     ],
 )
 def test_times(text: str, found: int) -> None:
-    assert seconds(text) == found
+    assert parse_rfc3339(text) == found

@@ -16,7 +16,7 @@ import zstandard
 
 from envbuild.core.errors import InputError
 from envbuild.oci.sources import blob_stream as blobs
-from envbuild.oci.sources.read_layer import take_layer
+from envbuild.oci.sources.read_layer import read_layer
 from tests.support import foreign_images, tars
 from tests.support.foreign_images import made, workspace
 from tests.support.local_registry import Layout, sha256
@@ -53,7 +53,7 @@ def test_flipped_bytes_are_the_blob_s_damage(form: str) -> None:
     for at in (20, len(blob) // 2, len(blob) - 8):
         wrong = flipped(blob, at)
         layer = replace(source(wrong, TAR, digest=f"sha256:{sha256(blob)}"), image="oci:/images/app")
-        error = refused(lambda layer=layer: take_layer(layer, [Recorder()]))  # type: ignore[misc]
+        error = refused(lambda layer=layer: read_layer(layer, [Recorder()]))  # type: ignore[misc]
         assert error.message == (
             f"layer 1 of 1 of oci:/images/app is damaged: its blob is sha256:{sha256(wrong)}, "
             f"and its image says sha256:{sha256(blob)}"
@@ -65,7 +65,7 @@ def test_flipped_bytes_are_the_blob_s_damage(form: str) -> None:
 def test_bytes_that_are_missing(form: str) -> None:
     blob = PACKED[form]
     layer = source(blob[: len(blob) // 2], TAR, digest=f"sha256:{sha256(blob)}", size=len(blob))
-    message = refused(lambda: take_layer(layer, [Recorder()])).message
+    message = refused(lambda: read_layer(layer, [Recorder()])).message
     assert f"it has {len(blob) // 2} bytes, and its image says {len(blob)}" in message
     assert message.startswith("layer 1 of 1 is damaged: ")
 
@@ -73,7 +73,7 @@ def test_bytes_that_are_missing(form: str) -> None:
 @pytest.mark.parametrize("form", ["gzip", "zstd with a sum"])
 def test_what_was_pushed_broken(form: str) -> None:
     wrong = flipped(PACKED[form])
-    error = refused(lambda: take_layer(source(wrong, TAR), [Recorder()]))
+    error = refused(lambda: read_layer(source(wrong, TAR), [Recorder()]))
     assert error.message.startswith(f"layer 1 of 1 was pushed broken: it is sha256:{sha256(wrong)}, as its image says")
     assert error.hint.startswith("use another image or tag")
 
@@ -83,12 +83,12 @@ def test_without_a_digest_of_the_blob(form: str) -> None:
     """In an archive of `docker save` only the tar has one."""
     for at in (20, len(PACKED[form]) // 2):
         layer = replace(source(flipped(PACKED[form], at), TAR), digest="", image="docker-archive:a.tar")
-        error = refused(lambda layer=layer: take_layer(layer, [Recorder()]))  # type: ignore[misc]
+        error = refused(lambda layer=layer: read_layer(layer, [Recorder()]))  # type: ignore[misc]
         assert error.message.startswith("layer 1 of 1 of docker-archive:a.tar is damaged: it")
         assert ("its tar is sha256:" in error.message) == (form in ("plain", "zstd"))
         assert error.hint.startswith("save or copy the archive again")
     evil = tars.file(b"../../evil", b"x") + tars.END
-    told = refused(lambda: take_layer(replace(source(evil, evil), digest=""), [Recorder()])).message
+    told = refused(lambda: read_layer(replace(source(evil, evil), digest=""), [Recorder()])).message
     assert "was pushed broken: it is sha256:" in told and "evil" in told
 
 
@@ -123,7 +123,7 @@ def test_a_layout(compression: str, cache: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_a_registry(compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs.Blob.__init__, "__defaults__", (0, 0.01))
+    monkeypatch.setattr(blobs.RegistryBlob.__init__, "__defaults__", (0, 0.01))
     digest = damage(image(tmp_path / "mirror/some/app", compression))
     at = workspace(tmp_path / "store", docker=str(tmp_path / "mirror"))
     error = refused(lambda: made("docker://some/app:1", at))

@@ -15,11 +15,11 @@ from envbuild.core.text import duration, passed
 from envbuild.export.options import ExportOptions
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive import scan
+from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
-from envbuild.oci.sources.open import Place, place_of, split_path
-from envbuild.oci.sources.platform import Platform, pick
-from envbuild.oci.sources.registry import reference_of, shown
+from envbuild.oci.sources.open import SourceReference, parse_source, split_path
+from envbuild.oci.sources.platform import Platform, pick_manifest
+from envbuild.oci.sources.registry import parse_source_reference, printable_reference
 
 pytestmark = pytest.mark.unit
 DIGEST = "0123456789abcdef" * 4
@@ -28,20 +28,20 @@ DIGEST = "0123456789abcdef" * 4
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("docker://nvcr.io/nvidia/pytorch:25.10-py3", Place("registry", "nvcr.io/nvidia/pytorch:25.10-py3")),
-        ("docker-archive:a.tar:app:1", Place("archive", "a.tar:app:1")),
-        ("oci-archive:a.tar", Place("archive", "a.tar")),
-        ("oci:dir:tag", Place("layout", "dir:tag")),
-        ("docker-daemon:app:1", Place("daemon", "app:1")),
-        ("dockerd://app", Place("daemon", "app")),
-        ("docker-daemon://app", Place("daemon", "app")),
+        ("docker://nvcr.io/nvidia/pytorch:25.10-py3", SourceReference("registry", "nvcr.io/nvidia/pytorch:25.10-py3")),
+        ("docker-archive:a.tar:app:1", SourceReference("archive", "a.tar:app:1")),
+        ("oci-archive:a.tar", SourceReference("archive", "a.tar")),
+        ("oci:dir:tag", SourceReference("layout", "dir:tag")),
+        ("docker-daemon:app:1", SourceReference("daemon", "app:1")),
+        ("dockerd://app", SourceReference("daemon", "app")),
+        ("docker-daemon://app", SourceReference("daemon", "app")),
         ("cpu-ucx", None),
         ("images/cpu-ucx.yaml", None),
         ("./own.yml", None),
     ],
 )
-def test_forms(text: str, place: Place | None) -> None:
-    assert place_of(text) == place
+def test_forms(text: str, place: SourceReference | None) -> None:
+    assert parse_source(text) == place
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_forms(text: str, place: Place | None) -> None:
 )
 def test_other_programs_forms(text: str, hint: str) -> None:
     with pytest.raises(SpecError) as caught:
-        place_of(text)
+        parse_source(text)
     assert hint in caught.value.hint and caught.value.exit_code == 2
 
 
@@ -67,17 +67,17 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a:b.tar").touch()
     (tmp_path / "x.sqsh").touch()
     monkeypatch.chdir(tmp_path)
-    assert place_of("./layout") == Place("layout", "./layout")
-    assert place_of("./layout:app:1") == Place("layout", "./layout:app:1")
-    assert place_of("./a:b.tar:tag") == Place("archive", "./a:b.tar:tag")
+    assert parse_source("./layout") == SourceReference("layout", "./layout")
+    assert parse_source("./layout:app:1") == SourceReference("layout", "./layout:app:1")
+    assert parse_source("./a:b.tar:tag") == SourceReference("archive", "./a:b.tar:tag")
     assert split_path("a:b.tar") == (Path("a:b.tar"), "") and split_path("a:b.tar:c:1") == (Path("a:b.tar"), "c:1")
     with pytest.raises(SpecError, match="is a squashfs file already"):
-        place_of("./x.sqsh")
+        parse_source("./x.sqsh")
     with pytest.raises(InputError) as caught:
-        place_of("nvcr.io/nvidia/pytorch:25.10-py3")
+        parse_source("nvcr.io/nvidia/pytorch:25.10-py3")
     assert caught.value.hint.endswith("docker://nvcr.io/nvidia/pytorch:25.10-py3")
     with pytest.raises(InputError, match="there is no file or folder missing"):
-        place_of("missing.tar")
+        parse_source("missing.tar")
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_references(text: str, name: str) -> None:
-    assert shown(reference_of(text)) == name
+    assert printable_reference(parse_source_reference(text)) == name
 
 
 @pytest.mark.parametrize("text", ["", "UPPER/case", "a b", "reg#", "user@reg#a:1", "a@sha256:12", "a:b:c"])
 def test_no_references(text: str) -> None:
     with pytest.raises(SpecError) as caught:
-        reference_of(text)
+        parse_source_reference(text)
     assert caught.value.hint
 
 
@@ -110,7 +110,7 @@ def configuration(**changes: Any) -> dict[str, Any]:
     return {**value, **changes}
 
 
-def read(value: Any, platform: str = "linux/amd64") -> image_documents.Configuration:
+def read(value: Any, platform: str = "linux/amd64") -> image_documents.SourceConfig:
     return image_documents.read_configuration(json.dumps(value).encode(), "x", Platform.of(platform))
 
 
@@ -173,20 +173,20 @@ def test_one_of_an_index() -> None:
     unknown = entry("unknown", system="unknown", number=9)
     index = [unknown, entry("amd64", number=1), entry("arm", "v6", number=2), entry("arm", "v7", number=3)]
     for text, number in (("amd64", 1), ("linux/arm/v7", 3), ("arm", 2)):
-        assert pick(index, "x", Platform.of(text)).digest == f"{number:064x}"
+        assert pick_manifest(index, "x", Platform.of(text)).digest == f"{number:064x}"
     with pytest.raises(ConflictError) as caught:
-        pick(index, "x", Platform.of("arm64"))
+        pick_manifest(index, "x", Platform.of("arm64"))
     assert caught.value.message == (
         "x has no image for linux/arm64, because it is made for linux/amd64, linux/arm/v6, linux/arm/v7"
     )
     alone = [unknown, entry("s390x", number=5)]
-    assert pick(alone, "x", Platform("amd64")).digest == f"{5:064x}"
+    assert pick_manifest(alone, "x", Platform("amd64")).digest == f"{5:064x}"
     with pytest.raises(ConflictError, match="because it is made for linux/s390x"):
-        pick(alone, "x", Platform.of("amd64"))
+        pick_manifest(alone, "x", Platform.of("amd64"))
     with pytest.raises(ConflictError, match="because it is made for nothing"):
-        pick([unknown], "x", Platform("amd64"))
+        pick_manifest([unknown], "x", Platform("amd64"))
     with pytest.raises(InputError, match="is damaged"):
-        pick([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
+        pick_manifest([{"platform": {"os": "linux", "architecture": "amd64"}}], "x", Platform("amd64"))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_an_archive_s_names(tmp_path: Path) -> None:
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, target
             tar.addfile(link)
-    archive = scan(path)
+    archive = index_archive(path)
     assert archive.read("b/layer.tar") == b"1" and archive.real("b/layer.tar") == "a/layer.tar"
     for name in ("loop", "out", "none", "/etc/passwd"):
         with pytest.raises(InputError, match="is not in it"):
@@ -251,7 +251,7 @@ def test_layer_kinds() -> None:
     part = {"digest": f"sha256:{DIGEST}", "size": 1}
     kinds = ["application/vnd.oci.image.layer.v1.tar+zstd", "application/vnd.docker.image.rootfs.diff.tar.gzip"]
     value = {"config": {**part, "mediaType": "x"}, "layers": [{**part, "mediaType": kind} for kind in kinds]}
-    assert len(m.image(value, "x").layers) == 2
+    assert len(m.read_manifest(value, "x").layers) == 2
 
 
 def test_progress() -> None:

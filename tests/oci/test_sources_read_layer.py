@@ -18,10 +18,10 @@ import pytest
 import zstandard
 
 from envbuild.core.errors import EnvbuildError, InputError
-from envbuild.oci.sources import read_layer
+from envbuild.oci.sources import read_layer as module
 from envbuild.oci.sources.base import SourceLayer
-from envbuild.oci.sources.read_layer import Taken, take_layer, take_unnamed
-from envbuild.oci.tar.decompress import unpacking
+from envbuild.oci.sources.read_layer import LayerSize, read_layer, read_unnamed_layer
+from envbuild.oci.tar.decompress import open_decompressed
 from envbuild.oci.tar.member import Member
 from envbuild.oci.tar.reader import LayerError
 from envbuild.squashfs.pack.writer import PackWriter
@@ -91,7 +91,7 @@ def named(tar: bytes) -> bytes:
 @pytest.mark.parametrize("form", FORMS)
 def test_compressions(form: str) -> None:
     blob, one, two = FORMS[form](), Recorder(), Recorder()
-    assert take_layer(source(blob, TAR), [one, two]) == Taken(len(TAR), 19)
+    assert read_layer(source(blob, TAR), [one, two]) == LayerSize(len(TAR), 19)
     wanted = kit.read(TAR)
     for found in (one, two):
         assert found.closed and found.members == wanted.members
@@ -103,7 +103,7 @@ def test_compressions(form: str) -> None:
 def test_streams_that_come_in_drops(form: str, ahead: bool) -> None:
     blob = FORMS[form]()
     for most in (1, 77, 5000) if len(blob) < 1000 else (997,):
-        with unpacking(Drops(blob, most), ahead=ahead) as stream:
+        with open_decompressed(Drops(blob, most), ahead=ahead) as stream:
             pieces = list(iter(lambda: stream.read(MIB), b""))
         assert b"".join(pieces) == TAR
         assert all(len(piece) <= MIB for piece in pieces)
@@ -112,7 +112,7 @@ def test_streams_that_come_in_drops(form: str, ahead: bool) -> None:
 def test_one_byte_at_a_time() -> None:
     tar = kit.small()
     for blob in (tar, gzip.compress(tar), members(tar, 999), zstandard.compress(tar), frames(tar, 999), flushed(tar)):
-        with unpacking(Drops(blob, 1)) as stream:
+        with open_decompressed(Drops(blob, 1)) as stream:
             assert b"".join(iter(lambda: stream.read(100), b"")) == tar
 
 
@@ -126,7 +126,7 @@ def test_what_ends_too_early(form: str) -> None:
     for cut in (1, 4, 9, 1000, len(blob) // 2):
         found = Recorder()
         with pytest.raises(InputError, match=r"^layer 1 of 1 was pushed broken: it is sha256:"):
-            take_layer(source(blob[: end - cut], TAR), [found])
+            read_layer(source(blob[: end - cut], TAR), [found])
         assert not found.closed
 
 
@@ -136,15 +136,15 @@ def test_what_goes_on_after_its_end(form: str) -> None:
     for more in (b"x", b"garbage" * 100, kit.file(b"evil") + kit.END, b"\x1f\x8b", b"PK\3\4" * 10, bytes(512) + b"x"):
         found = Recorder()
         with pytest.raises(InputError, match="layer 1 of 1 was pushed broken: it is sha256:"):
-            take_layer(source(blob + more, TAR), [found])
+            read_layer(source(blob + more, TAR), [found])
         assert not found.closed
 
 
 def test_a_second_tar_after_the_first() -> None:
     """Programs that stop at the end of a tar would not see it."""
     for blob in (gzip.compress(TAR) + gzip.compress(TAR), zstandard.compress(TAR) * 2, TAR + TAR):
-        with pytest.raises(InputError, match="goes on after its end"):
-            take_layer(source(blob, TAR + TAR), [Recorder()])
+        with pytest.raises(InputError, match="continues after its end"):
+            read_layer(source(blob, TAR + TAR), [Recorder()])
 
 
 WRONG = "sha256:" + "0" * 64
@@ -162,22 +162,22 @@ def test_lies(form: str) -> None:
     ):
         found = Recorder()
         with pytest.raises(InputError, match=message):
-            take_layer(layer, [found])
+            read_layer(layer, [found])
         assert not found.closed
 
 
 def test_what_nobody_said_is_not_checked() -> None:
     blob = gzip.compress(TAR)
     told = source(blob, TAR)
-    assert take_layer(SourceLayer(told.diff_id, "", 0, "x", told.open), [Recorder()]).members == 19
+    assert read_layer(SourceLayer(told.diff_id, "", 0, "x", told.open), [Recorder()]).members == 19
 
 
 def test_digests_of_other_kinds() -> None:
     digest = "sha512:" + hashlib.sha512(TAR).hexdigest()
-    assert take_layer(source(TAR, TAR, digest=digest), [Recorder()]).members == 19
+    assert read_layer(source(TAR, TAR, digest=digest), [Recorder()]).members == 19
     for wrong in ("md5:00", "sha256", "sha256:", "shake_128:00", "x"):
         with pytest.raises(InputError, match="of a kind that envbuild does not know"):
-            take_layer(source(TAR, TAR, diff_id=wrong), [Recorder()])
+            read_layer(source(TAR, TAR, diff_id=wrong), [Recorder()])
 
 
 class Count:
@@ -212,22 +212,22 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blob that would unpack to many times what it has; one of honest size passes."""
     from isal import isal_zlib
 
-    assert read_layer.SUSPECT == 1 << 30
-    monkeypatch.setattr(read_layer, "SUSPECT", 64 * MIB)
+    assert module.SUSPECT == 1 << 30
+    monkeypatch.setattr(module, "SUSPECT", 64 * MIB)
     for compressor in (isal_zlib.compressobj(1, wbits=31), zstandard.ZstdCompressor().compressobj()):
         blob = zeros_tar(80 * MIB, compressor)
         assert len(blob) * 200 < 64 * MIB
         sink = Count()
         with pytest.raises(InputError, match="200 times as many: it is a bomb"):
-            take_layer(source(blob, b""), [sink])
+            read_layer(source(blob, b""), [sink])
         assert sink.size <= 65 * MIB
         with pytest.raises(InputError, match="more than 9999 bytes, which is the limit"):
-            take_layer(source(blob, b""), [Count()], limit=9999)
+            read_layer(source(blob, b""), [Count()], limit=9999)
         with pytest.raises(InputError, match="it is a bomb"):
-            take_unnamed(replace(source(blob, b""), diff_id="", digest=""), sink := Count())
+            read_unnamed_layer(replace(source(blob, b""), diff_id="", digest=""), sink := Count())
         assert sink.size <= 65 * MIB
     with pytest.raises(InputError, match="its tar is sha256"):  # read to its end
-        take_layer(source(blob, b""), [sink := Count()], ratio=0)
+        read_layer(source(blob, b""), [sink := Count()], ratio=0)
     assert sink.size == 80 * MIB
 
 
@@ -236,11 +236,11 @@ def test_layers_without_a_name() -> None:
     named = "sha256:" + hashlib.sha256(TAR).hexdigest()
     for blob, digest in ((TAR, ""), (TAR, named), (gzip.compress(TAR), "")):
         layer = replace(source(blob, TAR), diff_id="", digest=digest, size=len(blob))
-        assert take_unnamed(layer, Count()) == named
+        assert read_unnamed_layer(layer, Count()) == named
     with pytest.raises(InputError, match="its blob is sha256"):
-        take_unnamed(replace(source(TAR, TAR), diff_id="", digest=WRONG), Count())
+        read_unnamed_layer(replace(source(TAR, TAR), diff_id="", digest=WRONG), Count())
     with pytest.raises(InputError, match="larger than the 5 bytes"):
-        take_unnamed(replace(source(TAR, TAR), diff_id="", digest="", size=5), Count())
+        read_unnamed_layer(replace(source(TAR, TAR), diff_id="", digest="", size=5), Count())
 
 
 def test_blocks_that_stand_for_much() -> None:
@@ -248,14 +248,14 @@ def test_blocks_that_stand_for_much() -> None:
     block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"\0"
     last = struct.pack("<I", 1)[:3]
     blob = b"\x28\xb5\x2f\xfd\x00\x58" + block * 2000 + last  # a window of 2 MiB
-    with unpacking(io.BytesIO(blob)) as stream:
+    with open_decompressed(io.BytesIO(blob)) as stream:
         sizes = [len(piece) for piece in iter(lambda: stream.read(1 << 30), b"")]
     assert sum(sizes) == 2000 << 17 and max(sizes) <= MIB
 
 
 def test_windows_that_ask_for_much() -> None:
     blob = b"\x28\xb5\x2f\xfd\x00\xff" + b"\x01\0\0"  # a window of nearly 4 TiB
-    with pytest.raises(LayerError), unpacking(io.BytesIO(blob)) as stream:
+    with pytest.raises(LayerError), open_decompressed(io.BytesIO(blob)) as stream:
         stream.read(1)
 
 
@@ -274,7 +274,7 @@ def test_nothing_is_left_of_what_is_refused(tmp_path: Path) -> None:
     threads = threading.active_count()
     for layer in broken_layers():
         with pytest.raises(InputError), PackWriter(tmp_path / "packs.x") as writer:
-            take_layer(layer, [writer])
+            read_layer(layer, [writer])
         assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == threads
 
@@ -285,7 +285,7 @@ def test_what_sinks_and_places_raise_passes_through() -> None:
             raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):
-        take_layer(source(TAR, TAR), [Full()])
+        read_layer(source(TAR, TAR), [Full()])
 
     class Gone:
         def read(self, size: int) -> bytes:
@@ -297,7 +297,7 @@ def test_what_sinks_and_places_raise_passes_through() -> None:
 
     told = source(TAR, TAR)
     with pytest.raises(ConnectionError, match="gone"):
-        take_layer(SourceLayer(told.diff_id, told.digest, 0, "x", opened), [Count()])
+        read_layer(SourceLayer(told.diff_id, told.digest, 0, "x", opened), [Count()])
     evil = kit.header(b"x", b"3", device=b"0000001\x000000003\0") + kit.END
     with pytest.raises(EnvbuildError, match="no"):
 
@@ -305,13 +305,13 @@ def test_what_sinks_and_places_raise_passes_through() -> None:
             def begin(self, member: Member) -> None:
                 raise EnvbuildError("no")
 
-        take_layer(source(evil, evil), [Picky()])
+        read_layer(source(evil, evil), [Picky()])
 
 
 def test_a_reader_that_stops_early() -> None:
     """The thread behind a stream ends with it."""
     threads = threading.active_count()
-    with unpacking(io.BytesIO(gzip.compress(bytes(64 * MIB), 1))) as stream:
+    with open_decompressed(io.BytesIO(gzip.compress(bytes(64 * MIB), 1))) as stream:
         stream.read(10)
     assert threading.active_count() == threads
 
@@ -323,6 +323,6 @@ SPARSE: Sequence[tuple[str, bytes]] = (("old", kit.old_sparse()), ("plain", kit.
 def test_packs(tmp_path: Path, name: str, tar: bytes) -> None:
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(PackWriter(tmp_path / name))
-        assert take_layer(source(tar + kit.END, tar + kit.END), [writer]).members == 1
+        assert read_layer(source(tar + kit.END, tar + kit.END), [writer]).members == 1
         stack.pop_all()
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -98,7 +98,7 @@ def test_octal_fields(field: bytes, value: int) -> None:
 @pytest.mark.parametrize("field", [b"0000_44\0", b"-000644\0", b"0o00644\0", b"+000644\0", b"0000648\0", b"64 4   \0"])
 def test_fields_that_are_no_numbers(field: bytes) -> None:
     for archive in (header(mode=field), header(size=field.rjust(12, b"0")), header(mtime=field.rjust(12, b"0"))):
-        with pytest.raises(LayerError, match="no number"):
+        with pytest.raises(LayerError, match="not a number"):
             read(archive + END)
 
 
@@ -182,11 +182,11 @@ def test_ends() -> None:
         (whole[: 512 + 6], "middle of a file"),
         (whole[:511], "middle of a header"),
         (whole + whole[:100], "middle of a header"),
-        (whole + END + b"x", "goes on after its end"),
-        (whole + END + bytes(3 * MEGA) + b"x", "goes on after its end"),
-        (whole + bytes(512) + whole, "goes on after its end"),
-        (b"hello" * 1000, "no tar"),
-        (whole + b"\0" * 511 + b"\1", "no tar"),
+        (whole + END + b"x", "continues after its end"),
+        (whole + END + bytes(3 * MEGA) + b"x", "continues after its end"),
+        (whole + bytes(512) + whole, "continues after its end"),
+        (b"hello" * 1000, "not a tar"),
+        (whole + b"\0" * 511 + b"\1", "not a tar"),
     ):
         for step in STEPS[:3]:
             with pytest.raises(LayerError, match=message):

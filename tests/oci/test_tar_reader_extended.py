@@ -45,7 +45,7 @@ def test_global_headers() -> None:
     members = read(archive + file(b"c") + END).members
     assert [(member.mtime, member.gid) for member in members] == [(77, 9), (78, 0), (77, 3)]
     for key in (b"path", b"linkpath", b"size", b"GNU.sparse.map"):
-        with pytest.raises(LayerError, match="gives all its members one"):
+        with pytest.raises(LayerError, match="for all its members"):
             read(pax((key, b"1"), kind=b"g") + file(b"a") + END)
 
 

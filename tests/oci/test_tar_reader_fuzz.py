@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from envbuild.core.errors import EnvbuildError, InputError
 from envbuild.lock.base_image.file_tree import ImageTree
 from envbuild.oci.layers.apply import apply_layers
-from envbuild.oci.sources.read_layer import take_layer
+from envbuild.oci.sources.read_layer import read_layer
 from envbuild.oci.tar.member import Kind
 from envbuild.oci.tar.reader import LayerError, read_tar
 from tests.support import tars as kit
@@ -138,7 +138,7 @@ def check_tar(content: bytes, step: int) -> str:
 def check_blob(content: bytes, step: int) -> str:
     layer = kit.source(content, b"", diff_id="sha256:" + "0" * 64)
     try:
-        take_layer(layer, [kit.Recorder()], limit=LIMIT)
+        read_layer(layer, [kit.Recorder()], limit=LIMIT)
     except InputError as error:
         # The tar is another one now, so that what is sound is refused at last.
         return "read" if "its tar is sha256" in error.message else "refused"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envbuild.oci.layers.layer import write_members
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.oci.tar.writer import TarSink, record
+from envbuild.oci.tar.writer import TarSink, encode_record
 from tests.support.tars import TYPES
 
 pytestmark = pytest.mark.unit
@@ -103,7 +103,7 @@ def test_sizes_beyond_ustar(size: int) -> None:
 
 @given(st.binary(min_size=1, max_size=20).filter(lambda b: b"=" not in b), st.binary(max_size=2000))
 def test_the_length_of_a_pax_record_counts_itself(key: bytes, value: bytes) -> None:
-    text = record(key, value)
+    text = encode_record(key, value)
     assert int(text.split(b" ", 1)[0]) == len(text)
 
 

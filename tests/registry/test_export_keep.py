@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.core.errors import InputError, SpecError
 from envbuild.core.store.gc import collect
-from envbuild.oci.sources.cached_blob import part_of
+from envbuild.oci.sources.cached_blob import open_part
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.format import PackFormat
 from tests.support import foreign_images as kit
@@ -133,8 +133,8 @@ def test_wrong_content_is_not_kept(layers: list[str], large: str, registry: Serv
 def test_somebody_else_keeps_it(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
     """Both read it; one writes it down."""
     at = workspace(tmp_path / "store", docker=registry.url)
-    file = part_of(at.store, large)
-    assert file is not None and part_of(at.store, large) is None
+    file = open_part(at.store, large)
+    assert file is not None and open_part(at.store, large) is None
     with file:
         made(NAME, at, keep_layers=True)
     assert large not in kept(at, layers)
@@ -146,13 +146,13 @@ def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path
 import sys, time
 from pathlib import Path
 from tests.support.foreign_images import made, workspace
-from envbuild.oci.sources.open import keeping
-read = keeping.KeptBlob.read
+from envbuild.oci.sources import cached_blob
+read = cached_blob.CachedBlob.read
 def slowly(self, size=-1):
     if self.at > 1_500_000:
         time.sleep(60)
     return read(self, size)
-keeping.KeptBlob.read = slowly
+cached_blob.CachedBlob.read = slowly
 made("docker://some/app:1", workspace(Path(sys.argv[1]), docker=sys.argv[2]), keep_layers=True)
 """
     store = tmp_path / "store"

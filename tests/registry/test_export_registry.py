@@ -282,7 +282,7 @@ def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
     told = [finding.message for finding in caught.value.findings]
-    assert len(told) == 4 and "layer 5" in told[3] and "is said to have 0 bytes" in told[3]
+    assert len(told) == 4 and "layer 5" in told[3] and "has size 0 in the manifest" in told[3]
     assert "a foreign layer" in told[0] and "is encrypted" in told[1] and "application/vnd.example.model" in told[2]
 
 

@@ -107,4 +107,4 @@ def said(at: Workspace) -> list[str]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried at once."""
-    monkeypatch.setattr(blob_stream.Blob.__init__, "__defaults__", (0, 0.01))
+    monkeypatch.setattr(blob_stream.RegistryBlob.__init__, "__defaults__", (0, 0.01))

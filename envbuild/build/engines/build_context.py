@@ -121,7 +121,7 @@ def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], wo
     Must run as root, or as root of a user namespace."""
     from envbuild.build.engines import deb
     from envbuild.oci.layers.apply import apply_layers
-    from envbuild.oci.layers.layer import members, write_members
+    from envbuild.oci.layers.layer import upper_members, write_members
     from envbuild.oci.tar.writer import TarSink
 
     tree, names = Path(work) / ".seed", Path(work) / ".debs"
@@ -136,6 +136,6 @@ def write_seed(*, debs: list[tuple[str, str]], layers: list[tuple[str, str]], wo
             (tree / name).mkdir()
             (tree / name).chmod(mode)
     with (Path(work) / "seed.tar").open("wb") as file:
-        write_members(members(tree, [], epoch=epoch), [TarSink(file)])
+        write_members(upper_members(tree, [], epoch=epoch), [TarSink(file)])
     shutil.rmtree(tree)
     shutil.rmtree(names)

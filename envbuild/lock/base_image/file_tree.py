@@ -20,9 +20,9 @@ from typing import Any
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.store.store import Store, write_atomic
-from envbuild.oci.layers.changeset import HOPS, Changeset, Kind
+from envbuild.oci.layers.changeset import HOPS, Changeset, EntryKind
 from envbuild.oci.tar import member as m
-from envbuild.oci.tar.decompress import reading, sound
+from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
 from envbuild.oci.tar.member import Member
 
 FORMAT = 1  # of the cached file; another format is not read
@@ -46,13 +46,15 @@ class ImageTree(Changeset):
         self.captured, self.content = b"", bytearray()  # the file whose content is being read, if any
 
     # as the target of a layer
-    def kind(self, path: bytes) -> Kind | None:
+    def kind(self, path: bytes) -> EntryKind | None:
         above, _, name = os.fsdecode(path).rpartition("/")
         folder = self.node(above)
         if not isinstance(folder, dict) or name not in folder:
             return None
         node = folder[name]
-        return Kind.FOLDER if isinstance(node, dict) else Kind.LINK if isinstance(node, str) else Kind.OTHER
+        return (
+            EntryKind.FOLDER if isinstance(node, dict) else EntryKind.LINK if isinstance(node, str) else EntryKind.OTHER
+        )
 
     def target(self, path: bytes) -> bytes:
         return os.fsencode(self.node(os.fsdecode(path)))
@@ -63,18 +65,18 @@ class ImageTree(Changeset):
     def make(self, path: bytes) -> None:
         self.put(path, {})
 
-    def delete(self, path: bytes, kind: Kind) -> None:
+    def delete(self, path: bytes, kind: EntryKind) -> None:
         above, _, name = os.fsdecode(path).rpartition("/")
         del self.node(above)[name]
 
     def add(self, member: Member, path: bytes) -> None:
         if member.kind is m.Kind.DIR:
-            if self.kind(path) is not Kind.FOLDER:
+            if self.kind(path) is not EntryKind.FOLDER:
                 self.remove(path)
                 self.put(path, {})
             return
         if member.kind is m.Kind.HARDLINK:
-            self.put(path, self.node(os.fsdecode(self.source(member, path))))
+            self.put(path, self.node(os.fsdecode(self.link_source(member, path))))
             return
         self.remove(path)
         if member.kind is m.Kind.SYMLINK:
@@ -171,7 +173,10 @@ def read_image_tree(digest: str, layers: Sequence[str], store: Store, reporter: 
         for number, layer in enumerate(layers, 1):
             reporter.note("base", f"layer {number}")
             try:
-                with sound(f"layer {number} of the base image (sha256 {layer})"), reading(store.blob(layer)) as stream:
+                with (
+                    convert_layer_errors(f"layer {number} of the base image (sha256 {layer})"),
+                    open_blob_file(store.blob(layer)) as stream,
+                ):
                     tree.written = {b""}
                     tree.apply(stream)
             except EnvbuildError:

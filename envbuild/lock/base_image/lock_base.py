@@ -26,7 +26,7 @@ from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
-from envbuild.oci.config import seconds
+from envbuild.oci.config import parse_rfc3339
 
 PARALLEL = 4  # layers that are downloaded at a time
 
@@ -73,7 +73,7 @@ def lock_base(
     if unchanged and not config.fits(arch):  # it was locked for another target
         digest, image, config = download.resolve(download.repository.reference.wanted, arch)
     if not config.fits(arch):
-        raise m.other_architecture(reference, arch, [f"{config.system}/{config.arch}"])
+        raise m.other_architecture_error(reference, arch, [f"{config.system}/{config.arch}"])
     download.fetch(image.layers, reporter)
     tree = read_image_tree(digest, [part.digest for part in image.layers], store, reporter)
     findings = requirements.check_base(tree, reference, distribution, python, promised, where or {})
@@ -89,7 +89,7 @@ def lock_base(
         python=requirements.python_packages(tree, interpreter, python),
         env=dict(config.env),
     )
-    return LockedBase(locked, tree.text(requirements.STATUS) or "", interpreter, seconds(config.created))
+    return LockedBase(locked, tree.text(requirements.STATUS) or "", interpreter, parse_rfc3339(config.created))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,15 @@ class _BaseDownload:
     store: Store
     transfer: Transfer
 
-    def resolve(self, wanted: str, arch: str) -> tuple[str, m.Image, m.Config]:
+    def resolve(self, wanted: str, arch: str) -> tuple[str, m.ImageManifest, m.BaseImageConfig]:
         """Return (digest of the manifest, parts, configuration) of the image `wanted` (digest or tag) for `arch`."""
         digest, value = self.document(wanted)
         if m.is_index(value):
-            digest, value = self.document(f"sha256:{m.choose(value, self.reference, arch)}")
-        image = m.image(value, self.reference)
+            digest, value = self.document(f"sha256:{m.choose_image(value, self.reference, arch)}")
+        image = m.read_manifest(value, self.reference)
         self.fetch([image.config], SilentReporter())
         content = self.store.blob(image.config.digest).read_bytes()
-        return digest, image, m.config(m.document(content, self.reference), self.reference)
+        return digest, image, m.read_config(m.parse_document(content, self.reference), self.reference)
 
     def document(self, wanted: str) -> tuple[str, dict[str, Any]]:
         """Return (digest, content) of a manifest or index; add it to the store."""
@@ -122,9 +122,9 @@ class _BaseDownload:
             with self.store.workdir() as work:
                 (work / "manifest").write_bytes(content)
                 digest = self.store.add_blob(work / "manifest")
-        return digest, m.document(content, self.reference)
+        return digest, m.parse_document(content, self.reference)
 
-    def fetch(self, parts: Iterable[m.Part], reporter: Reporter) -> None:
+    def fetch(self, parts: Iterable[m.BlobDescriptor], reporter: Reporter) -> None:
         """Download parts into the store. Raises InputError with a finding for each that is not available."""
         wanted = {part.digest: part for part in parts if not self.store.has_blob(part.digest)}
         if not wanted:
@@ -139,7 +139,7 @@ class _BaseDownload:
 
         transfer = replace(self.repository.transfer(self.transfer), progress=add_progress)
 
-        def download(part: m.Part) -> Finding | None:
+        def download(part: m.BlobDescriptor) -> Finding | None:
             try:
                 transfer.obtain(self.repository.blobs(part.digest), part.digest)
             except DownloadError as error:

@@ -86,7 +86,7 @@ def _read(context: Context, wheel: NcclWheel) -> DerivedRow:
         stream.flush()
         try:
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found = fatbin.architectures(data, elf.parse(data, fatbin.SECTIONS).sections)
+                found = fatbin.count_architectures(data, elf.parse(data, fatbin.SECTIONS).sections)
         except ValueError as error:  # also of mmap, for an empty file
             raise MalformedFileError(f"{members[0]}: {error}") from None
         if not found:

@@ -1,8 +1,9 @@
-"""The clean list: what every build leaves behind that differs from run to run, or that no image needs.
+"""Clean list: files that every build leaves behind and that differ from run to run, or that no image needs.
 
 Taken from measurements of two builds of one image (host keys, logs, caches with times, backups). It works on the upper
 directory of a unit, before the layer is read; it never reveals something else, because every layer below was cleaned by
-the same list."""
+the same list.
+"""
 
 from __future__ import annotations
 
@@ -52,24 +53,29 @@ KEEP = frozenset({"var/cache/apt/archives/partial", "var/lib/apt/lists/partial"}
 def clean(upper: Path) -> None:
     """Remove and truncate what the list names, in place. Never follows a symbolic link out of `upper`."""
     for pattern in REMOVE:
-        for path in matches(upper, pattern):
+        for path in find_matches(upper, pattern):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
     machine_id = upper / "etc/machine-id"
-    if plain(upper, "etc") and machine_id.is_file() and not machine_id.is_symlink() and machine_id.stat().st_size:
+    if (
+        is_real_folder(upper, "etc")
+        and machine_id.is_file()
+        and not machine_id.is_symlink()
+        and machine_id.stat().st_size
+    ):
         os.truncate(machine_id, 0)
     dbus = upper / "var/lib/dbus/machine-id"
-    if plain(upper, "var/lib/dbus") and dbus.is_file() and not dbus.is_symlink():
+    if is_real_folder(upper, "var/lib/dbus") and dbus.is_file() and not dbus.is_symlink():
         dbus.unlink()
         dbus.symlink_to("/etc/machine-id")
 
 
-def matches(upper: Path, pattern: str) -> Iterator[Path]:
-    """Existing entries of `upper` that match; whiteouts are kept, they are deletions and not leftovers."""
+def find_matches(upper: Path, pattern: str) -> Iterator[Path]:
+    """Yield the existing entries of `upper` that match, except whiteouts: they are deletions, not leftovers."""
     folder, _, name = pattern.rpartition("/")
-    if not plain(upper, folder):
+    if not is_real_folder(upper, folder):
         return
     found = sorted((upper / folder).glob(name)) if "*" in name else [upper / pattern]
     for path in found:
@@ -79,8 +85,8 @@ def matches(upper: Path, pattern: str) -> Iterator[Path]:
             yield path
 
 
-def plain(upper: Path, folder: str) -> bool:
-    """Whether `folder` and all above it are real directories of `upper`."""
+def is_real_folder(upper: Path, folder: str) -> bool:
+    """Return whether `folder` and all above it are real directories of `upper`."""
     path = upper
     for part in folder.split("/"):
         path = path / part

@@ -1,9 +1,10 @@
-"""Layers: made canonical, read in one pass, kept as trees, and read again to the same bytes.
+"""Layers: made canonical, read in one pass, stored as trees, and read again to the same bytes.
 
-One layer has one digest, whatever engine, file system or user made it: members in byte order, times clamped, owners as
-the unit sees them, hard links to the first name, deletions and opaque marks only where they hide something (OCI image
-spec, layer.md). Functions here must run where owners read as the unit's own: as root, or in the user namespace
-(`write_layer_tar` sees to that itself)."""
+One layer has one digest, for any engine, file system and user that built it: members in byte order, times clamped,
+owners as the unit sees them, hard links to the first name, deletions and opaque marks only where they hide something
+(OCI image spec, layer.md). Functions here must run where owners read as the unit's own: as root, or in the user
+namespace (`write_layer_tar` enters it itself).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from envbuild.core.errors import EngineError
 from envbuild.core.store.store import LayerRecord, Store, write_json
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
-from envbuild.oci.layers.scan import emit, scan, scan_canonical, settle
+from envbuild.oci.layers.scan import make_canonical, read_members, scan, scan_canonical
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.writer import TarSink
 
@@ -29,10 +30,10 @@ IMPLIED = "implied"  # beside tree/: directories of the tree that are not member
 
 
 class SinkFactory(Protocol):
-    """Makes a file of a layer in the same read as its digest, such as a pack for squashfs."""
+    """Maker of a file from a layer, in the same read as its digest, such as a pack for squashfs."""
 
     def open(self, path: Path) -> AbstractContextManager[Sink]:
-        """Return a sink that completes the file `path` when it is closed, and discards it when an exception passes."""
+        """Return a sink that completes the file `path` when it is closed, and discards it on an exception."""
         ...
 
     def give(self, path: Path, store: Store, diff_id: str) -> None:
@@ -40,16 +41,16 @@ class SinkFactory(Protocol):
         ...
 
 
-def members(
+def upper_members(
     upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str] = ()
 ) -> Iterator[tuple[Member, Path | None]]:
-    """The members of the layer that `upper` is over `lowers` (trees, bottom first), each with the file that holds its
-    data."""
-    return emit(scan(upper, lowers, epoch=epoch, keep=keep))
+    """Yield the members of the layer that `upper` is over `lowers` (trees, bottom first), each with the file that
+    contains its data."""
+    return read_members(scan(upper, lowers, epoch=epoch, keep=keep))
 
 
 def write_members(entries: Iterable[tuple[Member, Path | None]], sinks: Sequence[Sink]) -> None:
-    """Give every member and its data to all sinks, in one read; then close them."""
+    """Pass every member and its data to all sinks, in one read; then close them."""
     for member, source in entries:
         for sink in sinks:
             sink.begin(member)
@@ -74,10 +75,10 @@ def make_layer(
     unit: str = "",
     sinks: Sequence[SinkFactory] = (),
 ) -> LayerRecord:
-    """Turn ``folder/tree``, the upper directory of a finished unit, into a layer of the store, with what `sinks` make.
+    """Turn ``folder/tree``, the upper directory of a finished unit, into a layer of the store, with files of `sinks`.
 
     The tree is cleaned, read once for the digest and all sinks, made canonical in place and renamed into the store; a
-    layer that is there already is left alone. Raises OSError (ENOSPC) and EngineError.
+    layer that the store has already is left alone. Raises OSError (ENOSPC) and EngineError.
     """
     tree = folder / "tree"
     clean(tree)
@@ -86,20 +87,20 @@ def make_layer(
     with contextlib.ExitStack() as stack:
         temporary = [folder / f"sink-{number}" for number in range(len(sinks))]
         writers = [stack.enter_context(sink.open(path)) for path, sink in zip(temporary, sinks, strict=True)]
-        write_members(emit(found), [tar, *writers])
+        write_members(read_members(found), [tar, *writers])
         stack.pop_all()  # closed by write_members
-    settle(found)
+    make_canonical(found)
     record = LayerRecord(tar.diff_id, tar.size, tar.files, unit)
     for path, sink in zip(temporary, sinks, strict=True):
         sink.give(path, store, record.diff_id)
     (folder / IMPLIED).write_bytes(b"".join(path + b"\0" for path in sorted(found.implied)))
     write_json(folder / "layer.json", asdict(record))
-    place(folder, store.layer_path(record.diff_id))
+    move_to_store(folder, store.layer_path(record.diff_id))
     return record
 
 
-def place(folder: Path, target: Path) -> None:
-    """Rename a finished layer folder into the store; keep the one that is there, unless it is a broken one."""
+def move_to_store(folder: Path, target: Path) -> None:
+    """Rename a finished layer folder into the store; a complete one there is left alone, a broken one is replaced."""
     if (target / "layer.json").is_file():
         return
     with contextlib.suppress(FileNotFoundError):
@@ -112,16 +113,16 @@ def place(folder: Path, target: Path) -> None:
 
 
 def stored_members(store: Store, diff_id: str) -> Iterator[tuple[Member, Path | None]]:
-    """The members of a layer of the store, as they were packed. Raises EngineError when the store does not have it."""
+    """Yield the members of a layer of the store, as they were packed. Raises EngineError if it is missing."""
     path = store.layer_path(diff_id)
     try:
         implied = [item for item in (path / IMPLIED).read_bytes().split(b"\0") if item]
     except FileNotFoundError:
         raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it") from None
-    return emit(scan_canonical(path / "tree", implied))
+    return read_members(scan_canonical(path / "tree", implied))
 
 
-def read_layer(store: Store, diff_id: str) -> Iterator[bytes]:
+def stream_layer_tar(store: Store, diff_id: str) -> Iterator[bytes]:
     """Yield the canonical tar of a layer of the store, in chunks, read inside a user namespace. Raises EngineError."""
     return stream(_print_layer, store=str(store.root), diff_id=diff_id)
 
@@ -134,15 +135,16 @@ def _print_layer(*, store: str, diff_id: str) -> None:
 def write_layer_tar(store: Store, record: LayerRecord, file: IO[bytes]) -> None:
     """Write the canonical tar of a layer of the store to `file` (any object with ``write``) and check its digest.
 
-    A user other than root reads it inside a user namespace. Raises EngineError when the layer is damaged: what was
-    written must then be thrown away."""
+    A user other than root reads it inside a user namespace. Raises EngineError if the layer is corrupt: what was
+    written must then be discarded.
+    """
     if os.geteuid() == 0:
         sink = TarSink(file)
         write_members(stored_members(store, record.diff_id), [sink])
         digest = sink.sha256
     else:
         checksum = hashlib.sha256()
-        for chunk in read_layer(store, record.diff_id):
+        for chunk in stream_layer_tar(store, record.diff_id):
             checksum.update(chunk)
             file.write(chunk)
         digest = checksum.hexdigest()

@@ -1,8 +1,9 @@
-"""What the layers below an upper directory show: a merged view without mounting anything.
+"""Merged view of the layers below an upper directory, without mounting anything.
 
 The rules are overlayfs' own (kernel documentation, filesystems/overlayfs.rst, "whiteouts and opaque directories", in
 the ``userxattr`` form): a character device 0:0 hides the name below it, ``user.overlay.opaque`` = y hides the directory
-below it, directories merge with directories and everything else replaces."""
+below it, directories merge with directories and everything else replaces.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +23,28 @@ Dirs = tuple[bytes, ...]
 
 
 class LowerView:
-    """The merged view of layer trees, given bottom first. Directories are looked up once and remembered."""
+    """Merged view of layer trees, passed bottom first. Directories are resolved once and cached."""
 
     def __init__(self, lowers: Sequence[bytes]) -> None:
         self.known: dict[bytes, Dirs] = {b"": tuple(reversed(lowers))}
 
     def dirs(self, path: bytes) -> Dirs:
-        """The real directories (top first) that merge into the directory `path` (relative, ``b""`` the root); empty
-        when there is none."""
+        """Return the real directories (top first) that merge into the directory `path` (relative, ``b""`` the root);
+        empty if there is none."""
         found = self.known.get(path)
         if found is None:
             parent, _, name = path.rpartition(b"/")
-            found = self.known[path] = self._look(self.dirs(parent), name)[1]
+            found = self.known[path] = self.find(self.dirs(parent), name)[1]
         return found
 
     def entry(self, path: bytes) -> tuple[bytes, os.stat_result] | None:
-        """The visible entry at `path`: where it really is, and its lstat; None when nothing is there."""
+        """Return the visible entry at `path`: its real path and its lstat; None if there is none."""
         parent, _, name = path.rpartition(b"/")
-        return self._look(self.dirs(parent), name)[0]
+        return self.find(self.dirs(parent), name)[0]
 
     @staticmethod
-    def _look(folders: Dirs, name: bytes) -> tuple[tuple[bytes, os.stat_result] | None, Dirs]:
+    def find(folders: Dirs, name: bytes) -> tuple[tuple[bytes, os.stat_result] | None, Dirs]:
+        """Return (the visible entry `name` in merged `folders`, the real directories that merge into it)."""
         first: tuple[bytes, os.stat_result] | None = None
         merged: list[bytes] = []
         for folder in folders:
@@ -64,19 +66,20 @@ class LowerView:
 
 
 def is_whiteout(path: bytes, status: os.stat_result) -> bool:
-    """A deletion: character device 0:0, or (kernel 6.8 and later, nested overlays) an empty file with the whiteout
-    attribute."""
+    """Return whether an entry is a deletion: character device 0:0, or (kernel 6.8 and later, nested overlays) an empty
+    file with the whiteout attribute."""
     if stat.S_ISCHR(status.st_mode):
         return status.st_rdev == 0
     return stat.S_ISREG(status.st_mode) and status.st_size == 0 and get_xattr(path, WHITEOUT) is not None
 
 
 def is_opaque(path: bytes) -> bool:
+    """Return whether a directory hides what the layers below have in it."""
     return get_xattr(path, OPAQUE) == b"y"
 
 
 def get_xattr(path: bytes, name: str) -> bytes | None:
-    """The value of an extended attribute, or None."""
+    """Return the value of an extended attribute, or None."""
     try:
         return os.getxattr(path, name, follow_symlinks=False)
     except OSError as error:
@@ -86,8 +89,8 @@ def get_xattr(path: bytes, name: str) -> bytes | None:
 
 
 def list_xattrs(path: bytes) -> dict[bytes, bytes]:
-    """The extended attributes that a layer carries: file capabilities and ``user.*`` (not overlay's own marks, no ACLs
-    and labels of the host).
+    """Return the extended attributes that a layer contains: file capabilities and ``user.*`` (not overlay's own marks,
+    nor ACLs and labels of the host).
 
     Raises EngineError for marks that would make the content of a layer depend on the layers below.
     """

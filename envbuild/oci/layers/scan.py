@@ -1,10 +1,10 @@
-"""From the upper directory of an overlay to the members of a canonical layer, and the upper directory made equal to
-them.
+"""Members of a canonical layer from the upper directory of an overlay, and the upper directory made equal to them.
 
-`scan` decides what the layer holds: nothing that a lower layer already shows, no deletion of what is not there, an
-opaque mark only where it hides something (overlayfs marks every new directory that is renamed into place). `emit` reads
-it; `settle` then removes from the directory what the layer does not hold, so that the directory itself can be a lower
-layer and reads as the same layer again."""
+`scan` decides what the layer contains: nothing that a lower layer already shows, no deletion of a missing entry, an
+opaque mark only where it hides something (overlayfs marks every new directory that is renamed into place).
+`read_members` reads it; `make_canonical` then removes from the directory what the layer does not contain, so that the
+directory itself can be a lower layer and reads as the same layer again.
+"""
 
 # names in a layer are bytes, which pathlib does not hold
 # ruff: noqa: PTH101, PTH108, PTH115, PTH123
@@ -30,7 +30,7 @@ from envbuild.oci.layers.lower_view import (
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.member import Kind, Member
 
-ENTRY, DELETION, COVER = 0, 1, 2  # a thing of the layer; a whiteout; an opaque mark
+ENTRY, DELETION, COVER = 0, 1, 2  # an entry of the layer; a whiteout; an opaque mark
 CHUNK = 1 << 20
 KINDS = {
     stat.S_IFREG: Kind.FILE,
@@ -42,9 +42,9 @@ KINDS = {
 
 @dataclass
 class Scan:
-    """What a layer holds: `found` (path in the layer, ENTRY/DELETION/COVER, path in the directory), sorted by path in
-    the layer; `dropped`: entries of the directory that the layer does not hold; `implied`: directories that stand in
-    the directory only for what is below them."""
+    """Content of a layer: `found` (path in the layer, ENTRY/DELETION/COVER, path in the directory), sorted by path in
+    the layer; `dropped`: entries of the directory that the layer does not contain; `implied`: directories that are in
+    the directory only because of entries below them."""
 
     root: bytes
     epoch: int | None
@@ -56,8 +56,9 @@ class Scan:
 def scan(upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str] = ()) -> Scan:
     """Compare an upper directory with the layer trees below it (bottom first). Times are clamped to `epoch` (seconds).
 
-    `keep`: absolute paths; when given, only they and what is below them belong to the layer, and their parents where no
-    lower has them."""
+    `keep`: absolute paths; if there are any, only they and what is below them belong to the layer, and their parents
+    that no lower has.
+    """
     result = Scan(os.fsencode(upper), epoch)
     kept = tuple(os.fsencode(path).strip(b"/") for path in keep)
     view = LowerView([os.fsencode(path) for path in lowers])
@@ -67,16 +68,16 @@ def scan(upper: Path, lowers: Sequence[Path], *, epoch: int, keep: Sequence[str]
 
 
 def scan_canonical(tree: Path, implied: Sequence[bytes]) -> Scan:
-    """Read a tree that `settle` left: everything in it is the layer, but for the `implied` directories."""
+    """Read a tree after `make_canonical`: everything in it is the layer, except the `implied` directories."""
     result = Scan(os.fsencode(tree), None, implied=list(implied))
     hidden = frozenset(implied)
     todo = [b""]
     while todo:
         folder = todo.pop()
-        for path, status in children(result.root, folder):
+        for path, status in list_children(result.root, folder):
             full = result.root + b"/" + path
             if is_whiteout(full, status):
-                result.found.append((whiteout(path), DELETION, path))
+                result.found.append((whiteout_path(path), DELETION, path))
                 continue
             if stat.S_ISDIR(status.st_mode):
                 todo.append(path)
@@ -94,61 +95,63 @@ class _Scanner:
         self.result, self.view, self.keep = result, view, keep
 
     def folder(self, folder: bytes, below: Dirs) -> int:
-        """Scan one directory whose visible lower directories are `below`; returns how many members it gave."""
-        given = 0
-        for path, status in children(self.result.root, folder):
-            place = self.place(path)
-            if place == "outside":
+        """Scan one directory whose visible lower directories are `below`; return how many members it contains."""
+        count = 0
+        for path, status in list_children(self.result.root, folder):
+            position = self.position(path)
+            if position == "outside":
                 self.result.dropped.append(path)
                 continue
-            given += self.entry(path, status, below, place == "parent")
-        return given
+            count += self.entry(path, status, below, position == "parent")
+        return count
 
-    def place(self, path: bytes) -> str:
-        if not self.keep or any(path == kept or path.startswith(kept + b"/") for kept in self.keep):
+    def position(self, path: bytes) -> str:
+        """Return where a path is: inside of the paths to keep, a parent of one, or outside."""
+        if not self.keep or any(path == top or path.startswith(top + b"/") for top in self.keep):
             return "inside"
-        return "parent" if any(kept.startswith(path + b"/") for kept in self.keep) else "outside"
+        return "parent" if any(top.startswith(path + b"/") for top in self.keep) else "outside"
 
     def entry(self, path: bytes, status: os.stat_result, below: Dirs, parent: bool) -> int:
+        """Scan one entry and what is below it; return how many members it contains."""
         found, full = self.result.found, self.result.root + b"/" + path
-        lower, merged = self.view._look(below, path.rpartition(b"/")[2]) if below else (None, ())
+        lower, merged = self.view.find(below, path.rpartition(b"/")[2]) if below else (None, ())
         if is_whiteout(full, status):
             if lower is None or parent:
                 self.result.dropped.append(path)
                 return 0
-            found.append((whiteout(path), DELETION, path))
+            found.append((whiteout_path(path), DELETION, path))
             return 1
         if stat.S_IFMT(status.st_mode) not in KINDS:
             self.result.dropped.append(path)  # sockets and device nodes
             return 0
         if not stat.S_ISDIR(status.st_mode):
-            if lower and self.same(full, status, *lower):
+            if lower and self.is_unchanged(full, status, *lower):
                 self.result.dropped.append(path)
                 return 0
             found.append((path, ENTRY, path))
             return 1
-        given = 0
+        count = 0
         if is_opaque(full):
             if merged:
                 found.append((path + b"/" + m.OPAQUE, COVER, path))
-                given = 1
+                count = 1
             merged = ()
-        given += self.folder(path, merged)
-        if lower and stat.S_ISDIR(lower[1].st_mode) and (parent or self.same(full, status, *lower)):
-            (self.result.implied if given else self.result.dropped).append(path)
-            return given
-        if parent and not given:
+        count += self.folder(path, merged)
+        if lower and stat.S_ISDIR(lower[1].st_mode) and (parent or self.is_unchanged(full, status, *lower)):
+            (self.result.implied if count else self.result.dropped).append(path)
+            return count
+        if parent and not count:
             self.result.dropped.append(path)
             return 0
         found.append((path, ENTRY, path))
-        return given + 1
+        return count + 1
 
-    def same(self, path: bytes, status: os.stat_result, other: bytes, lower: os.stat_result) -> bool:
-        """Whether an entry of the upper directory shows exactly what the lower one does."""
+    def is_unchanged(self, path: bytes, status: os.stat_result, other: bytes, lower: os.stat_result) -> bool:
+        """Return whether an entry of the upper directory shows exactly what the lower one does."""
         directory = stat.S_ISDIR(status.st_mode)
         if (status.st_mode, status.st_uid, status.st_gid) != (lower.st_mode, lower.st_uid, lower.st_gid):
             return False
-        if seconds(status, self.result.epoch) != seconds(lower, self.result.epoch) or (
+        if clamped_mtime(status, self.result.epoch) != clamped_mtime(lower, self.result.epoch) or (
             not directory and status.st_size != lower.st_size
         ):
             return False
@@ -156,12 +159,14 @@ class _Scanner:
             return os.readlink(path) == os.readlink(other)
         if list_xattrs(path) != list_xattrs(other):
             return False
-        return not stat.S_ISREG(status.st_mode) or equal_content(path, other)
+        return not stat.S_ISREG(status.st_mode) or has_equal_content(path, other)
 
 
-def emit(scan: Scan) -> Iterator[tuple[Member, Path | None]]:
-    """The members in order, each with the file that holds its data (None when it has none). First name wins for hard
-    links."""
+def read_members(scan: Scan) -> Iterator[tuple[Member, Path | None]]:
+    """Yield the members in order, each with the file that contains its data (None if it has none).
+
+    Hard links lead to the first name.
+    """
     first: dict[tuple[int, int], bytes] = {}
     for name, what, path in scan.found:
         if what != ENTRY:
@@ -185,7 +190,7 @@ def emit(scan: Scan) -> Iterator[tuple[Member, Path | None]]:
             stat.S_IMODE(status.st_mode),
             status.st_uid,
             status.st_gid,
-            seconds(status, scan.epoch),
+            clamped_mtime(status, scan.epoch),
             size,
             link,
             xattrs=xattrs,
@@ -193,9 +198,11 @@ def emit(scan: Scan) -> Iterator[tuple[Member, Path | None]]:
         yield entry, Path(os.fsdecode(full)) if kind is Kind.FILE else None
 
 
-def settle(scan: Scan) -> None:
-    """Make the directory what its layer says: drop what the layer does not hold, clamp times, clean overlay's marks.
-    Can be repeated."""
+def make_canonical(scan: Scan) -> None:
+    """Make the directory equal to its layer: remove anything else, clamp times, remove overlay's marks.
+
+    Can be repeated.
+    """
     for path in scan.dropped:
         full = scan.root + b"/" + path
         if stat.S_ISDIR(os.lstat(full).st_mode):
@@ -211,40 +218,42 @@ def settle(scan: Scan) -> None:
         full = scan.root + b"/" + path
         status = os.lstat(full)
         if not stat.S_ISLNK(status.st_mode):
-            unmark(full, keep_opaque=path in covers)
-        clamped = seconds(status, scan.epoch)
+            remove_overlay_marks(full, keep_opaque=path in covers)
+        clamped = clamped_mtime(status, scan.epoch)
         os.utime(full, (clamped, clamped), follow_symlinks=False)
-    unmark(scan.root, keep_opaque=False)
+    remove_overlay_marks(scan.root, keep_opaque=False)
     os.chmod(scan.root, 0o755)
     os.utime(scan.root, (0, 0))
 
 
-def unmark(path: bytes, *, keep_opaque: bool) -> None:
-    """Remove overlay's attributes; leave the opaque mark where it is meant."""
+def remove_overlay_marks(path: bytes, *, keep_opaque: bool) -> None:
+    """Remove overlay's attributes; leave the opaque mark if `keep_opaque`."""
     for name in os.listxattr(path, follow_symlinks=False):
         if name.startswith(OVERLAY) and name != WHITEOUT and not (keep_opaque and name == OPAQUE):
             os.removexattr(path, name, follow_symlinks=False)
 
 
-def children(root: bytes, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
-    """Entries of a directory, sorted: (path relative to `root`, lstat)."""
+def list_children(root: bytes, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
+    """Return the entries of a directory, sorted: (path relative to `root`, lstat)."""
     with os.scandir(root + b"/" + folder if folder else root) as entries:
         prefix = folder + b"/" if folder else b""
         return sorted((prefix + entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
 
 
-def whiteout(path: bytes) -> bytes:
+def whiteout_path(path: bytes) -> bytes:
+    """Return the path of the whiteout of a path."""
     parent, slash, name = path.rpartition(b"/")
     return parent + slash + m.WHITEOUT + name
 
 
-def seconds(status: os.stat_result, epoch: int | None) -> int:
-    """Modification time in whole seconds, no later than `epoch`."""
+def clamped_mtime(status: os.stat_result, epoch: int | None) -> int:
+    """Return the modification time in whole seconds, no later than `epoch`."""
     whole = status.st_mtime_ns // 1_000_000_000
     return whole if epoch is None else min(whole, epoch)
 
 
-def equal_content(path: bytes, other: bytes) -> bool:
+def has_equal_content(path: bytes, other: bytes) -> bool:
+    """Return whether two files have the same content."""
     with open(path, "rb") as one, open(other, "rb") as two:
         while True:
             first, second = one.read(CHUNK), two.read(CHUNK)

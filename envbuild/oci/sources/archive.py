@@ -19,50 +19,50 @@ from typing import Any, cast
 from envbuild.core.errors import InputError
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive_index import NONE, Archive, broken
-from envbuild.oci.sources.archive_stream import compressed, in_turn, scan_compressed
+from envbuild.oci.sources.archive_index import HINT, ArchiveIndex, convert_archive_errors
+from envbuild.oci.sources.archive_stream import index_compressed_archive, is_compressed, with_layer_stream
 from envbuild.oci.sources.base import SourceImage, SourceLayer
-from envbuild.oci.sources.oci_layout import layout_image, several
+from envbuild.oci.sources.oci_layout import read_layout_image, several_images_error
 from envbuild.oci.sources.platform import Platform
 
 
 @contextlib.contextmanager
 def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
     """The image ``docker-archive:PATH:TAG``. Raises InputError, ConflictError."""
-    packed = compressed(path)
-    archive = scan_compressed(path) if packed else scan(path)
-    image = archive_image(archive, tag, platform)
-    yield in_turn(image, archive) if packed else image
+    packed = is_compressed(path)
+    archive = index_compressed_archive(path) if packed else index_archive(path)
+    image = read_image(archive, tag, platform)
+    yield with_layer_stream(image, archive) if packed else image
 
 
-def scan(path: Path) -> Archive:
+def index_archive(path: Path) -> ArchiveIndex:
     """Where the files of an archive are: its headers are read, and the content skipped. Raises InputError."""
-    archive = Archive(path)
-    with broken(path), tarfile.open(path, "r:") as tar:
+    archive = ArchiveIndex(path)
+    with convert_archive_errors(path), tarfile.open(path, "r:") as tar:
         for entry in tar:
             archive.add(entry)
     end = path.stat().st_size
     if any(start + size > end for start, size in archive.places.values()):
-        raise InputError(f"{path} is cut short", hint=NONE)
+        raise InputError(f"{path} is cut short", hint=HINT)
     return archive
 
 
-def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage:
+def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceImage:
     """The image that an archive calls `tag` (empty: its only one)."""
     reference = f"docker-archive:{archive.path}:{tag}" if tag else f"docker-archive:{archive.path}"
     stem = archive.path.name.partition(".tar")[0].removesuffix(".tgz")
     if "manifest.json" not in archive.places:
         if "index.json" not in archive.places:
-            raise InputError(f"{archive.path} holds neither Docker's manifest.json nor an OCI layout", hint=NONE)
-        return layout_image(archive, tag, reference, stem, platform)
-    item = entry_of(archive.read("manifest.json"), tag, reference)
+            raise InputError(f"{archive.path} holds neither Docker's manifest.json nor an OCI layout", hint=HINT)
+        return read_layout_image(archive, tag, reference, stem, platform)
+    item = find_entry(archive.read("manifest.json"), tag, reference)
     try:
-        names = [image_documents.text(name) for name in item["Layers"] or []]
-        content = archive.read(image_documents.text(item["Config"]))
-    except (m.Damaged, KeyError, TypeError) as error:
-        raise m.damaged(reference, error) from None
+        names = [image_documents.parse_text(name) for name in item["Layers"] or []]
+        content = archive.read(image_documents.parse_text(item["Config"]))
+    except (m.InvalidDocumentError, KeyError, TypeError) as error:
+        raise m.corrupt_manifest_error(reference, error) from None
     found = image_documents.read_configuration(content, reference, platform)
-    image_documents.fitting(found, names, reference)
+    image_documents.check_layer_count(found, names, reference)
     layers = [
         SourceLayer(
             diff_id,
@@ -87,21 +87,21 @@ def archive_image(archive: Archive, tag: str, platform: Platform) -> SourceImage
     )
 
 
-def entry_of(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
+def find_entry(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
     """The entry of Docker's manifest.json that `tag` calls: the whole name, or its end (``app:1``, ``1``)."""
     try:
         listed = json.loads(content)
         names = [[str(name) for name in item.get("RepoTags") or []] for item in listed]
         if not isinstance(listed, list):
-            raise m.Damaged("it is no list")
+            raise m.InvalidDocumentError("it is no list")
     except (ValueError, RecursionError, TypeError, AttributeError) as error:
-        raise m.damaged(reference, error) from None
+        raise m.corrupt_manifest_error(reference, error) from None
     there = sorted(name for tags in names for name in tags)
     if not listed:
-        raise InputError(f"{reference} holds no image", hint=NONE)
+        raise InputError(f"{reference} holds no image", hint=HINT)
     if not tag:
         if len(listed) > 1:
-            raise several(reference, there)
+            raise several_images_error(reference, there)
         return cast("Mapping[str, Any]", listed[0])
     wanted = tag if ":" in tag else f"{tag}:latest"
     for fitting in (

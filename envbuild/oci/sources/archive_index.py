@@ -15,10 +15,10 @@ from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
 
 HOPS = 8  # links from one name of an archive to the next
-NONE = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
+HINT = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
 
 
-class Section(io.RawIOBase):
+class FileSection(io.RawIOBase):
     """Bytes `start` to `start` + `size` of a file."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
@@ -39,7 +39,7 @@ class Section(io.RawIOBase):
 
 
 @dataclass(slots=True)
-class Archive:
+class ArchiveIndex:
     """The files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
     `contents`: small files, of an archive that can be read only once."""
 
@@ -66,7 +66,7 @@ class Archive:
                 break
             real = self.links[real]
         if real not in self.places:
-            raise InputError(f"{self.path} is no whole archive, because {name[:200]!r} is not in it", hint=NONE)
+            raise InputError(f"{self.path} is no whole archive, because {name[:200]!r} is not in it", hint=HINT)
         return real
 
     def size(self, name: str) -> int:
@@ -77,18 +77,20 @@ class Archive:
         if self.contents:
             return self.contents.get(real, b"")
         with self.open(name) as file:
-            return file.read(image_documents.LARGEST + 1)
+            return file.read(image_documents.MAX_DOCUMENT + 1)
 
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        return cast("contextlib.AbstractContextManager[IO[bytes]]", Section(self.path, *self.places[self.real(name)]))
+        return cast(
+            "contextlib.AbstractContextManager[IO[bytes]]", FileSection(self.path, *self.places[self.real(name)])
+        )
 
 
 @contextlib.contextmanager
-def broken(path: Path) -> Iterator[None]:
+def convert_archive_errors(path: Path) -> Iterator[None]:
     """What is wrong with an archive, as an InputError."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=NONE) from None
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=HINT) from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise InputError(f"{path} is no archive of an image: {error}", hint=NONE) from None
+        raise InputError(f"{path} is no archive of an image: {error}", hint=HINT) from None

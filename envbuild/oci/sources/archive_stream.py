@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 
 from envbuild.core.errors import InputError
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive_index import Archive, broken
+from envbuild.oci.sources.archive_index import ArchiveIndex, convert_archive_errors
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 
 AGAIN = "save it or copy it here again, e.g. docker save NAME | gzip > FILE"
@@ -26,14 +26,14 @@ BLOBS = "blobs/sha256/"
 HEAD = 512
 
 
-def compressed(path: Path) -> bool:
+def is_compressed(path: Path) -> bool:
     """Whether an archive is compressed. Raises InputError."""
-    with broken(path), path.open("rb") as file:
+    with convert_archive_errors(path), path.open("rb") as file:
         return file.read(4).startswith((GZIP, ZSTD))
 
 
 @contextlib.contextmanager
-def inflated(path: Path) -> Iterator[IO[bytes]]:
+def open_inflated(path: Path) -> Iterator[IO[bytes]]:
     """The content of a compressed file. What is wrong with it is raised while it is read, as InputError."""
     import zstandard
     from isal import igzip, isal_zlib
@@ -53,11 +53,15 @@ def inflated(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{path} is damaged, it cannot be unpacked: {error}", hint=AGAIN) from None
 
 
-def scan_compressed(path: Path) -> Archive:
+def index_compressed_archive(path: Path) -> ArchiveIndex:
     """The names of a compressed archive, and its documents. Raises InputError."""
-    archive, total = Archive(path), 0
-    with broken(path), inflated(path) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar:
-        for entry in entries(tar):
+    archive, total = ArchiveIndex(path), 0
+    with (
+        convert_archive_errors(path),
+        open_inflated(path) as stream,
+        tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER) as tar,
+    ):
+        for entry in iterate_entries(tar):
             name = archive.add(entry)
             if name in archive.places and entry.size <= SMALL:
                 content = cast("IO[bytes]", tar.extractfile(entry)).read()
@@ -69,24 +73,28 @@ def scan_compressed(path: Path) -> Archive:
     return archive
 
 
-def entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def iterate_entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """The entries of an archive, forgotten once they went by."""
     while (entry := tar.next()) is not None:
         yield entry
         tar.members.clear()  # type: ignore[attr-defined]  # it would remember all of them, to be able to go back
 
 
-def in_turn(image: SourceImage, archive: Archive) -> SourceImage:
+def with_layer_stream(image: SourceImage, archive: ArchiveIndex) -> SourceImage:
     """`image` with its layers in the order of a compressed archive."""
     layers = {archive.real(cast("partial[Any]", layer.open).args[0]): layer for layer in image.layers}
 
     @contextlib.contextmanager
     def stream() -> Iterator[Iterator[SourceLayer]]:
         path = archive.path
-        with broken(path), inflated(path) as content, tarfile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar:
+        with (
+            convert_archive_errors(path),
+            open_inflated(path) as content,
+            tarfile.open(fileobj=content, mode="r|", bufsize=BUFFER) as tar,
+        ):
             yield (
-                replace(layers[name], open=partial(part, tar, entry))
-                for entry in entries(tar)
+                replace(layers[name], open=partial(open_entry, tar, entry))
+                for entry in iterate_entries(tar)
                 if (name := posixpath.normpath(entry.name)) in layers
             )
 
@@ -94,17 +102,17 @@ def in_turn(image: SourceImage, archive: Archive) -> SourceImage:
 
 
 @contextlib.contextmanager
-def part(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Iterator[IO[bytes]]:
+def open_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Iterator[IO[bytes]]:
     """The content of the entry that the archive stands at."""
     yield cast("IO[bytes]", tar.extractfile(entry))
 
 
 @contextlib.contextmanager
-def joined(head: bytes, file: IO[bytes]) -> Iterator[IO[bytes]]:
-    yield cast("IO[bytes]", Joined(head, file))
+def open_joined(head: bytes, file: IO[bytes]) -> Iterator[IO[bytes]]:
+    yield cast("IO[bytes]", PrefixedFile(head, file))
 
 
-class Joined(io.RawIOBase):
+class PrefixedFile(io.RawIOBase):
     """`head`, then what is left of a file."""
 
     def __init__(self, head: bytes, file: IO[bytes]) -> None:
@@ -125,14 +133,14 @@ class Joined(io.RawIOBase):
         return self.file.read(size)
 
 
-def sent(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterator[SourceLayer]:
+def read_sent_layers(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterator[SourceLayer]:
     """What may be layers in the archive that a Docker Engine sends, as they come.
 
     Which layer an entry is says its name (``blobs/sha256/<diff_id>``, Docker 25 and newer), or nothing before
     manifest.json at the end; such a layer has no `diff_id`."""
     count = len(diff_ids)
     numbers = {diff_id: number for number, diff_id in enumerate(diff_ids, 1)}
-    for entry in entries(tar):
+    for entry in iterate_entries(tar):
         if not entry.isreg() or entry.sparse:
             continue
         name = posixpath.normpath(entry.name)
@@ -143,9 +151,9 @@ def sent(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterator[SourceLaye
         digest = f"sha256:{name.removeprefix(BLOBS)}" if name.startswith(BLOBS) else ""
         if digest in numbers:
             told = image_documents.layer_name(numbers[digest], count)
-            yield SourceLayer(digest, "", entry.size, told, partial(joined, head, file))
+            yield SourceLayer(digest, "", entry.size, told, partial(open_joined, head, file))
         else:
-            yield SourceLayer("", digest, entry.size, name, partial(joined, head, file))
+            yield SourceLayer("", digest, entry.size, name, partial(open_joined, head, file))
 
 
 def may_be_layer(head: bytes) -> bool:

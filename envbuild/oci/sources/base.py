@@ -16,7 +16,7 @@ from typing import IO, Any
 from envbuild.oci.config import ImageConfig
 
 
-class Reading(io.RawIOBase):
+class RawStream(io.RawIOBase):
     """A stream that gives what its `read` gives."""
 
     def readable(self) -> bool:
@@ -49,7 +49,7 @@ class SourceLayer:
     image: str = ""
 
 
-Stream = Callable[[], AbstractContextManager[Iterator[SourceLayer]]]
+LayerStream = Callable[[], AbstractContextManager[Iterator[SourceLayer]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,4 @@ class SourceImage:
     identity: str = ""
     name: str = ""
     notes: tuple[str, ...] = ()
-    stream: Stream | None = None
+    stream: LayerStream | None = None

@@ -18,8 +18,8 @@ from envbuild.net.miss import Miss
 from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
 from envbuild.net.transport import NotFoundError, RefusedError, TransportError, UnreachableError, describe_error
 from envbuild.net.urls import local_path
-from envbuild.oci.manifest import Part
-from envbuild.oci.sources.base import Reading
+from envbuild.oci.manifest import BlobDescriptor
+from envbuild.oci.sources.base import RawStream
 
 ATTEMPTS = 5  # in a row without PROGRESS
 PROGRESS = 1 << 20
@@ -27,13 +27,13 @@ PAUSE = 0.5  # seconds before the second attempt; doubled for each one after
 CHUNK = 1 << 20
 
 
-class Blob(Reading):
+class RegistryBlob(RawStream):
     """The blob `part` of `repository`. `first`: which of its places is asked first.
 
     `read` raises InputError, with every place and what it said, when none gives it whole.
     """
 
-    def __init__(self, repository: Repository, part: Part, first: int = 0, pause: float = PAUSE) -> None:
+    def __init__(self, repository: Repository, part: BlobDescriptor, first: int = 0, pause: float = PAUSE) -> None:
         places = repository.places
         self.repository, self.part, self.pause = repository, part, pause
         self.places: list[RegistryAddress | LayoutFolder] = [

@@ -16,21 +16,21 @@ from typing import IO
 from envbuild.core.errors import InputError
 from envbuild.core.store.permissions import folder_in, give, share, used
 from envbuild.core.store.store import Store
-from envbuild.oci.sources.base import Reading
-from envbuild.oci.sources.blob_stream import Blob
+from envbuild.oci.sources.base import RawStream
+from envbuild.oci.sources.blob_stream import RegistryBlob
 
 
-class KeptBlob(Reading):
+class CachedBlob(RawStream):
     """The blob with the sha256 `digest` (hex) and `size` bytes that `source` gives, kept in `store`.
 
     The digest is taken of everything that is read, so that no other content is ever kept under its name; who reads it
     checks it as well. Where another process is keeping the same blob now, it is read and not kept.
     """
 
-    def __init__(self, source: Blob, store: Store, digest: str, size: int) -> None:
+    def __init__(self, source: RegistryBlob, store: Store, digest: str, size: int) -> None:
         self.source, self.store, self.digest, self.length = source, store, digest, size
         self.hash, self.at = hashlib.sha256(), 0
-        self.file: IO[bytes] | None = part_of(store, digest)
+        self.file: IO[bytes] | None = open_part(store, digest)
         self.there = 0  # bytes of an earlier run
         if self.file is not None:
             self.there = os.fstat(self.file.fileno()).st_size
@@ -80,12 +80,12 @@ class KeptBlob(Reading):
         super().close()
 
 
-def here(store: Store, digest: str) -> bool:
+def has_blob_or_part(store: Store, digest: str) -> bool:
     """Whether the store has something of a blob that may turn out to be wrong."""
     return store.has_blob(digest) or store.part(digest).is_file()
 
 
-def part_of(store: Store, digest: str) -> IO[bytes] | None:
+def open_part(store: Store, digest: str) -> IO[bytes] | None:
     """The file that a blob is written to, open at its end and locked; None: somebody else has it."""
     path = store.part(digest)
     folder_in(path.parent)
@@ -102,7 +102,7 @@ def part_of(store: Store, digest: str) -> IO[bytes] | None:
         return file
 
 
-def kept(store: Store, digest: str, *, again: bool) -> IO[bytes] | None:
+def open_cached(store: Store, digest: str, *, again: bool) -> IO[bytes] | None:
     """A blob of the store. `again`: what it gave before was wrong, so that it is looked at as a whole; a damaged one is
     set aside. None where there is none."""
     if again:

@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from envbuild.core.errors import EngineError, InputError
 from envbuild.oci import manifest as m
-from envbuild.oci.docker_engine import START, engine_here
+from envbuild.oci.docker_engine import START, connect_engine
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.archive_stream import BUFFER, sent
+from envbuild.oci.sources.archive_stream import BUFFER, read_sent_layers
 from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.oci.sources.platform import Platform
 
@@ -32,11 +32,11 @@ HINT = f"{START}, or take the image from its registry: docker://NAME"
 def open_daemon(name: str, platform: Platform) -> Iterator[SourceImage]:
     """The image that the engine calls `name` (a reference or an id). Raises EngineError without an engine, InputError,
     ConflictError."""
-    with contextlib.closing(engine_here(HINT)) as engine:
-        yield image_of(engine, name, platform)
+    with contextlib.closing(connect_engine(HINT)) as engine:
+        yield inspect_image(engine, name, platform)
 
 
-def image_of(engine: DockerClient, name: str, platform: Platform) -> SourceImage:
+def inspect_image(engine: DockerClient, name: str, platform: Platform) -> SourceImage:
     import docker.errors
     import requests
 
@@ -49,9 +49,9 @@ def image_of(engine: DockerClient, name: str, platform: Platform) -> SourceImage
         ) from None
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         raise EngineError(f"the Docker Engine does not tell of {name}: {error}", hint=HINT) from None
-    found = inspected(value, reference, platform)
+    found = parse_inspection(value, reference, platform)
     layers = tuple(
-        SourceLayer(diff_id, "", 0, image_documents.layer_name(number, len(found.diff_ids)), nowhere)
+        SourceLayer(diff_id, "", 0, image_documents.layer_name(number, len(found.diff_ids)), refuse_direct_read)
         for number, diff_id in enumerate(found.diff_ids, 1)
     )
     tags = [str(tag) for tag in value.get("RepoTags") or []]
@@ -62,10 +62,10 @@ def image_of(engine: DockerClient, name: str, platform: Platform) -> SourceImage
     def stream() -> Iterator[Iterator[SourceLayer]]:
         try:
             with (
-                contextlib.closing(Chunks(save(engine, found.identity))) as content,
+                contextlib.closing(ChunkFile(save_image(engine, found.identity))) as content,
                 tarfile.open(fileobj=cast("IO[bytes]", content), mode="r|", bufsize=BUFFER) as tar,
             ):
-                yield (replace(layer, image=reference) for layer in sent(tar, found.diff_ids))
+                yield (replace(layer, image=reference) for layer in read_sent_layers(tar, found.diff_ids))
         except (docker.errors.DockerException, requests.RequestException, tarfile.TarError) as error:
             raise EngineError(f"the Docker Engine broke off sending {name}: {error}", hint=HINT) from None
 
@@ -83,7 +83,7 @@ def image_of(engine: DockerClient, name: str, platform: Platform) -> SourceImage
     )
 
 
-def inspected(value: Mapping[str, Any], reference: str, platform: Platform) -> image_documents.Configuration:
+def parse_inspection(value: Mapping[str, Any], reference: str, platform: Platform) -> image_documents.SourceConfig:
     """What the engine's answer says; it holds the image's configuration under other names. Its id is the digest of the
     configuration, but with the image store of containerd that of the manifest."""
     try:
@@ -96,23 +96,23 @@ def inspected(value: Mapping[str, Any], reference: str, platform: Platform) -> i
             "config": value.get("Config"),
             "rootfs": {"diff_ids": list(layers)},
         }
-        identity = image_documents.text(value["Id"])
-    except (m.Damaged, KeyError, TypeError, AttributeError) as error:
-        raise m.damaged(reference, error) from None
-    return image_documents.configuration(same, identity, reference, platform)
+        identity = image_documents.parse_text(value["Id"])
+    except (m.InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
+        raise m.corrupt_manifest_error(reference, error) from None
+    return image_documents.parse_configuration(same, identity, reference, platform)
 
 
-def save(engine: DockerClient, identity: str) -> Iterator[bytes]:
+def save_image(engine: DockerClient, identity: str) -> Iterator[bytes]:
     """The archive of an image. Named by its id, because a name may be given to another image meanwhile."""
     engine.api.timeout = None  # type: ignore[assignment]  # older engines write the archive to their disk before the first byte comes
     return cast("Iterator[bytes]", engine.api.get_image(identity, chunk_size=CHUNK))
 
 
-def nowhere() -> contextlib.AbstractContextManager[IO[bytes]]:
+def refuse_direct_read() -> contextlib.AbstractContextManager[IO[bytes]]:
     raise EngineError("a layer of a Docker Engine is read from its stream")
 
 
-class Chunks(io.RawIOBase):
+class ChunkFile(io.RawIOBase):
     """A file of what an iterator gives."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:

@@ -15,16 +15,16 @@ from typing import IO, Any
 
 from envbuild.core.errors import InputError
 from envbuild.oci import manifest as m
-from envbuild.oci.config import ImageConfig, seconds
+from envbuild.oci.config import ImageConfig, parse_rfc3339
 from envbuild.oci.sources.base import SourceImage, SourceLayer
-from envbuild.oci.sources.platform import Platform, wrong_platform
+from envbuild.oci.sources.platform import Platform, wrong_platform_error
 
 DIFF_ID = re.compile(r"sha256:[0-9a-f]{64}")
-LARGEST = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
+MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have some ten thousand
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class SourceConfig:
     """What a configuration says. `identity`: its digest; `diff_ids`: of the layers, bottom first."""
 
     identity: str
@@ -34,57 +34,57 @@ class Configuration:
     notes: tuple[str, ...]
 
 
-def read_configuration(content: bytes, name: str, platform: Platform) -> Configuration:
+def read_configuration(content: bytes, name: str, platform: Platform) -> SourceConfig:
     """Raises InputError for a damaged one, ConflictError for an image of another platform than was asked for."""
-    if len(content) > LARGEST:
-        raise m.damaged(name, m.Damaged(f"its configuration has {len(content)} bytes"))
+    if len(content) > MAX_DOCUMENT:
+        raise m.corrupt_manifest_error(name, m.InvalidDocumentError(f"its configuration has {len(content)} bytes"))
     identity = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return configuration(m.document(content, name), identity, name, platform)
+    return parse_configuration(m.parse_document(content, name), identity, name, platform)
 
 
-def configuration(value: Mapping[str, Any], identity: str, name: str, platform: Platform) -> Configuration:
+def parse_configuration(value: Mapping[str, Any], identity: str, name: str, platform: Platform) -> SourceConfig:
     """The same from a configuration that is read already."""
     try:
         arch, system = str(value["architecture"]), str(value["os"])
         variant = str(value.get("variant") or "")
         given = value.get("config") or {}
-        lines = texts(given.get("Env"))
+        lines = parse_texts(given.get("Env"))
         env = dict(line.split("=", 1) for line in lines if "=" in line)
         found = ImageConfig(
             architecture=arch,
             env=env,
-            cmd=words(given.get("Cmd")),
-            workdir=text(given.get("WorkingDir")) or "/",
-            labels={str(key): text(item) for key, item in (given.get("Labels") or {}).items()},
-            entrypoint=words(given.get("Entrypoint")),
-            volumes=tuple(sorted(texts(given.get("Volumes")))),
-            user=text(given.get("User")),
+            cmd=parse_command(given.get("Cmd")),
+            workdir=parse_text(given.get("WorkingDir")) or "/",
+            labels={str(key): parse_text(item) for key, item in (given.get("Labels") or {}).items()},
+            entrypoint=parse_command(given.get("Entrypoint")),
+            volumes=tuple(sorted(parse_texts(given.get("Volumes")))),
+            user=parse_text(given.get("User")),
         )
-        diff_ids = texts(value["rootfs"]["diff_ids"] or [])
+        diff_ids = parse_texts(value["rootfs"]["diff_ids"] or [])
         if not all(DIFF_ID.fullmatch(item) for item in diff_ids):
-            raise m.Damaged("a layer of it has no sha256 diff_id")
-        created = text(value.get("created"))
-    except (m.Damaged, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise m.damaged(name, error) from None
+            raise m.InvalidDocumentError("a layer of it has no sha256 diff_id")
+        created = parse_text(value.get("created"))
+    except (m.InvalidDocumentError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise m.corrupt_manifest_error(name, error) from None
     notes = [f"ENV {line!a}: it has no value, and was left out, as enroot does" for line in lines if "=" not in line]
     if (system, platform.asked and not platform.fits(arch, variant)) != (m.SYSTEM, False):
-        raise wrong_platform(name, platform, [f"{system}/{arch}"])
+        raise wrong_platform_error(name, platform, [f"{system}/{arch}"])
     if not platform.asked and not platform.fits(arch, variant):
         notes.append(f"the image is for {system}/{arch}, and this machine is {platform}")
-    return Configuration(identity, found, seconds(created), tuple(diff_ids), tuple(notes))
+    return SourceConfig(identity, found, parse_rfc3339(created), tuple(diff_ids), tuple(notes))
 
 
-def fitting(found: Configuration, layers: Sequence[object], name: str) -> None:
+def check_layer_count(found: SourceConfig, layers: Sequence[object], name: str) -> None:
     """Raises InputError when the manifest and the configuration count the layers otherwise."""
     if len(layers) != len(found.diff_ids):
         why = f"it lists {len(layers)} layers, and its configuration {len(found.diff_ids)}"
-        raise m.damaged(name, m.Damaged(why))
+        raise m.corrupt_manifest_error(name, m.InvalidDocumentError(why))
 
 
-def of_manifest(
-    image: m.Image,
-    found: Configuration,
-    opener: Callable[[m.Part], Callable[[], AbstractContextManager[IO[bytes]]]],
+def make_source_image(
+    image: m.ImageManifest,
+    found: SourceConfig,
+    opener: Callable[[m.BlobDescriptor], Callable[[], AbstractContextManager[IO[bytes]]]],
     *,
     reference: str,
     origin: str,
@@ -94,7 +94,7 @@ def of_manifest(
 ) -> SourceImage:
     """The image of a manifest and its configuration; `opener` gives what opens a layer's blob, `name` is what files
     made from it are called. Raises InputError when the two do not fit."""
-    fitting(found, image.layers, reference)
+    check_layer_count(found, image.layers, reference)
     count = len(image.layers)
     layers = tuple(
         SourceLayer(
@@ -125,7 +125,7 @@ def file_name(parts: Iterable[str]) -> str:
     return name[:100] or "image"
 
 
-def checked(content: bytes, digest: str, name: str) -> bytes:
+def check_digest(content: bytes, digest: str, name: str) -> bytes:
     """`content`, if it has that digest (``sha256:…``). Raises InputError."""
     found = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if found != digest:
@@ -133,21 +133,21 @@ def checked(content: bytes, digest: str, name: str) -> bytes:
     return content
 
 
-def text(value: object) -> str:
+def parse_text(value: object) -> str:
     if value is not None and not isinstance(value, str):
-        raise m.Damaged(f"{value!r:.80} stands where a text should")
+        raise m.InvalidDocumentError(f"{value!r:.80} stands where a text should")
     return value or ""
 
 
-def texts(value: object) -> list[str]:
+def parse_texts(value: object) -> list[str]:
     """A list of texts, the keys of a table, or nothing."""
     if isinstance(value, dict):
         value = list(value)
     if value is not None and not isinstance(value, list):
-        raise m.Damaged(f"{value!r:.80} stands where a list should")
-    return [text(item) for item in value or []]
+        raise m.InvalidDocumentError(f"{value!r:.80} stands where a list should")
+    return [parse_text(item) for item in value or []]
 
 
-def words(value: object) -> tuple[str, ...]:
+def parse_command(value: object) -> tuple[str, ...]:
     """A command: a list of words, or (in old images) a line for the shell."""
-    return ("/bin/sh", "-c", value) if isinstance(value, str) and value else tuple(texts(value or None))
+    return ("/bin/sh", "-c", value) if isinstance(value, str) and value else tuple(parse_texts(value or None))

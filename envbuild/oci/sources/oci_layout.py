@@ -14,12 +14,12 @@ from envbuild.net.registry.media_types import REF_NAME
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.base import SourceImage
-from envbuild.oci.sources.platform import Platform, pick
+from envbuild.oci.sources.platform import Platform, pick_manifest
 
 INDEXES = 4  # one index in another, at most
 
 
-class Files(Protocol):
+class LayoutFiles(Protocol):
     """The files of a layout, wherever they are."""
 
     def read(self, name: str) -> bytes:
@@ -32,14 +32,14 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class LayoutFolder:
     """The files of a folder."""
 
     path: Path
 
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
-            return file.read(image_documents.LARGEST + 1)
+            return file.read(image_documents.MAX_DOCUMENT + 1)
 
     def open(self, name: str) -> IO[bytes]:
         try:
@@ -60,29 +60,31 @@ def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImag
             hint="skopeo copy docker://NAME:TAG oci:DIR makes one",
         )
     reference = f"oci:{path}:{tag}" if tag else f"oci:{path}"
-    yield layout_image(Folder(path), tag, reference, path.absolute().name, platform)
+    yield read_layout_image(LayoutFolder(path), tag, reference, path.absolute().name, platform)
 
 
-def layout_image(files: Files, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
+def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
     """The image that a layout's index.json calls `tag` (empty: its only one); `stem` is what files made from it are
     called."""
-    digest, value = "", m.document(files.read("index.json"), reference)
-    listed = named(value, tag, reference)
+    digest, value = "", m.parse_document(files.read("index.json"), reference)
+    listed = find_entries(value, tag, reference)
     for _ in range(INDEXES):
-        part = pick(listed, reference, platform)
+        part = pick_manifest(listed, reference, platform)
         digest = f"sha256:{part.digest}"
-        value = m.document(image_documents.checked(files.read(blob(digest)), digest, reference), reference)
+        value = m.parse_document(
+            image_documents.check_digest(files.read(blob_path(digest)), digest, reference), reference
+        )
         if not m.is_index(value):
             break
         listed = value["manifests"]
-    image = m.image(value, reference)
+    image = m.read_manifest(value, reference)
     digest_of_config = f"sha256:{image.config.digest}"
-    content = image_documents.checked(files.read(blob(digest_of_config)), digest_of_config, reference)
+    content = image_documents.check_digest(files.read(blob_path(digest_of_config)), digest_of_config, reference)
     found = image_documents.read_configuration(content, reference, platform)
-    return image_documents.of_manifest(
+    return image_documents.make_source_image(
         image,
         found,
-        lambda part: partial(files.open, blob(f"sha256:{part.digest}")),
+        lambda part: partial(files.open, blob_path(f"sha256:{part.digest}")),
         reference=reference,
         origin=f"oci-layout:{digest}",
         manifest=digest,
@@ -90,23 +92,23 @@ def layout_image(files: Files, tag: str, reference: str, stem: str, platform: Pl
     )
 
 
-def blob(digest: str) -> str:
+def blob_path(digest: str) -> str:
     return f"blobs/sha256/{digest.removeprefix('sha256:')}"
 
 
-def named(value: Mapping[str, Any], tag: str, reference: str) -> list[Mapping[str, Any]]:
+def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Mapping[str, Any]]:
     """The entries of index.json that `tag` calls: a name as it stands there, or the tag of one."""
     try:
         listed = list(value["manifests"])
         names = [str((item.get("annotations") or {}).get(REF_NAME) or "") for item in listed]
     except (KeyError, TypeError, AttributeError) as error:
-        raise m.damaged(reference, error) from None
+        raise m.corrupt_manifest_error(reference, error) from None
     there = sorted({name for name in names if name})
     if not listed:
         raise InputError(f"{reference} holds no image", hint="skopeo copy docker://NAME:TAG oci:DIR:TAG puts one in")
     if not tag:
         if len(set(names)) > 1:
-            raise several(reference, there)
+            raise several_images_error(reference, there)
         return listed
     for called in (names, [name.rpartition(":")[2] for name in names]):
         if tag in called:
@@ -117,7 +119,7 @@ def named(value: Mapping[str, Any], tag: str, reference: str) -> list[Mapping[st
     )
 
 
-def several(reference: str, names: list[str]) -> InputError:
+def several_images_error(reference: str, names: list[str]) -> InputError:
     return InputError(
         f"{reference} holds several images: {', '.join(names[:20]) or 'without names'}",
         hint=f"name one: {reference}:{names[0]}" if names else "write one image into a layout of its own",

@@ -35,14 +35,14 @@ SCHEME = re.compile(r"([a-z][a-z0-9+-]*):")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceReference:
     """A source as it was named: `kind` is one of registry, layout, archive, daemon; `rest` what follows the prefix."""
 
     kind: str
     rest: str
 
 
-def place_of(text: str) -> Place | None:
+def parse_source(text: str) -> SourceReference | None:
     """The place that `text` names; None: it names an image of the project. Raises SpecError for other programs' forms
     and for what is no form at all, InputError for a path where nothing is."""
     for prefix, kind in PREFIXES.items():
@@ -50,16 +50,16 @@ def place_of(text: str) -> Place | None:
             rest = text.removeprefix(prefix).removeprefix("//")
             if not rest:
                 raise SpecError(f"{text!r} names nothing", hint=f"write one of: {FORMS}")
-            return Place(kind, rest)
+            return SourceReference(kind, rest)
     scheme = SCHEME.match(text)
     if scheme:
-        raise SpecError(f"{text[:200]!r} is no source that envbuild reads", hint=advice(text, scheme[1]))
+        raise SpecError(f"{text[:200]!r} is no source that envbuild reads", hint=suggest_form(text, scheme[1]))
     if text.endswith((".yaml", ".yml")) or ("/" not in text and not text.endswith(ARCHIVES)):
         return None
-    return path_place(text)
+    return parse_path(text)
 
 
-def advice(text: str, scheme: str) -> str:
+def suggest_form(text: str, scheme: str) -> str:
     """What to write in place of another program's form."""
     rest = text[len(scheme) + 1 :].lstrip("/")
     if scheme in ("podman", "containers-storage"):
@@ -73,7 +73,7 @@ def advice(text: str, scheme: str) -> str:
     return f"write one of: {FORMS}"
 
 
-def path_place(text: str) -> Place:
+def parse_path(text: str) -> SourceReference:
     """What a bare path is, by what is there."""
     try:
         path, _ = split_path(text)
@@ -86,7 +86,7 @@ def path_place(text: str) -> Place:
         raise
     if path.suffix == ".sqsh":
         raise SpecError(f"{path} is a squashfs file already", hint=f"srun --container-image={path.absolute()}")
-    return Place("layout" if path.is_dir() else "archive", text)
+    return SourceReference("layout" if path.is_dir() else "archive", text)
 
 
 def split_path(text: str) -> tuple[Path, str]:
@@ -109,7 +109,7 @@ def open_source(
     a `keep` where there is no registry, InputError with every finding for what cannot be had or read, ConflictError
     where the image is not made for `arch`, EngineError without a Docker Engine.
     """
-    place = place_of(text)
+    place = parse_source(text)
     if place is None:
         raise SpecError(f"{text[:200]!r} is no source", hint=f"write one of: {FORMS}")
     platform = Platform.of(arch)

@@ -42,12 +42,12 @@ class Platform:
         return arch == self.arch and self.variant in ("", variant)
 
 
-def pick(listed: Iterable[Mapping[str, Any]], name: str, platform: Platform) -> m.Part:
+def pick_manifest(listed: Iterable[Mapping[str, Any]], name: str, platform: Platform) -> m.BlobDescriptor:
     """The manifest for `platform` among the entries of an index; without a person's choice the only one will do.
 
     Raises ConflictError with what there is, InputError for a damaged index.
     """
-    found: list[tuple[str, m.Part]] = []
+    found: list[tuple[str, m.BlobDescriptor]] = []
     try:
         for item in listed:
             value = item.get("platform") or {}
@@ -55,19 +55,19 @@ def pick(listed: Iterable[Mapping[str, Any]], name: str, platform: Platform) -> 
             if have in NO_IMAGES and value:
                 continue
             variant = str(value.get("variant") or "")
-            part = m.part(item)
+            part = m.parse_descriptor(item)
             if not value or (value.get("os") == m.SYSTEM and platform.fits(str(value.get("architecture")), variant)):
                 return part
             found.append((f"{have}/{variant}" if variant else have, part))
-    except (m.Damaged, KeyError, TypeError, AttributeError) as error:
-        raise m.damaged(name, error) from None
+    except (m.InvalidDocumentError, KeyError, TypeError, AttributeError) as error:
+        raise m.corrupt_manifest_error(name, error) from None
     linux = [part for have, part in found if have.startswith(f"{m.SYSTEM}/")]
     if len(linux) == 1 == len(found) and not platform.asked:
         return linux[0]
-    raise wrong_platform(name, platform, [have for have, _ in found])
+    raise wrong_platform_error(name, platform, [have for have, _ in found])
 
 
-def wrong_platform(name: str, platform: Platform, found: Iterable[str]) -> ConflictError:
+def wrong_platform_error(name: str, platform: Platform, found: Iterable[str]) -> ConflictError:
     """The error for an image that is made for other platforms: `found`."""
     offered = sorted(set(found))
     linux = [have for have in offered if have.startswith(f"{m.SYSTEM}/")]

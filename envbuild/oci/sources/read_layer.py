@@ -14,8 +14,8 @@ from typing import Any
 
 from envbuild.core.errors import InputError
 from envbuild.oci.sources.base import SourceLayer
-from envbuild.oci.tar.chunks import PIECE, Readable
-from envbuild.oci.tar.decompress import sound, unpacking
+from envbuild.oci.tar.chunks import CHUNK, Readable
+from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.reader import LayerError, read_tar
 
@@ -29,22 +29,22 @@ AGAIN = {
 }
 
 
-def damaged(layer: SourceLayer, why: str) -> InputError:
+def corrupt_layer_error(layer: SourceLayer, why: str) -> InputError:
     """The bytes are others than the image names."""
     hints = [hint for prefix, hint in AGAIN.items() if layer.image.startswith(prefix)]
-    return InputError(f"{called(layer)} is damaged: {why}", hint=hints[0] if hints else "fetch or save it again")
+    return InputError(f"{layer_label(layer)} is damaged: {why}", hint=hints[0] if hints else "fetch or save it again")
 
 
-def pushed_broken(layer: SourceLayer, why: str) -> InputError:
+def malformed_layer_error(layer: SourceLayer, why: str) -> InputError:
     """The bytes are those that the image names, and no layer."""
     digest = layer.digest or layer.diff_id
     return InputError(
-        f"{called(layer)} was pushed broken: it is {digest}, as its image says, but no sound layer: {why}",
+        f"{layer_label(layer)} was pushed broken: it is {digest}, as its image says, but no sound layer: {why}",
         hint=PUSHED,
     )
 
 
-def called(layer: SourceLayer) -> str:
+def layer_label(layer: SourceLayer) -> str:
     return f"{layer.name} of {layer.image}" if layer.image else layer.name
 
 
@@ -55,14 +55,14 @@ ALGORITHMS = ("sha256", "sha384", "sha512")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LayerSize:
     """A layer that was taken in: the bytes of its tar, and its members."""
 
     bytes: int
     members: int
 
 
-def take_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT, ratio: int = RATIO) -> Taken:
+def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT, ratio: int = RATIO) -> LayerSize:
     """Read `layer` into `sinks` and close them.
 
     `limit`: the most bytes that its tar may have; `ratio`: how many times the size of its blob it may be when it is
@@ -70,59 +70,59 @@ def take_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
     is not a sound tar (which of them: `envbuild.oci.sources.read_layer`), what the sinks refuse, and what reading from
     its place raises. The sinks are then not closed: whoever made them discards what they hold.
     """
-    with sound(layer.name), layer.open() as stream:
-        blob = _Blob(stream, layer)
-        fan = _Fan(sinks)
-        with unpacking(blob) as content:
-            tar = _Tar(content, blob, layer, limit, ratio)
+    with convert_layer_errors(layer.name), layer.open() as stream:
+        blob = _BlobReader(stream, layer)
+        fan = _FanOut(sinks)
+        with open_decompressed(blob) as content:
+            tar = _TarReader(content, blob, layer, limit, ratio)
             try:
                 size = read_tar(tar, fan)
                 fault = ""
-            except TooLarge:
+            except LayerTooLargeError:
                 raise
             except LayerError as error:
                 fault = error.message
                 tar.drain()
-        judge(layer, blob, tar, fault)
+        check_layer(layer, blob, tar, fault)
     fan.close()
-    return Taken(size, fan.members)
+    return LayerSize(size, fan.members)
 
 
-def take_unnamed(layer: SourceLayer, sink: Sink) -> str:
+def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
     """As `take_layer`, for a layer of a stream that does not say which it is; returns its diff_id."""
-    with sound(layer.name), layer.open() as stream:
-        blob = _Blob(stream, layer)
-        with unpacking(blob) as content:
-            tar = _Tar(content, blob, layer, LIMIT, RATIO)
+    with convert_layer_errors(layer.name), layer.open() as stream:
+        blob = _BlobReader(stream, layer)
+        with open_decompressed(blob) as content:
+            tar = _TarReader(content, blob, layer, LIMIT, RATIO)
             read_tar(tar, sink)
         if why := blob.differs():
-            raise damaged(layer, why)
+            raise corrupt_layer_error(layer, why)
     sink.close()
     return f"sha256:{tar.hash.hexdigest()}"
 
 
-class TooLarge(LayerError):
+class LayerTooLargeError(LayerError):
     """There is more in a layer than there may be: it is not read to its end."""
 
 
-def judge(layer: SourceLayer, blob: _Blob, tar: _Tar, fault: str) -> None:
+def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: str) -> None:
     """Raise InputError for a layer that is not the one that its image names, or that has a `fault` all the same."""
     if why := blob.differs():
-        raise damaged(layer, why)
+        raise corrupt_layer_error(layer, why)
     why = tar.differs()
     if blob.hash is None and (why or not tar.whole):  # the tar's digest is all there is to tell damage by
-        raise damaged(layer, why or f"it cannot be unpacked: {fault}")
+        raise corrupt_layer_error(layer, why or f"it cannot be unpacked: {fault}")
     if fault or why:
-        raise pushed_broken(layer, fault or why)
+        raise malformed_layer_error(layer, fault or why)
 
 
-class _Blob:
+class _BlobReader:
     """The blob as it comes. `size`: bytes read of it; `known`: how many there are, 0 when nobody said."""
 
     def __init__(self, stream: Readable, layer: SourceLayer) -> None:
         self.stream, self.layer, self.size, self.known = stream, layer, 0, layer.size
         # A blob that is not compressed has one digest: the tar's, which is taken anyway.
-        self.hash = algorithm(layer.digest) if layer.digest and layer.digest != layer.diff_id else None
+        self.hash = new_hash(layer.digest) if layer.digest and layer.digest != layer.diff_id else None
 
     def read(self, size: int) -> bytes:
         chunk = self.stream.read(size)
@@ -136,22 +136,22 @@ class _Blob:
     def differs(self) -> str:
         """Read the blob to its end; returns in what it is another one than the image names (empty: in nothing)."""
         try:
-            while self.read(PIECE):
+            while self.read(CHUNK):
                 pass
         except LayerError as error:
             return error.message
-        why = "" if self.hash is None else difference("its blob", self.hash, self.layer.digest)
+        why = "" if self.hash is None else digest_mismatch("its blob", self.hash, self.layer.digest)
         if self.known and self.size != self.known:
             return f"it has {self.size} bytes, and its image says {self.known}" + (f"; {why}" if why else "")
         return why
 
 
-class _Tar:
+class _TarReader:
     """The unpacked blob."""
 
-    def __init__(self, content: Readable, blob: _Blob, layer: SourceLayer, limit: int, ratio: int) -> None:
+    def __init__(self, content: Readable, blob: _BlobReader, layer: SourceLayer, limit: int, ratio: int) -> None:
         self.content, self.blob, self.layer, self.limit, self.ratio = content, blob, layer, limit, ratio
-        self.hash = algorithm(layer.diff_id or UNNAMED)
+        self.hash = new_hash(layer.diff_id or UNNAMED)
         self.size, self.whole, self.cut = 0, False, False
 
     def read(self, size: int) -> bytes:
@@ -162,10 +162,10 @@ class _Tar:
             raise
         self.size += len(piece)
         if self.size > self.limit:
-            raise TooLarge(f"it unpacks to more than {self.limit} bytes, which is the limit")
+            raise LayerTooLargeError(f"it unpacks to more than {self.limit} bytes, which is the limit")
         packed = self.blob.known or self.blob.size
         if self.size > SUSPECT and self.ratio and self.size > self.ratio * packed:
-            raise TooLarge(f"its {packed} bytes unpack to more than {self.ratio} times as many: it is a bomb")
+            raise LayerTooLargeError(f"its {packed} bytes unpack to more than {self.ratio} times as many: it is a bomb")
         self.hash.update(piece)
         self.whole = not piece and not self.cut
         return piece
@@ -174,17 +174,17 @@ class _Tar:
         """Read what is left, as far as it can be unpacked, for its digest."""
         if self.blob.hash is None:
             with contextlib.suppress(LayerError):
-                while self.read(PIECE):
+                while self.read(CHUNK):
                     pass
 
     def differs(self) -> str:
         """In what the tar, read to its end, is another one than the image's configuration names."""
         # a blob that has the tar's digest is the tar
         what = "its blob" if self.blob.hash is None and self.layer.digest else "its tar"
-        return difference(what, self.hash, self.layer.diff_id) if self.whole else ""
+        return digest_mismatch(what, self.hash, self.layer.diff_id) if self.whole else ""
 
 
-class _Fan:
+class _FanOut:
     """A sink that gives everything to several, and counts members."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
@@ -214,7 +214,7 @@ class _Fan:
             sink.close()
 
 
-def algorithm(digest: str) -> Any:
+def new_hash(digest: str) -> Any:
     """The hash that a digest is of. Raises LayerError for one that is not known."""
     name, _, value = digest.partition(":")
     if name not in ALGORITHMS or not value:
@@ -222,6 +222,6 @@ def algorithm(digest: str) -> Any:
     return hashlib.new(name)
 
 
-def difference(what: str, found: Any, digest: str) -> str:
+def digest_mismatch(what: str, found: Any, digest: str) -> str:
     name, _, value = digest.partition(":")
     return "" if found.hexdigest() == value else f"{what} is {name}:{found.hexdigest()}, and its image says {digest}"

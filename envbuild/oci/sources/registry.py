@@ -22,10 +22,10 @@ from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.base import SourceImage
-from envbuild.oci.sources.blob_stream import Blob
-from envbuild.oci.sources.cached_blob import KeptBlob, here, kept
+from envbuild.oci.sources.blob_stream import RegistryBlob
+from envbuild.oci.sources.cached_blob import CachedBlob, has_blob_or_part, open_cached
 from envbuild.oci.sources.oci_layout import INDEXES
-from envbuild.oci.sources.platform import Platform, pick
+from envbuild.oci.sources.platform import Platform, pick_manifest
 
 
 @contextlib.contextmanager
@@ -34,17 +34,17 @@ def open_registry(
 ) -> Iterator[SourceImage]:
     """The image that ``docker://REST`` names; `keep` its layers in the store. Raises SpecError, InputError,
     ConflictError (see `open_source`)."""
-    reference = reference_of(rest)
-    place = _Place(Repository(reference, site, Transport(site.network())), store, keep)
-    name = shown(reference)
+    reference = parse_source_reference(rest)
+    place = _RepositoryReader(Repository(reference, site, Transport(site.network())), store, keep)
+    name = printable_reference(reference)
     digest, value = place.document(reference.wanted, name)
     for _ in range(INDEXES):
         if not m.is_index(value):
             break
-        digest, value = place.document(f"sha256:{pick(value['manifests'], name, platform).digest}", name)
-    image = m.image(value, name)
+        digest, value = place.document(f"sha256:{pick_manifest(value['manifests'], name, platform).digest}", name)
+    image = m.read_manifest(value, name)
     found = image_documents.read_configuration(place.blob(image.config, name), name, platform)
-    yield image_documents.of_manifest(
+    yield image_documents.make_source_image(
         image,
         found,
         lambda part: _Opener(place, part),
@@ -54,11 +54,11 @@ def open_registry(
         name=image_documents.file_name(
             [reference.repository.rpartition("/")[2], "" if reference.digest else reference.tag]
         ),
-        places=len(place.repository.places) + any(here(place.store, part.digest) for part in image.layers),
+        places=len(place.repository.places) + any(has_blob_or_part(place.store, part.digest) for part in image.layers),
     )
 
 
-def reference_of(rest: str) -> Reference:
+def parse_source_reference(rest: str) -> Reference:
     """The reference in what follows ``docker://``: docker's form, where a name without a registry is docker.io's, or
     enroot's (``REGISTRY#PATH``). Raises SpecError."""
     before, _, _ = rest.partition("@sha256:")
@@ -77,12 +77,12 @@ def reference_of(rest: str) -> Reference:
     return parse_reference(rest if named else f"{DOCKER}/{rest}")
 
 
-def shown(reference: Reference) -> str:
+def printable_reference(reference: Reference) -> str:
     return f"{reference.name}@sha256:{reference.digest}" if reference.digest else f"{reference.name}:{reference.tag}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _RepositoryReader:
     """What is read of one repository."""
 
     repository: Repository
@@ -92,18 +92,18 @@ class _Place:
     def document(self, wanted: str, name: str) -> tuple[str, dict[str, Any]]:
         """(digest, content) of a manifest or index: ``sha256:…`` or a tag."""
         content = self.kept(wanted) or self.keep(self.repository.manifest(wanted))
-        return f"sha256:{hashlib.sha256(content).hexdigest()}", m.document(content, name)
+        return f"sha256:{hashlib.sha256(content).hexdigest()}", m.parse_document(content, name)
 
-    def blob(self, part: m.Part, name: str) -> bytes:
+    def blob(self, part: m.BlobDescriptor, name: str) -> bytes:
         """A small blob."""
         digest = f"sha256:{part.digest}"
         if content := self.kept(digest):
             return content
-        with Blob(self.repository, part) as stream:
+        with RegistryBlob(self.repository, part) as stream:
             content = b""
-            while len(content) <= image_documents.LARGEST and (chunk := stream.read(1 << 20)):
+            while len(content) <= image_documents.MAX_DOCUMENT and (chunk := stream.read(1 << 20)):
                 content += chunk
-        return self.keep(image_documents.checked(content, digest, name))
+        return self.keep(image_documents.check_digest(content, digest, name))
 
     def kept(self, wanted: str) -> bytes | None:
         """What the store has under that digest."""
@@ -126,15 +126,15 @@ class _Opener:
     """Opens a layer's blob: the store's own, or else at a place; each time another one is asked first, because the last
     one's content may be wrong."""
 
-    place: _Place
-    part: m.Part
+    place: _RepositoryReader
+    part: m.BlobDescriptor
     times: int = field(default=0)
 
     def __call__(self) -> contextlib.AbstractContextManager[IO[bytes]]:
         self.times += 1
         store, digest, size = self.place.store, self.part.digest, self.part.size
-        if file := kept(store, digest, again=self.times > 1):
+        if file := open_cached(store, digest, again=self.times > 1):
             return file
-        blob = Blob(self.place.repository, self.part, self.times - 1)
-        found = KeptBlob(blob, store, digest, size) if self.place.keeps and size else blob
+        blob = RegistryBlob(self.place.repository, self.part, self.times - 1)
+        found = CachedBlob(blob, store, digest, size) if self.place.keeps and size else blob
         return cast("contextlib.AbstractContextManager[IO[bytes]]", found)

@@ -17,8 +17,8 @@ ZSTD_LEVEL = 3
 BLOCK = 1 << 20  # gzip is made in blocks of this many bytes, so that threads do not change them
 
 
-class Measured:
-    """A file that counts and hashes what goes through it to `file`: `size` in bytes, `sha256` in hex."""
+class HashingWriter:
+    """Writer that counts and hashes what it writes to `file`: `size` in bytes, `sha256` in hex."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -38,8 +38,8 @@ class Measured:
         return self.hash.hexdigest()
 
 
-class Blocks:
-    """Writes to `file` in blocks of the same size, however it is written to itself; `flush` writes the last one."""
+class BlockWriter:
+    """Writer to `file` in blocks of the same size, independent of the sizes of writes; `flush` writes the last one."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -59,10 +59,11 @@ class Blocks:
 
 
 @contextlib.contextmanager
-def compressing(file: Measured, compression: str, threads: int = 1) -> Iterator[IO[bytes]]:
-    """A file to write into; what is written reaches `file` compressed as ``gzip``, ``zstd`` or ``none``.
+def open_compressor(file: HashingWriter, compression: str, threads: int = 1) -> Iterator[IO[bytes]]:
+    """Return a file to write into; what is written reaches `file` compressed as ``gzip``, ``zstd`` or ``none``.
 
-    gzip holds no name and no time (RFC 1952); `threads` threads beside the caller make it. Raises SpecError for others.
+    gzip contains no name and no time (RFC 1952); `threads` threads beside the caller compress it. Raises SpecError for
+    another compression.
     """
     if compression == "none":
         yield file  # type: ignore[misc]  # only write() is used
@@ -73,7 +74,7 @@ def compressing(file: Measured, compression: str, threads: int = 1) -> Iterator[
             file, "wb", compresslevel=GZIP_LEVEL, threads=max(1, threads), block_size=BLOCK
         )
         with stream as gzip:
-            blocks = Blocks(gzip)
+            blocks = BlockWriter(gzip)
             yield blocks  # type: ignore[misc]
             blocks.flush()
     elif compression == "zstd":

@@ -1,4 +1,4 @@
-"""What the headers of a tar hold: numbers, names, and the records of extended headers.
+"""Fields of tar headers: numbers, names, and the records of extended headers.
 
 Formats: POSIX.1-2017, pax(1), "ustar Interchange Format" and "pax Interchange Format"; GNU tar manual, "Basic Tar
 Format" (base-256 numbers); ``SCHILY.xattr.NAME`` as star, GNU tar and the OCI image spec write it, and
@@ -17,69 +17,75 @@ from urllib.parse import unquote_to_bytes
 
 from envbuild.core.errors import InputError
 
-PATH_MOST, NAME_MOST, TARGET_MOST = 4096, 255, 4095  # bytes of a path, of a part of it, of a symlink's target
-XATTR_NAME_MOST, XATTR_MOST = 255, 1 << 16  # bytes of the name and of the value of an extended attribute
-ID_MOST = (1 << 32) - 2  # the last number stands for no user (chown(2))
-SIZE_MOST = TIME_MOST = (1 << 63) - 1
+MAX_PATH, MAX_NAME, MAX_TARGET = 4096, 255, 4095  # bytes of a path, of a part of it, of a symlink's target
+MAX_XATTR_NAME, MAX_XATTR = 255, 1 << 16  # bytes of the name and of the value of an extended attribute
+MAX_ID = (1 << 32) - 2  # the last number means "no user" (chown(2))
+MAX_SIZE = MAX_TIME = (1 << 63) - 1
 SCHILY, LIBARCHIVE = b"SCHILY.xattr.", b"LIBARCHIVE.xattr."
 OCTAL = re.compile(rb"[\0 ]*([0-7]*) *(?:\0.*)?", re.DOTALL)
 TIME = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]*))?")
-HINT = "use another image, or have whoever made it push it again"
+HINT = "use another image, or ask its publisher to push it again"
 
 Record = tuple[bytes, bytes]
 
 
 class LayerError(InputError):
-    """A layer that is not sound: what is wrong, told so that ``LAYER cannot be unpacked:`` may stand before it."""
+    """Malformed layer. The message is the cause, written to follow ``LAYER cannot be unpacked:``."""
 
     def __init__(self, message: str, hint: str = HINT, where: str = "") -> None:
         super().__init__(message, hint, where)
 
 
-def show(name: bytes) -> str:
-    """A name in a message: in quotes, and not longer than a line."""
+def quote_name(name: bytes) -> str:
+    """Return a name as messages print it: in quotes, and not longer than a line."""
     return repr(os.fsdecode(name if len(name) <= 200 else name[:200] + b"..."))
 
 
-def number(field: bytes, what: str) -> int:
-    """The number in a field of a header: octal digits between spaces and NULs (none: 0), or base-256, whose first bit
-    is set and whose second is the sign."""
+def parse_number(field: bytes, what: str) -> int:
+    """Return the number in a field of a header: octal digits between spaces and NULs (none: 0), or base-256, whose
+    first bit is set and whose second is the sign.
+
+    `what`: the name of the field, for the LayerError.
+    """
     digits = field[:-1]
     if digits.isdigit() and field[-1] < 33:  # nearly every field
         try:
             return int(digits, 8)
         except ValueError:
-            pass  # 8 or 9: told below
+            pass  # 8 or 9: reported below
     if field[0] & 0x80:
         bits = 8 * len(field) - 1
         value = int.from_bytes(field, "big") & ((1 << bits) - 1)
         return value - (1 << bits) if field[0] & 0x40 else value
     found = OCTAL.fullmatch(field)
     if found is None:
-        raise LayerError(f"a header holds {show(field)} as its {what}, which is no number")
+        raise LayerError(f"a header contains {quote_name(field)} as its {what}, which is not a number")
     return int(found[1] or b"0", 8)
 
 
-def decimal(value: bytes, what: str) -> int:
-    """The number in a record of an extended header."""
+def parse_decimal(value: bytes, what: str) -> int:
+    """Return the number in a record of an extended header. Raises LayerError."""
     if not value.isdigit() or len(value) > 20:
-        raise LayerError(f"an extended header holds {show(value)} as its {what}, which is no number")
+        raise LayerError(f"an extended header contains {quote_name(value)} as its {what}, which is not a number")
     return int(value)
 
 
-def seconds(value: bytes) -> int:
-    """A time in a record, down to whole seconds."""
+def parse_time(value: bytes) -> int:
+    """Return a time in a record, rounded down to whole seconds. Raises LayerError."""
     found = TIME.fullmatch(value)
     if found is None:
-        raise LayerError(f"an extended header holds {show(value)} as a time, which is none")
+        raise LayerError(f"an extended header contains {quote_name(value)} as a time, which is not a time")
     whole = int(found[2])
     if not found[1]:
         return whole
     return -whole - 1 if (found[3] or b"").strip(b"0") else -whole
 
 
-def records(body: bytes) -> list[Record]:
-    """The records (key, value) of an extended header: ``LENGTH KEY=VALUE\\n``, whose length counts itself."""
+def parse_records(body: bytes) -> list[Record]:
+    """Return the records (key, value) of an extended header: ``LENGTH KEY=VALUE\\n``, whose length counts itself.
+
+    Raises LayerError.
+    """
     found: list[Record] = []
     at, end = 0, len(body)
     while at < end:
@@ -98,8 +104,11 @@ def records(body: bytes) -> list[Record]:
     return found
 
 
-def xattrs(found: Iterable[Record]) -> Mapping[bytes, bytes]:
-    """The extended attributes that records name, by full name. Where both spellings stand, the raw one counts."""
+def parse_xattrs(found: Iterable[Record]) -> Mapping[bytes, bytes]:
+    """Return the extended attributes in records, by full name. If both spellings are present, the raw one is used.
+
+    Raises LayerError.
+    """
     raw: dict[bytes, bytes] = {}
     encoded: dict[bytes, bytes] = {}
     for key, value in found:
@@ -109,50 +118,56 @@ def xattrs(found: Iterable[Record]) -> Mapping[bytes, bytes]:
             try:
                 content = base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
             except binascii.Error:
-                raise LayerError(f"the value of {show(key)} is no base64") from None
+                raise LayerError(f"the value of {quote_name(key)} is not base64") from None
             encoded[unquote_to_bytes(key[len(LIBARCHIVE) :])] = content
     for name, value in (encoded := {**encoded, **raw}).items():
-        if not 0 < len(name) <= XATTR_NAME_MOST or b"\0" in name:
-            raise LayerError(f"an extended attribute is called {show(name)}, which no file system holds")
-        if len(value) > XATTR_MOST:
-            raise LayerError(f"the extended attribute {show(name)} has {len(value)} bytes; {XATTR_MOST} are possible")
+        if not 0 < len(name) <= MAX_XATTR_NAME or b"\0" in name:
+            raise LayerError(f"an extended attribute is called {quote_name(name)}, which no file system can store")
+        if len(value) > MAX_XATTR:
+            raise LayerError(
+                f"the extended attribute {quote_name(name)} has {len(value)} bytes; {MAX_XATTR} are possible"
+            )
     return encoded
 
 
-def path(name: bytes) -> bytes:
-    """A member's path as `envbuild.oci.tar.member.Member` holds it: relative, ``b""`` the root.
+def member_path(name: bytes) -> bytes:
+    """Return a path as `envbuild.oci.tar.member.Member` has it: relative, ``b""`` the root.
 
     An absolute one is taken relative to the root, as container engines do. Raises LayerError for ``..``.
     """
-    found = parts(name)
+    found = path_parts(name)
     if b".." in found:
-        raise LayerError(f"it holds the path {show(name)}, which leads out of it")
+        raise LayerError(f"it contains the path {quote_name(name)}, which leads out of it")
     return b"/".join(found)
 
 
-def target(name: bytes, link: bytes) -> bytes:
-    """The path of the file that `name` is another name of. ``..`` is resolved by the names alone, as Docker does."""
+def hard_link_target(name: bytes, link: bytes) -> bytes:
+    """Return the path of the file that `name` is a hard link to. ``..`` is resolved by the names alone, as Docker does.
+
+    Raises LayerError.
+    """
     found: list[bytes] = []
-    for part in parts(link):
+    for part in path_parts(link):
         if part != b"..":
             found.append(part)
         elif found:
             found.pop()
         else:
-            raise LayerError(f"it calls {show(name)} another name of {show(link)}, which is outside of it")
+            raise LayerError(f"it calls {quote_name(name)} another name of {quote_name(link)}, which is outside of it")
     if not found:
-        raise LayerError(f"it calls {show(name)} another name of {show(link)}, which is no file")
+        raise LayerError(f"it calls {quote_name(name)} another name of {quote_name(link)}, which is not a file")
     return b"/".join(found)
 
 
-def parts(name: bytes) -> list[bytes]:
-    if len(name) > PATH_MOST:
-        raise LayerError(f"it holds the path {show(name)} of {len(name)} bytes; {PATH_MOST} are possible")
+def path_parts(name: bytes) -> list[bytes]:
+    """Return the parts of a path without empty ones and ``.``. Raises LayerError for one that Linux refuses."""
+    if len(name) > MAX_PATH:
+        raise LayerError(f"it contains the path {quote_name(name)} of {len(name)} bytes; {MAX_PATH} are possible")
     if b"\0" in name:
-        raise LayerError(f"it holds the path {show(name)}, which has a NUL in it")
+        raise LayerError(f"it contains the path {quote_name(name)}, which has a NUL in it")
     found = [part for part in name.split(b"/") if part not in (b"", b".")]
-    if len(name) > NAME_MOST:
+    if len(name) > MAX_NAME:
         for part in found:
-            if len(part) > NAME_MOST:
-                raise LayerError(f"it holds the name {show(part)} of {len(part)} bytes; {NAME_MOST} are possible")
+            if len(part) > MAX_NAME:
+                raise LayerError(f"it has the name {quote_name(part)} of {len(part)} bytes; {MAX_NAME} are possible")
     return found

@@ -1,4 +1,4 @@
-"""What the header of a member says by itself, and whether that can be.
+"""Header of a member: its fields, and whether their values are possible.
 
 Formats: POSIX.1-2017, pax(1), "ustar Interchange Format"; the tar of Unix version 7.
 """
@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envbuild.oci.tar.fields import ID_MOST, SIZE_MOST, TARGET_MOST, TIME_MOST, LayerError, number, show, target
+from envbuild.oci.tar.fields import (
+    MAX_ID,
+    MAX_SIZE,
+    MAX_TARGET,
+    MAX_TIME,
+    LayerError,
+    hard_link_target,
+    parse_number,
+    quote_name,
+)
 from envbuild.oci.tar.member import Kind
 
 POSIX, STAR = b"ustar\x0000", b"tar\0"
@@ -41,44 +50,47 @@ def read_names(head: bytes) -> tuple[bytes, bytes]:
 
 def read_owner(field: bytes) -> tuple[int, int, int]:
     """Return (permissions, user, group) of the fields for them."""
-    mode = number(field[:8], "mode")
+    mode = parse_number(field[:8], "mode")
     if mode < 0:
-        raise LayerError(f"a header holds the mode {mode}")
-    return mode & 0o7777, identity(number(field[8:16], "owner")), identity(number(field[16:], "group"))
+        raise LayerError(f"a header contains the mode {mode}")
+    return mode & 0o7777, check_id(parse_number(field[8:16], "owner")), check_id(parse_number(field[16:], "group"))
 
 
-def identity(value: int) -> int:
-    """Return `value` when it can be a user or group."""
-    if not 0 <= value <= ID_MOST:
-        raise LayerError(f"it holds a file of the user or group {value}, which Linux does not have")
+def check_id(value: int) -> int:
+    """Return `value` if it is a valid user or group. Raises LayerError."""
+    if not 0 <= value <= MAX_ID:
+        raise LayerError(f"it contains a file of the user or group {value}, which Linux does not have")
     return value
 
 
 def check_numbers(name: bytes, size: int, used: int, mtime: int) -> None:
-    """Raise LayerError for a size or a time that cannot be; `used` bytes of the data are the map of a sparse file."""
-    if not 0 <= size <= SIZE_MOST or size < used:
-        raise LayerError(f"{show(name)} has a size of {size} bytes, which cannot be")
-    if not -TIME_MOST <= mtime <= TIME_MOST:
-        raise LayerError(f"{show(name)} is of {mtime} seconds after 1970, which cannot be")
+    """Raise LayerError for an impossible size or time; `used` bytes of the data are the map of a sparse file."""
+    if not 0 <= size <= MAX_SIZE or size < used:
+        raise LayerError(f"{quote_name(name)} has a size of {size} bytes, which cannot be")
+    if not -MAX_TIME <= mtime <= MAX_TIME:
+        raise LayerError(f"{quote_name(name)} is of {mtime} seconds after 1970, which cannot be")
 
 
 def read_device(head: bytes, name: bytes) -> tuple[int, int]:
-    """Return (major, minor)."""
-    found = number(head[329:337], "device"), number(head[337:345], "device")
+    """Return (major, minor). Raises LayerError."""
+    found = parse_number(head[329:337], "device"), parse_number(head[337:345], "device")
     if not (0 <= found[0] < 1 << 12 and 0 <= found[1] < 1 << 20):
-        raise LayerError(f"the device {show(name)} has the numbers {found}, which Linux does not have")
+        raise LayerError(f"the device {quote_name(name)} has the numbers {found}, which Linux does not have")
     return found
 
 
-def link_target(kind: Kind, name: bytes, link: bytes, place: bytes) -> bytes:
-    """Return what a member is a link to; nothing for one that is none. `place` is the path of the member."""
+def link_target(kind: Kind, name: bytes, link: bytes, path: bytes) -> bytes:
+    """Return the target of a link; empty for a member that is not a link. `path` is the path of the member.
+
+    Raises LayerError.
+    """
     if kind is Kind.HARDLINK:
-        link = target(name, link)
-        if link == place:
-            raise LayerError(f"it calls {show(name)} another name of itself")
+        link = hard_link_target(name, link)
+        if link == path:
+            raise LayerError(f"it calls {quote_name(name)} another name of itself")
         return link
     if kind is Kind.SYMLINK:
-        if not 0 < len(link) <= TARGET_MOST or b"\0" in link:
-            raise LayerError(f"the symbolic link {show(name)} has a target that cannot be: {show(link)}")
+        if not 0 < len(link) <= MAX_TARGET or b"\0" in link:
+            raise LayerError(f"the symbolic link {quote_name(name)} has a target that cannot be: {quote_name(link)}")
         return link
     return b""

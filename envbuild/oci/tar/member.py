@@ -1,4 +1,4 @@
-"""One entry of a layer, and what consumes entries.
+"""Members of a layer, and the protocol of what consumes them.
 
 A layer is a sequence of members in byte order of their paths, as the tar of an OCI layer holds them: deletions are
 empty regular files named ``.wh.NAME``, an opaque directory holds ``.wh..wh..opq`` (OCI image spec, layer.md,
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An entry of a layer.
+    """Entry of a layer.
 
     `path` is relative, without a leading or trailing slash; the root directory is ``b""``. `mode` holds permission
     bits only (0..0o7777). `mtime` is in whole seconds. `size` is the length of the data in bytes (0 for everything but
@@ -52,7 +52,9 @@ class Member:
 
 
 class Sink(Protocol):
-    """Takes the members of one layer in order: `begin`, `data` and `zeros` any number of times, `end`; at last `close`.
+    """Consumer of the members of one layer, in order.
+
+    `begin`, then `data` and `zeros` any number of times, then `end`; at last `close`.
 
     `zeros` is a run of zero bytes of the file, a hole of a sparse one; it counts as data.
     """

@@ -1,10 +1,10 @@
-"""A layer's tar, read once from front to back: its headers are understood, its data is handed on as it came.
+"""Reader of a layer's tar, once from front to back: it parses headers and passes data on unchanged.
 
 Formats: POSIX.1-2017, pax(1), "ustar Interchange Format" and "pax Interchange Format"; GNU tar manual, "Basic Tar
 Format" and "Storing Sparse Files"; the tar of Unix version 7. What members mean is in the OCI image spec, layer.md.
 
-A layer may come from anybody. Nothing here is larger than what has really been read: lengths that a header claims are
-compared with limits before anything is kept, and data goes to the sink in the pieces in which it came. Where programs
+A layer may come from an untrusted source. Memory follows what has really been read: lengths that a header claims are
+compared with limits before anything is stored, and data goes to the sink in the chunks in which it came. If programs
 disagree about a form, it is refused unless Go's archive/tar and GNU tar both read it (Docker and buildah are written
 with the first, and pack layers with it).
 """
@@ -16,19 +16,19 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from envbuild.oci.tar import sparse as tarsparse
-from envbuild.oci.tar.chunks import Pieces, Readable
+from envbuild.oci.tar.chunks import ChunkReader, Readable
 from envbuild.oci.tar.fields import (
-    NAME_MOST,
-    PATH_MOST,
+    MAX_NAME,
+    MAX_PATH,
     LayerError,
     Record,
-    decimal,
-    number,
-    path,
-    records,
-    seconds,
-    show,
-    xattrs,
+    member_path,
+    parse_decimal,
+    parse_number,
+    parse_records,
+    parse_time,
+    parse_xattrs,
+    quote_name,
 )
 from envbuild.oci.tar.header import (
     FILE,
@@ -36,8 +36,8 @@ from envbuild.oci.tar.header import (
     KINDS,
     NO_DEVICE,
     OLD_FILE,
+    check_id,
     check_numbers,
-    identity,
     link_target,
     read_device,
     read_names,
@@ -48,37 +48,37 @@ from envbuild.oci.tar.member import Kind, Member, Sink
 __all__ = ["LayerError", "Readable", "read_tar"]
 
 BLOCK = 512
-EXTENDED_MOST = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
-GLOBALS_MOST, GLOBAL_MOST = 100, 1000  # global records, and bytes of each: every member costs their number again
-HOLES_MOST = 1 << 42  # bytes of holes in all sparse files of a layer: a packed hole takes memory too, 4 bytes a block
+MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
+MAX_GLOBALS, MAX_GLOBAL = 100, 1000  # global records, and bytes of each: every member costs their number again
+MAX_HOLES = 1 << 42  # bytes of holes in all sparse files of a layer: a packed hole takes memory too, 4 bytes a block
 ADLER = 65521  # zlib's adler32 is 1 + the sum of the bytes modulo this, in its lower half (RFC 1950)
-KEPT = 1024  # owners and folders that are remembered
+CACHE_SIZE = 1024  # entries in each cache, of owners and of folders
 ZEROS = bytes(BLOCK)
 GNU = b"ustar  \0"
 
-# types of headers that are no members
+# types of headers that are not members
 EXTENDED, SOLARIS, GLOBAL, LONG_NAME, LONG_LINK, LABEL = b"xXgLKV"
 BACKUPS = frozenset(b"DMN")  # of GNU tar: the names in a folder, the rest of a file of another volume, renamings
 NOT_GLOBAL = frozenset({b"path", b"linkpath", b"size"})
 
-NONE: Mapping[bytes, bytes] = {}
+NO_XATTRS: Mapping[bytes, bytes] = {}
 
 
 def read_tar(stream: Readable, sink: Sink) -> int:
-    """Push the members of the tar that `stream` gives into `sink` (which is not closed), and read it to its end.
+    """Push the members of the tar in `stream` into `sink` (which is not closed), and read it to its end.
 
-    Returns the number of bytes read. Raises LayerError for everything that is no sound tar of a layer; what `stream`
+    Return the number of bytes read. Raises LayerError for anything other than a valid tar of a layer; what `stream`
     and `sink` raise passes through.
     """
-    source = Pieces(stream)
+    source = ChunkReader(stream)
     _Reader(source, sink).run()
     return source.before + source.at
 
 
 class _Reader:
-    """Reads headers. `local`, `long_name`, `long_link`: what the headers before a member say about it."""
+    """Parser of headers. `local`, `long_name`, `long_link`: from the headers before a member, which apply to it."""
 
-    def __init__(self, source: Pieces, sink: Sink) -> None:
+    def __init__(self, source: ChunkReader, sink: Sink) -> None:
         self.source, self.sink = source, sink
         self.data = cast("Callable[[memoryview], None]", sink.data)
         self.globals: dict[bytes, bytes] = {}
@@ -90,223 +90,227 @@ class _Reader:
         self.folders: dict[bytes, bytes] = {}
 
     def run(self) -> None:
+        """Read all headers up to the end of the archive. Raises LayerError."""
         from isal.isal_zlib import adler32  # sums a header at a tenth of what Python needs
 
         source = self.source
         while True:
             at = source.at
-            head = source.piece[at : at + BLOCK]
+            head = source.chunk[at : at + BLOCK]
             if len(head) == BLOCK:
                 source.at = at + BLOCK
             else:
-                head = source.upto(BLOCK)
+                head = source.read_up_to(BLOCK)
                 if not head:
                     break
                 if len(head) < BLOCK:
                     raise LayerError("it ends in the middle of a header")
             if head == ZEROS:
-                self.rest()
+                self.read_trailer()
                 break
             # The sum counts its own field as spaces.
             total = (adler32(head[156:], adler32(head[:148])) & 0xFFFF) - 1 + 8 * 32
             try:
-                wrong = (total - number(head[148:155], "sum")) % ADLER
+                wrong = (total - parse_number(head[148:155], "sum")) % ADLER
             except LayerError:
                 wrong = True
             if wrong:
-                self.sum(head)
+                self.check_sum(head)
             kind = head[156]
             if kind in KINDS:
-                self.member(head, kind)
+                self.push_member(head, kind)
             else:
-                self.other(head, kind)
+                self.read_other(head, kind)
         if self.local is not None or self.long_name is not None or self.long_link is not None:
             raise LayerError("it ends after an extended header")
 
-    def sum(self, head: bytes) -> None:
-        """Raise LayerError unless the sum of a header is right in a form that is rare: without a terminator, or of
-        signed bytes, as some old programs wrote it (POSIX.1-2017 has unsigned ones)."""
+    def check_sum(self, head: bytes) -> None:
+        """Raise LayerError unless the sum of a header is right in a rare form: without a terminator, or of signed
+        bytes, as some old programs wrote it (POSIX.1-2017 has unsigned ones)."""
         rest = head[:148] + head[156:]
         signed = sum(value - 256 if value > 127 else value for value in rest)
         with contextlib.suppress(LayerError):
-            if number(head[148:156], "sum") - 8 * 32 in (sum(rest), signed):
+            if parse_number(head[148:156], "sum") - 8 * 32 in (sum(rest), signed):
                 return
         where = self.source.before + self.source.at - BLOCK
-        raise LayerError(f"its header at byte {where} is damaged, or it is no tar")
+        raise LayerError(f"its header at byte {where} is damaged, or it is not a tar")
 
-    def other(self, head: bytes, kind: int) -> None:
-        """A header of a type that is rare, or that says something about the next member."""
+    def read_other(self, head: bytes, kind: int) -> None:
+        """Read a header of a rare type, or one that describes the next member."""
         if kind in (EXTENDED, SOLARIS):
             if self.local is not None:
                 raise LayerError("a member has two extended headers")
-            self.local = records(self.extended(head))
+            self.local = parse_records(self.read_extended(head))
         elif kind == GLOBAL:
-            for key, value in records(self.extended(head)):
+            for key, value in parse_records(self.read_extended(head)):
                 if key in NOT_GLOBAL or key.startswith(tarsparse.SPARSE):
-                    raise LayerError(f"it gives all its members one {show(key)}")
+                    raise LayerError(f"it sets one {quote_name(key)} for all its members")
                 self.globals[key] = value
-                if len(self.globals) > GLOBALS_MOST or len(value) > GLOBAL_MOST:
-                    raise LayerError(f"its global headers hold more than {GLOBALS_MOST} short records")
+                if len(self.globals) > MAX_GLOBALS or len(value) > MAX_GLOBAL:
+                    raise LayerError(f"its global headers contain more than {MAX_GLOBALS} short records")
         elif kind == LONG_NAME:
-            self.long_name = self.extended(head).partition(b"\0")[0]
+            self.long_name = self.read_extended(head).partition(b"\0")[0]
         elif kind == LONG_LINK:
-            self.long_link = self.extended(head).partition(b"\0")[0]
-        elif kind == LABEL:  # a name of the archive, and no member
-            if self.local is not None or self.long_name is not None or number(head[124:136], "size"):
+            self.long_link = self.read_extended(head).partition(b"\0")[0]
+        elif kind == LABEL:  # a name of the archive, not a member
+            if self.local is not None or self.long_name is not None or parse_number(head[124:136], "size"):
                 raise LayerError("its volume label is damaged")
         elif kind in BACKUPS:
-            raise LayerError("it is a backup or a part of one (tar --incremental, --multi-volume), and no layer")
+            raise LayerError("it is a backup or a part of one (tar --incremental, --multi-volume), not a layer")
         elif kind == GNU_SPARSE and head[257:265] != GNU:
-            raise LayerError("it holds a sparse file in a form that envbuild does not know")
-        else:  # POSIX.1-2017: what is not known is a regular file
-            self.member(head, kind)
+            raise LayerError("it contains a sparse file in a form that envbuild does not support")
+        else:  # POSIX.1-2017: an unknown type is a regular file
+            self.push_member(head, kind)
 
-    def extended(self, head: bytes) -> bytes:
-        """The content of an extended header, or a long name."""
-        size = number(head[124:136], "size")
-        if not 0 <= size <= EXTENDED_MOST:
-            raise LayerError(f"an extended header of {size} bytes is more than the {EXTENDED_MOST} that are possible")
-        body = self.take(size)
-        self.pad(size)
+    def read_extended(self, head: bytes) -> bytes:
+        """Return the content of an extended header, or a long name. Raises LayerError."""
+        size = parse_number(head[124:136], "size")
+        if not 0 <= size <= MAX_EXTENDED:
+            raise LayerError(f"an extended header of {size} bytes is more than the {MAX_EXTENDED} that are possible")
+        body = self.read_exactly(size)
+        self.skip_padding(size)
         return body
 
-    def take(self, size: int) -> bytes:
-        """The next `size` bytes of what belongs to headers."""
-        return self.source.take(size, "a header")
+    def read_exactly(self, size: int) -> bytes:
+        """Return the next `size` bytes, which belong to headers. Raises LayerError."""
+        return self.source.read_exactly(size, "a header")
 
-    def pad(self, size: int) -> None:
-        """Pass what fills up the last block of `size` bytes of data. At the end of an archive it may be missing."""
-        self.source.upto(-size % BLOCK)
+    def skip_padding(self, size: int) -> None:
+        """Skip the padding of the last block of `size` bytes of data. At the end of an archive it may be missing."""
+        self.source.read_up_to(-size % BLOCK)
 
-    def rest(self) -> None:
-        """Read to the end, of which only zeros are left."""
+    def read_trailer(self) -> None:
+        """Read to the end. Raises LayerError if anything but zeros follows."""
         source = self.source
         while True:
-            if source.piece.count(0, source.at) != len(source.piece) - source.at:
-                raise LayerError("it goes on after its end")
-            source.at = len(source.piece)
-            if not source.more():
+            if source.chunk.count(0, source.at) != len(source.chunk) - source.at:
+                raise LayerError("it continues after its end")
+            source.at = len(source.chunk)
+            if not source.read_more():
                 return
 
-    def member(self, head: bytes, flag: int) -> None:
-        """Push a member."""
+    def push_member(self, head: bytes, flag: int) -> None:
+        """Push the member of a header and its data into the sink. Raises LayerError."""
         name, link = read_names(head)
         # Owners and modes repeat from member to member.
-        mode, uid, gid = self.owners.get(head[100:124]) or self.owner(head[100:124])
-        mtime = number(head[136:148], "time")
+        mode, uid, gid = self.owners.get(head[100:124]) or self.parse_owner(head[100:124])
+        mtime = parse_number(head[136:148], "time")
         kind = KINDS.get(flag, Kind.FILE)
-        size = number(head[124:136], "size") if kind is Kind.FILE else 0
-        attributes, sparse, numbers = NONE, None, NO_DEVICE
+        size = parse_number(head[124:136], "size") if kind is Kind.FILE else 0
+        attributes, sparse, numbers = NO_XATTRS, None, NO_DEVICE
         if self.long_name is not None or self.long_link is not None:
-            name, link = self.long_names(name, link)
+            name, link = self.apply_long_names(name, link)
         if self.local is not None or self.globals:
-            said, local = self.said()
-            name, link = said.get(b"path") or name, said.get(b"linkpath") or link
-            uid, gid, mtime = owner_and_time(said, uid, gid, mtime)
-            attributes = xattrs(said.items())
+            records, local = self.pop_records()
+            name, link = records.get(b"path") or name, records.get(b"linkpath") or link
+            uid, gid, mtime = override_owner_and_time(records, uid, gid, mtime)
+            attributes = parse_xattrs(records.items())
             if kind is Kind.FILE:
-                size = decimal(said[b"size"], "size") if said.get(b"size") else size
-                sparse = tarsparse.of_records(local, self.take)
+                size = parse_decimal(records[b"size"], "size") if records.get(b"size") else size
+                sparse = tarsparse.read_sparse_records(local, self.read_exactly)
                 name = sparse.name if sparse and sparse.name else name
         if flag == GNU_SPARSE:
-            sparse = self.old_sparse(head, name, sparse)
+            sparse = self.read_old_map(head, name, sparse)
         check_numbers(name, size, sparse.used if sparse else 0, mtime)
         if name[-1:] == b"/" and flag in (FILE, OLD_FILE) and sparse is None:
             if size:
-                raise LayerError(f"the folder {show(name)} has data")
-            kind = Kind.DIR  # version 7 tells folders by their names, and GNU tar still reads them so
+                raise LayerError(f"the folder {quote_name(name)} has data")
+            kind = Kind.DIR  # version 7 marks folders by their names, and GNU tar still reads them so
         if kind is Kind.CHAR or kind is Kind.BLOCK:
             numbers = read_device(head, name)
-        place = self.place(name)
-        link = b"" if kind is Kind.FILE else link_target(kind, name, link, place)
-        if not place and kind is not Kind.DIR:
-            raise LayerError(f"it holds {show(name)}, which would stand in the place of the root")
+        path = self.resolve_path(name)
+        link = b"" if kind is Kind.FILE else link_target(kind, name, link, path)
+        if not path and kind is not Kind.DIR:
+            raise LayerError(f"it contains {quote_name(name)}, which would replace the root")
         if sparse is None:
-            self.sink.begin(Member(place, kind, mode, uid, gid, mtime, size, link, numbers, attributes))
-            self.content(size)
+            self.sink.begin(Member(path, kind, mode, uid, gid, mtime, size, link, numbers, attributes))
+            self.push_data(size)
         else:
-            parts = tarsparse.checked(sparse, size)
-            self.sink.begin(Member(place, kind, mode, uid, gid, mtime, sparse.size, link, numbers, attributes))
-            self.sparse(parts, sparse.size, name)
-            self.pad(size)
+            parts = tarsparse.check_map(sparse, size)
+            self.sink.begin(Member(path, kind, mode, uid, gid, mtime, sparse.size, link, numbers, attributes))
+            self.push_sparse(parts, sparse.size, name)
+            self.skip_padding(size)
         self.sink.end()
 
-    def content(self, size: int) -> None:
-        """Give the data of a file: mostly all of it is in what was read already."""
+    def push_data(self, size: int) -> None:
+        """Push the data of a file: mostly all of it is in the current chunk."""
         source = self.source
         at = source.at
         after = at + size + (-size % BLOCK)
-        if after <= len(source.piece):
+        if after <= len(source.chunk):
             if size:
                 self.data(source.view[at : at + size])
             source.at = after
         else:
-            source.give(size, self.data, "a file")
-            self.pad(size)
+            source.copy_to(size, self.data, "a file")
+            self.skip_padding(size)
 
-    def said(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
-        """(what the extended headers say of this member, the records that it alone has)."""
+    def pop_records(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
+        """Return (the records of all extended headers for this member, those of its own header)."""
         local, self.local = self.local or [], None
         return {**self.globals, **dict(local)} if self.globals else dict(local), local
 
-    def long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
-        """(name, target of a link), with those that GNU tar puts before a member in their place."""
-        name, self.long_name = self.once(b"path", self.long_name, name), None
-        link, self.long_link = self.once(b"linkpath", self.long_link, link), None
+    def apply_long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
+        """Return (name, target of a link), replaced by the long ones that GNU tar puts before a member."""
+        name, self.long_name = self.choose_name(b"path", self.long_name, name), None
+        link, self.long_link = self.choose_name(b"linkpath", self.long_link, link), None
         return name, link
 
-    def old_sparse(self, head: bytes, name: bytes, sparse: tarsparse.Sparse | None) -> tarsparse.Sparse:
-        """The map of a sparse file that follows its header."""
+    def read_old_map(self, head: bytes, name: bytes, sparse: tarsparse.SparseFile | None) -> tarsparse.SparseFile:
+        """Return the sparse file whose map is in its header and follows it. Raises LayerError."""
         if sparse is not None:
-            raise LayerError(f"the sparse file {show(name)} has two maps")
-        return tarsparse.old_gnu(head, self.take)
+            raise LayerError(f"the sparse file {quote_name(name)} has two maps")
+        return tarsparse.read_old_gnu_map(head, self.read_exactly)
 
-    def sparse(self, parts: tarsparse.Map, size: int, name: bytes) -> None:
-        """Give the parts of a sparse file, and zeros between them."""
+    def push_sparse(self, parts: tarsparse.SparseMap, size: int, name: bytes) -> None:
+        """Push the parts of a sparse file, and zeros between them. Raises LayerError."""
         self.holes += size - sum(length for _, length in parts)
-        if self.holes > HOLES_MOST:
-            raise LayerError(f"with {show(name)} its sparse files have more than {HOLES_MOST >> 40} TiB of holes")
+        if self.holes > MAX_HOLES:
+            raise LayerError(f"with {quote_name(name)} its sparse files have more than {MAX_HOLES >> 40} TiB of holes")
         at = 0
         for offset, length in parts:
             if offset > at:
                 self.sink.zeros(offset - at)
-            self.source.give(length, self.data, "a file")
+            self.source.copy_to(length, self.data, "a file")
             at = offset + length
         if size > at:
             self.sink.zeros(size - at)
 
-    def once(self, key: bytes, long: bytes | None, name: bytes) -> bytes:
-        """The long name that GNU tar puts before a member. No program writes two of them."""
+    def choose_name(self, key: bytes, long: bytes | None, name: bytes) -> bytes:
+        """Return `long`, the name that GNU tar puts before a member, or else `name`.
+
+        Raises LayerError for a member that has `long` and a record `key`: no program writes both.
+        """
         if long is None:
             return name
         if any(known == key for known, _ in self.local or ()):
-            raise LayerError(f"it names {show(long)} in two ways")
+            raise LayerError(f"it names {quote_name(long)} in two ways")
         return long
 
-    def owner(self, field: bytes) -> tuple[int, int, int]:
-        """(permissions, owner, group) in a header's fields for them, remembered."""
-        if len(self.owners) >= KEPT:
+    def parse_owner(self, field: bytes) -> tuple[int, int, int]:
+        """Return (permissions, owner, group) in a header's fields for them, and cache it."""
+        if len(self.owners) >= CACHE_SIZE:
             self.owners.clear()
         known = self.owners[field] = read_owner(field)
         return known
 
-    def place(self, name: bytes) -> bytes:
-        """The path that `name` stands for. What is in one folder mostly comes together."""
+    def resolve_path(self, name: bytes) -> bytes:
+        """Return the path for `name`. Members of one folder mostly follow each other, so that folders are cached."""
         above, slash, last = name.rpartition(b"/")
         folder = self.folders.get(above)
-        if folder is None or last in (b"", b".", b"..") or len(last) > NAME_MOST or 0 in last:
-            found = path(name)
+        if folder is None or last in (b"", b".", b"..") or len(last) > MAX_NAME or 0 in last:
+            found = member_path(name)
             if slash and last:
-                if len(self.folders) >= KEPT:
+                if len(self.folders) >= CACHE_SIZE:
                     self.folders.clear()
                 self.folders[above] = found.rpartition(b"/")[0]
             return found
-        place = folder + b"/" + last if folder else last
-        return place if len(place) <= PATH_MOST else path(name)
+        path = folder + b"/" + last if folder else last
+        return path if len(path) <= MAX_PATH else member_path(name)
 
 
-def owner_and_time(said: Mapping[bytes, bytes], uid: int, gid: int, mtime: int) -> tuple[int, int, int]:
-    """Return (user, group, time) as an extended header says them; what it does not say stays."""
-    uid = identity(decimal(said[b"uid"], "owner")) if said.get(b"uid") else uid
-    gid = identity(decimal(said[b"gid"], "group")) if said.get(b"gid") else gid
-    return uid, gid, seconds(said[b"mtime"]) if said.get(b"mtime") else mtime
+def override_owner_and_time(records: Mapping[bytes, bytes], uid: int, gid: int, mtime: int) -> tuple[int, int, int]:
+    """Return (user, group, time) of an extended header; those that it lacks are returned unchanged."""
+    uid = check_id(parse_decimal(records[b"uid"], "owner")) if records.get(b"uid") else uid
+    gid = check_id(parse_decimal(records[b"gid"], "group")) if records.get(b"gid") else gid
+    return uid, gid, parse_time(records[b"mtime"]) if records.get(b"mtime") else mtime

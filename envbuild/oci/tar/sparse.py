@@ -1,7 +1,7 @@
 """Maps of sparse files in tars: which parts of a file are stored, the rest being zeros.
 
 Formats: GNU tar manual, "Storing Sparse Files": the old GNU format (type ``S``), and in extended headers the versions
-0.0, 0.1 and 1.0. Maps are refused when they are longer than `MAP_MOST`, so that a small archive cannot ask for much
+0.0, 0.1 and 1.0. Maps are refused when they are longer than `MAP_MOST`, so that a small archive cannot occupy much
 memory (Go's archive/tar has the same limit).
 """
 
@@ -10,50 +10,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from envbuild.oci.tar.fields import SIZE_MOST, LayerError, Record, decimal, number
+from envbuild.oci.tar.fields import MAX_SIZE, LayerError, Record, parse_decimal, parse_number
 
 BLOCK = 512
-MAP_MOST = 1 << 20  # bytes that a map may take in the archive
-LINE_MOST = 24  # bytes of a number in a map of version 1.0
+MAX_MAP = 1 << 20  # bytes that a map may take in the archive
+MAX_LINE = 24  # bytes of a number in a map of version 1.0
 SPARSE = b"GNU.sparse."
 
-Map = list[tuple[int, int]]  # (offset, length) of what is stored
-Take = Callable[[int], bytes]  # so many bytes of the archive
+SparseMap = list[tuple[int, int]]  # (offset, length) of what is stored
+ReadExactly = Callable[[int], bytes]  # so many bytes of the archive
 
 
 @dataclass(frozen=True, slots=True)
-class Sparse:
-    """A sparse file: its size, what of it is stored, how many bytes of its stored data the map took, and its name where
-    that is not the member's."""
+class SparseFile:
+    """Sparse file: its `size`, the stored `parts`, the bytes of the stored data that are the map (`used`), and its
+    `name` if that is not the member's."""
 
     size: int
-    parts: Map
+    parts: SparseMap
     used: int = 0
     name: bytes | None = None
 
 
-def old_gnu(head: bytes, take: Take) -> Sparse:
+def read_old_gnu_map(head: bytes, take: ReadExactly) -> SparseFile:
     """Read the map in the header `head` of type ``S``. Entries that it has no room for follow it."""
-    found: Map = []
+    found: SparseMap = []
     more, entries = head[482], head[386:482]
-    size = number(head[483:495], "size")
+    size = parse_number(head[483:495], "size")
     blocks = 0
     while True:
         for at in range(0, len(entries) - 23, 24):
             if not entries[at + 12]:
                 break
-            found.append((number(entries[at : at + 12], "map"), number(entries[at + 12 : at + 24], "map")))
+            found.append((parse_number(entries[at : at + 12], "map"), parse_number(entries[at + 12 : at + 24], "map")))
         if not more:
-            return Sparse(size, found)
+            return SparseFile(size, found)
         blocks += 1
-        if blocks * BLOCK > MAP_MOST:
-            raise LayerError(f"the map of a sparse file is longer than {MAP_MOST} bytes")
+        if blocks * BLOCK > MAX_MAP:
+            raise LayerError(f"the map of a sparse file is longer than {MAX_MAP} bytes")
         block = take(BLOCK)
         more, entries = block[504], block[:504]
 
 
-def of_records(records: Sequence[Record], take: Take) -> Sparse | None:
-    """Return what the records of an extended header say of a sparse file; None when they name none."""
+def read_sparse_records(records: Sequence[Record], take: ReadExactly) -> SparseFile | None:
+    """Return the sparse file that the records of an extended header describe; None if they describe none."""
     known: dict[bytes, bytes] = {}
     pairs: list[int] = []  # of version 0.0: offset and length in turn
     for key, value in records:
@@ -62,7 +62,7 @@ def of_records(records: Sequence[Record], take: Take) -> Sparse | None:
         if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
             if (key == b"GNU.sparse.offset") == bool(len(pairs) % 2):
                 raise LayerError("the map of a sparse file is damaged")
-            pairs.append(decimal(value, "map"))
+            pairs.append(parse_decimal(value, "map"))
         else:
             known[key[len(SPARSE) :]] = value
     if not known and not pairs:
@@ -74,42 +74,42 @@ def of_records(records: Sequence[Record], take: Take) -> Sparse | None:
     version = known.get(b"major", b"0"), known.get(b"minor", b"1")
     used = 0
     if version == (b"1", b"0"):
-        pairs, used = stored(take)
+        pairs, used = read_stored_map(take)
     elif version not in ((b"0", b"0"), (b"0", b"1")):
-        raise LayerError("a sparse file is stored in a version of GNU tar's format that envbuild does not know")
+        raise LayerError("a sparse file is stored in a version of GNU tar's format that envbuild does not support")
     elif b"map" in known:
-        pairs = [decimal(text, "map") for text in known[b"map"].split(b",")] if known[b"map"] else []
+        pairs = [parse_decimal(text, "map") for text in known[b"map"].split(b",")] if known[b"map"] else []
     if len(pairs) % 2:
         raise LayerError("the map of a sparse file is damaged")
-    return Sparse(decimal(size, "size"), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name)
+    return SparseFile(parse_decimal(size, "size"), list(zip(pairs[::2], pairs[1::2], strict=True)), used, name)
 
 
-def stored(take: Take) -> tuple[list[int], int]:
-    """The map of version 1.0, which stands before the data: (offset and length in turn, bytes that it took)."""
+def read_stored_map(take: ReadExactly) -> tuple[list[int], int]:
+    """Return the map of version 1.0, which precedes the data: (offset and length in turn, bytes that it took)."""
     text, wanted, used = b"", 1, 0
     lines: list[bytes] = []
     while len(lines) < wanted:
         used += BLOCK
-        if used > MAP_MOST:
-            raise LayerError(f"the map of a sparse file is longer than {MAP_MOST} bytes")
+        if used > MAX_MAP:
+            raise LayerError(f"the map of a sparse file is longer than {MAX_MAP} bytes")
         *whole, text = (text + take(BLOCK)).split(b"\n")
         lines += whole
         if lines and wanted == 1:
-            wanted = 1 + 2 * decimal(lines[0], "map")
-        if len(lines) < wanted and len(text) > LINE_MOST:
+            wanted = 1 + 2 * parse_decimal(lines[0], "map")
+        if len(lines) < wanted and len(text) > MAX_LINE:
             raise LayerError("the map of a sparse file is damaged")
-    return [decimal(line, "map") for line in lines[1:wanted]], used
+    return [parse_decimal(line, "map") for line in lines[1:wanted]], used
 
 
-def checked(sparse: Sparse, stored: int) -> Map:
-    """Return the map when it is sound: parts in order, inside of the file, and as long together as what of the `stored`
-    bytes is data."""
+def check_map(sparse: SparseFile, stored: int) -> SparseMap:
+    """Return the map if it is valid: parts in order, inside the file, and as long in total as the data in the `stored`
+    bytes. Raises LayerError."""
     at = total = 0
     for offset, length in sparse.parts:
         if offset < at or length < 0:
             raise LayerError("the map of a sparse file is not in order")
         at = offset + length
         total += length
-    if at > sparse.size or sparse.size > SIZE_MOST or total != stored - sparse.used:
+    if at > sparse.size or sparse.size > MAX_SIZE or total != stored - sparse.used:
         raise LayerError("the map of a sparse file does not fit its size")
     return sparse.parts

@@ -1,8 +1,9 @@
-"""The canonical tar of a layer: ustar headers, pax records only where ustar cannot say it.
+"""Canonical tar of a layer: ustar headers, pax records only where ustar cannot represent a value.
 
 Formats: POSIX.1-2017, pax(1), "ustar Interchange Format" and "pax Interchange Format"; extended attributes as
 ``SCHILY.xattr.NAME`` (what GNU tar, Go's archive/tar and the OCI image spec use). No user names, no padding to 10,240
-bytes: every byte follows from the members."""
+bytes: every byte follows from the members.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ MAX_SIZE = 0o77777777777
 
 
 class TarSink:
-    """A `Sink` that writes the canonical tar: `size` (bytes), `sha256` (hex, after `close`), `files` (members).
+    """`Sink` that writes the canonical tar: `size` (bytes), `sha256` (hex, after `close`), `files` (members).
 
-    `file`: where the bytes go (any object with ``write``), or None when only the digest is wanted.
+    `file`: where the bytes go (any object with ``write``), or None if only the digest is required.
     """
 
     def __init__(self, file: IO[bytes] | None = None) -> None:
@@ -46,7 +47,7 @@ class TarSink:
         return f"sha256:{self.sha256}"
 
     def begin(self, member: Member) -> None:
-        self._write(header(member))
+        self._write(encode_header(member))
         self.files += 1
         self._left = member.size
         self._pad = -member.size % BLOCK
@@ -56,7 +57,7 @@ class TarSink:
         self._write(chunk)
 
     def zeros(self, count: int) -> None:
-        """A run of zero bytes; the canonical tar has no holes, so they are written, a piece at a time."""
+        """Write a run of zero bytes, a piece at a time; the canonical tar has no holes."""
         self._left -= count
         while count > 0:
             piece = ZEROS[:count]
@@ -64,7 +65,7 @@ class TarSink:
             count -= len(piece)
 
     def end(self) -> None:
-        """Raises ValueError when a member got another number of bytes than its size says."""
+        """Complete the member. Raises ValueError if it got another number of bytes than its size."""
         if self._left:
             raise ValueError(f"a member's data differs from its size by {-self._left} bytes")
         if self._pad:
@@ -81,11 +82,11 @@ class TarSink:
             self.file.write(chunk)
 
 
-def header(member: Member) -> bytes:
-    """The header of one member: a pax header when it needs one, and the ustar header."""
+def encode_header(member: Member) -> bytes:
+    """Return the header of one member: a pax header if it needs one, and the ustar header."""
     path = (member.path or b".") + (b"/" if member.kind is Kind.DIR else b"")
     records: dict[bytes, bytes] = {b"SCHILY.xattr." + name: value for name, value in member.xattrs.items()}
-    name, prefix = split(path)
+    name, prefix = split_name(path)
     if not name:
         records[b"path"] = path
         name = path[:100]
@@ -104,7 +105,7 @@ def header(member: Member) -> bytes:
         numbers[key] = value if fits else 0
         if not fits:
             records[key] = b"%d" % value
-    if not all(utf8(records.get(key, b"")) for key in (b"path", b"linkpath")):
+    if not all(is_utf8(records.get(key, b"")) for key in (b"path", b"linkpath")):
         records[b"hdrcharset"] = b"BINARY"  # the bytes are the name, in no character set
     major, minor = member.device
     block = b"".join(
@@ -125,15 +126,16 @@ def header(member: Member) -> bytes:
             bytes(12),
         )
     )
-    return pax(records) + checked(block)
+    return encode_pax(records) + add_checksum(block)
 
 
-def pax(records: dict[bytes, bytes]) -> bytes:
-    """The extended header that holds `records`, or nothing. hdrcharset stands first: it says how to read the others."""
+def encode_pax(records: dict[bytes, bytes]) -> bytes:
+    """Return the extended header that contains `records`, or nothing. hdrcharset comes first: it defines how to
+    read the others."""
     if not records:
         return b""
     ordered = sorted(records.items(), key=lambda item: (item[0] != b"hdrcharset", item[0]))
-    body = b"".join(record(key, value) for key, value in ordered)
+    body = b"".join(encode_record(key, value) for key, value in ordered)
     block = b"".join(
         (
             b"pax".ljust(100, b"\0"),
@@ -148,19 +150,19 @@ def pax(records: dict[bytes, bytes]) -> bytes:
             bytes(167),
         )
     )
-    return checked(block) + body + bytes(-len(body) % BLOCK)
+    return add_checksum(block) + body + bytes(-len(body) % BLOCK)
 
 
-def record(key: bytes, value: bytes) -> bytes:
-    """``LENGTH KEY=VALUE\\n`` whose length counts itself."""
+def encode_record(key: bytes, value: bytes) -> bytes:
+    """Return ``LENGTH KEY=VALUE\\n``, whose length counts itself."""
     rest = len(key) + len(value) + 3
     length = rest + len(str(rest))
     length = rest + len(str(length))
     return b"%d %b=%b\n" % (length, key, value)
 
 
-def split(path: bytes) -> tuple[bytes, bytes]:
-    """(name, prefix) as ustar holds them; an empty name when it cannot."""
+def split_name(path: bytes) -> tuple[bytes, bytes]:
+    """Return (name, prefix) as ustar has them; an empty name if it cannot."""
     if len(path) <= 100:
         return path, b""
     at = path.find(b"/", max(0, len(path) - 101), len(path) - 1)
@@ -169,11 +171,13 @@ def split(path: bytes) -> tuple[bytes, bytes]:
     return path[at + 1 :], path[:at]
 
 
-def checked(block: bytes) -> bytes:
+def add_checksum(block: bytes) -> bytes:
+    """Return a header with its checksum, which counts the blanks in its own field."""
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
-def utf8(value: bytes) -> bool:
+def is_utf8(value: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:
