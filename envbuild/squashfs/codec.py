@@ -93,7 +93,7 @@ class Codec:
         return self.compressor()(data)
 
     def compressor(self) -> Compress:
-        """`compress` for many blocks of one thread."""
+        """Return `compress` for many blocks of one thread."""
         if self.name == "zstd":
             key = f"zstd{self.level}"
             found: Compress | None = getattr(_local, key, None)

@@ -57,8 +57,8 @@ def made_stubs(folder: Path, cuda: str = HEADER + FILLER, nvml: str = NVML + NVM
 def defined(path: Path) -> set[str]:
     if not shutil.which("nm"):
         pytest.skip("no nm (binutils)")
-    told = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
-    return {text.split()[-1] for text in told.splitlines()}
+    output = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+    return {text.split()[-1] for text in output.splitlines()}
 
 
 def test_stand_ins_have_what_the_headers_declare_and_nothing_else(tmp_path: Path) -> None:

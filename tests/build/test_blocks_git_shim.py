@@ -19,8 +19,8 @@ def test_a_git_that_knows_one_revision(tmp_path: Path) -> None:
     run = " && ".join(text.replace(folder, str(tmp_path / "bin")) for text in written)
     assert subprocess.run(["/bin/sh", "-c", run], check=False).returncode == 0
     for words, answer in (("rev-parse --short=7 HEAD", "d8e50df\n"), ("rev-parse --short HEAD", "d8e50df\n")):
-        told = subprocess.run([tmp_path / "bin" / "git", *words.split()], capture_output=True, text=True, check=False)
-        assert (told.returncode, told.stdout) == (0, answer)
+        result = subprocess.run([tmp_path / "bin" / "git", *words.split()], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout) == (0, answer)
     for words in ("symbolic-ref --quiet HEAD", "rev-list HEAD", "describe --always"):
-        told = subprocess.run([tmp_path / "bin" / "git", *words.split()], capture_output=True, text=True, check=False)
-        assert (told.returncode, told.stdout) == (1, "")
+        result = subprocess.run([tmp_path / "bin" / "git", *words.split()], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout) == (1, "")

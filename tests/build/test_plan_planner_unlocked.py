@@ -159,6 +159,6 @@ def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
         resolution = resolve_in(load_image_spec(name, project), project)
         plan = make_plan(resolution, draft_lock(resolution))
         texts[name] = containerfile(plan, locked=False), containerfile(plan)
-    said = f"# {UNLOCKED_BASE}\n\nENV CUDA_HOME="
-    assert [said in text for text in texts["azure-msccl"]] == [True, False]
+    expected = f"# {UNLOCKED_BASE}\n\nENV CUDA_HOME="
+    assert [expected in text for text in texts["azure-msccl"]] == [True, False]
     assert not any(UNLOCKED_BASE in text for text in texts["cpu-ucx"])

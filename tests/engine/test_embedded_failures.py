@@ -278,14 +278,14 @@ def test_shell_in_a_failed_step(store: Store) -> None:
         text += chunk
     process.wait(timeout=60)
     os.close(main)
-    said = text.decode(errors="replace")
-    assert "kept" in said and "sum-42 /opt" in said and "exit code: 3" in said, said
+    output = text.decode(errors="replace")
+    assert "kept" in output and "sum-42 /opt" in output and "exit code: 3" in output, output
 
 
 def test_no_shell_without_a_terminal(store: Store) -> None:
-    told = answer(driver("fails", store.root, "shell", stdin=subprocess.DEVNULL))
-    assert told["code"] == 6 and "no terminal: no shell was opened" in told["said"]  # type: ignore[operator]
-    assert not any("a shell in" in line for line in told["said"])  # type: ignore[attr-defined]
+    result = answer(driver("fails", store.root, "shell", stdin=subprocess.DEVNULL))
+    assert result["code"] == 6 and "no terminal: no shell was opened" in result["said"]  # type: ignore[operator]
+    assert not any("a shell in" in line for line in result["said"])  # type: ignore[attr-defined]
 
 
 def test_probe_names_the_mode(store: Store) -> None:

@@ -123,7 +123,7 @@ def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other
         "import sys; from pathlib import Path; from envbuild.core.store.store import held; "
         "print(held(Path(sys.argv[1])))"
     )
-    said = subprocess.run(
+    output = subprocess.run(
         [python, "-c", program, str(folder / "alive")],
         capture_output=True,
         text=True,
@@ -134,7 +134,7 @@ def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other
         extra_groups=[],
         cwd="/",
     ).stdout
-    assert said == "True\n"
+    assert output == "True\n"
 
 
 def start(store: Path, layout: Layout, out: Path) -> subprocess.Popen[str]:
@@ -145,10 +145,10 @@ def start(store: Path, layout: Layout, out: Path) -> subprocess.Popen[str]:
 def test_two_at_the_same_moment(layout: Layout, tmp_path: Path) -> None:
     """Each layer is packed by one of them, and the other waits for it."""
     running = [start(tmp_path / "store", layout, tmp_path / f"{number}.sqsh") for number in range(2)]
-    said = [process.communicate()[0].split() for process in running]
+    output = [process.communicate()[0].split() for process in running]
     assert [process.returncode for process in running] == [0, 0]
-    assert said[0][0] == said[1][0]
-    assert sum(int(packed) for _, packed in said) == 8
+    assert output[0][0] == output[1][0]
+    assert sum(int(packed) for _, packed in output) == 8
 
 
 def test_a_killed_run_goes_on_where_it_stopped(layout: Layout, tmp_path: Path) -> None:

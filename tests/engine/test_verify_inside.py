@@ -202,20 +202,20 @@ def cached(root: Path) -> None:
     shutil.rmtree(root / "var/cache/ldconfig", ignore_errors=True)
 
 
-def told(root: Path, **expected: Any) -> dict[str, str]:
+def failed_checks(root: Path, **expected: Any) -> dict[str, str]:
     """Name of each result that failed → detail; packages that this file's other tests look at are let be."""
     results = audit(inspect_image(runner_in(root), OWN), replace(EXPECTED, python_more=True, **expected))
     return {item.name: item.detail for item in results if item.status == Status.FAIL}
 
 
 def test_the_own_ucx_beside_the_distribution_s(planted: Path) -> None:
-    assert told(planted) == {}
+    assert failed_checks(planted) == {}
     seen = inspect_image(runner_in(planted), OWN)
     assert seen["singles"]["libucp"]["first"] == {"libucp.so.0": "/opt/ucx/lib/libucp.so.0"}
     assert seen["link"]["files"] == 4  # three of the venv, one of the prefix
     (planted / "etc/ld.so.conf.d/00-envbuild.conf").unlink()
     cached(planted)
-    detail = told(planted)["at most 1 libucp"]
+    detail = failed_checks(planted)["at most 1 libucp"]
     debian = f"/usr/lib/{os.uname().machine}-linux-gnu/libucp.so.0"
     assert f"the loader takes {debian}, not /opt/ucx/lib/libucp.so.0" in detail
     assert f"/usr/bin/ucx_info gets {debian}" in detail
@@ -225,9 +225,9 @@ def test_a_kernel_for_another_torch(planted: Path) -> None:
     common: dict[str, Any] = {"machine": machine(), "needed": ["libc10.so"]}
     good, bad = f"{SITE}/good/_C.so", f"{SITE}/bad/_C.so"
     put(planted, good, **common, wants=["PyModule_Create2", "_ZN3c105Error4whatEv"])
-    assert told(planted) == {}
+    assert failed_checks(planted) == {}
     put(planted, bad, **common, wants=["_ZN3c105Error8gone_whyEv"])
-    found = told(planted)
+    found = failed_checks(planted)
     assert list(found) == ["symbols are found"]
     assert f"{bad} requires c10::Error::gone_why (_ZN3c105Error8gone_whyEv)" in found["symbols are found"]
     assert "libc10.so of torch 1.0" in found["symbols are found"]
@@ -237,14 +237,14 @@ def test_a_kernel_for_another_torch(planted: Path) -> None:
 def test_stubs_on_a_path_of_the_loader(planted: Path) -> None:
     stubs, name = "/opt/cuda/lib64/stubs", "stub libraries are on no path of the loader"
     put(planted, f"{stubs}/libcuda.so", soname="libcuda.so.1", machine=machine())
-    assert told(planted) == {}
+    assert failed_checks(planted) == {}
     put(planted, "/opt/ucx/bin/x", machine=machine(), runpath=stubs)
-    found = told(planted)
+    found = failed_checks(planted)
     assert list(found) == [name]
     assert f"/opt/ucx/bin/x searches {stubs}" in found[name]
     (planted / "etc/ld.so.conf.d/zz.conf").write_text(f"{stubs}\n")
     cached(planted)
-    found = told(planted)
+    found = failed_checks(planted)
     assert f"{stubs} is in ld.so.cache" in found[name]
     assert "libcuda.so.1 is /opt/cuda/lib64/stubs/libcuda.so" in found["the driver is the host's"]
 
@@ -256,23 +256,23 @@ def test_code_for_the_cpu_that_built(planted: Path) -> None:
     wide, cpuid = b"\xc5\xfc\x11\x07\xc3", b"\x0f\xa2\xc3"  # vmovups %ymm0, (%rdi)
     put(planted, library, sections={".text": wide}, unwind=[0])
     put(planted, "/opt/other/lib/libx.so.0", sections={".text": wide}, unwind=[0])  # not compiled here
-    found = told(planted, cpu="x86-64-v2")
+    found = failed_checks(planted, cpu="x86-64-v2")
     assert list(found) == [name]
     assert f"{library} has AVX or BMI2 (x86-64-v3)" in found[name]
-    assert told(planted, cpu="x86-64-v3") == {}
+    assert failed_checks(planted, cpu="x86-64-v3") == {}
     put(planted, library, sections={".text": wide + cpuid}, unwind=[0, 5])
-    assert told(planted, cpu="x86-64-v2") == {}
+    assert failed_checks(planted, cpu="x86-64-v2") == {}
     put(planted, library, needed=["libc.so.6"], sections={".text": wide}, wants=["getauxval"], unwind=[0])
-    assert told(planted, cpu="x86-64-v2") == {}
+    assert failed_checks(planted, cpu="x86-64-v2") == {}
     put(planted, "/usr/bin/new", note=make_property(0xC0008002, 4))
-    found = told(planted, cpu="x86-64-v2")
+    found = failed_checks(planted, cpu="x86-64-v2")
     assert "/usr/bin/new requires x86-64-v3" in found["no file requires more than x86-64-v2"]
 
 
 def test_cuda_code_of_a_prefix_without_a_line_of_its_own(planted: Path) -> None:
     section = {".nv_fatbin": make_fatbin([("sm", 80, ""), ("sm", 90, "")])}
     put(planted, "/opt/ucx/lib/ucc/libucc_tl_cuda.so", machine=machine(), sections=section)
-    found = told(planted)
+    found = failed_checks(planted)
     name = "what was compiled here has CUDA code for sm_90 and nothing else"
     assert list(found) == [name]
     assert found[name].startswith("/opt/ucx/lib/ucc/libucc_tl_cuda.so contains sm_80, sm_90 (2 libraries")

@@ -42,10 +42,10 @@ print(faults() - before)
 def pages(how: str) -> int:
     """In a process of its own: what others left free there would be used, too."""
     command = [sys.executable, "-c", PROGRAM, how]
-    return int(said(command))
+    return int(run_plainly(command))
 
 
-def said(command: list[str]) -> str:
+def run_plainly(command: list[str]) -> str:
     """What a program prints whose malloc is as it comes: some machines are told another way by the environment."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     return subprocess.run(command, check=True, capture_output=True, text=True, env=plain).stdout
@@ -96,12 +96,12 @@ def test_threads_share_what_is_kept(tmp_path: Path) -> None:
 
     def heaps(how: str) -> int:
         command = [sys.executable, "-c", THREADS, how, str(tmp_path / "heaps")]
-        return int(said(command))
+        return int(run_plainly(command))
 
     assert heaps("workers") <= 2 < heaps("alone")
 
 
-HELD = """
+FRAGMENTED_HEAP = """
 import resource
 from envbuild.squashfs.pack.workers import trim_heap, keep_freed_memory
 
@@ -110,8 +110,8 @@ def resident():
         return int(file.read().split()[1]) * resource.getpagesize()
 
 keep_freed_memory()
-held = [bytes([number]) * (1 << 20 if number % 2 else 1 << 18) for number in range(80)]
-held = held[::2]  # what lies between them (too large for older holes) is free, but not at the end
+buffers = [bytes([number]) * (1 << 20 if number % 2 else 1 << 18) for number in range(80)]
+buffers = buffers[::2]  # what is between them (too large for older holes) is free, but not at the end
 before = resident()
 trim_heap()
 print(before - resident())
@@ -120,7 +120,7 @@ print(before - resident())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
 def test_in_the_end_all_is_given_back() -> None:
-    assert int(said([sys.executable, "-c", HELD])) > 30 << 20
+    assert int(run_plainly([sys.executable, "-c", FRAGMENTED_HEAP])) > 30 << 20
 
 
 def test_another_libc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

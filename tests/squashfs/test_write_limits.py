@@ -79,7 +79,7 @@ def test_an_image_of_the_year_1_is_no_repair(tmp_path, epoch):
 
 
 @pytest.mark.parametrize(
-    ("manner", "kept", "told"),
+    ("options", "preserved", "message"),
     [
         ({}, [], "dropped what is below /dev (the host's /dev is mounted there): 3 ("),
         ({"keep_dev": True}, [b"dev/fd", b"dev/file"], "dropped device nodes: 1 ("),
@@ -87,11 +87,11 @@ def test_an_image_of_the_year_1_is_no_repair(tmp_path, epoch):
         ({"keep_owners": True, "keep_dev": True}, [b"dev/fd", b"dev/file", b"dev/null"], "kept device nodes, "),
     ],
 )
-def test_what_stays_below_dev(tmp_path, manner, kept, told):
-    _, repairs, entries = exported(tmp_path, ODD, **manner)
-    assert sorted(path for path in entries if path.startswith(b"dev/")) == kept
+def test_what_stays_below_dev(tmp_path, options, preserved, message):
+    _, repairs, entries = exported(tmp_path, ODD, **options)
+    assert sorted(path for path in entries if path.startswith(b"dev/")) == preserved
     lines = [line for line in repairs if "dev/null" in line]
-    assert len(lines) == 1 and lines[0].startswith(told)
+    assert len(lines) == 1 and lines[0].startswith(message)
 
 
 def test_layers_that_make_no_sense_are_refused_as_inputs(tmp_path):

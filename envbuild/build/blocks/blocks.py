@@ -48,7 +48,7 @@ def autotools(
     after: Sequence[str] = (),
     static: bool = False,
 ) -> list[Any]:
-    """``configure && make && make install`` of `source` into `prefix` (hpccm's generic_autotools), then `tidy`.
+    """Return ``configure && make && make install`` of `source` into `prefix` (hpccm's generic_autotools), then `tidy`.
 
     `bootstrap` makes the configure script (``./autogen.sh``), `before` are further commands ahead of it, in the source
     folder; `after` run in the prefix; `make` are words for both make calls; `static` keeps static libraries."""
@@ -76,7 +76,8 @@ def cmake(
     after: Sequence[str] = (),
     static: bool = False,
 ) -> list[Any]:
-    """``cmake && cmake --build --target install`` of `source` into `prefix` (hpccm's generic_cmake), then `tidy`."""
+    """Return ``cmake && cmake --build --target install`` of `source` into `prefix` (hpccm's generic_cmake), then
+    `tidy`."""
     top = source.file.removesuffix(".tar") if isinstance(source, Git) else _top(source.file)
     block = hpccm.generic_cmake(
         package=source.file,

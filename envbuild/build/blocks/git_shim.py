@@ -15,8 +15,8 @@ FOLDER = f"{WORK}/known-revision"
 
 
 def git_that_knows(source: Git) -> tuple[list[str], str]:
-    """Commands that put a ``git`` into a folder which answers ``rev-parse`` with the commit of `source`, as seven
-    digits, and fails for everything else; and the PATH with that folder first."""
+    """Return commands that put a ``git`` into a folder which answers ``rev-parse`` with the commit of `source`, as
+    seven digits, and fails for everything else; and the PATH with that folder first."""
     program = ["#!/bin/sh", f'test "$1" = rev-parse && echo {source.commit[:7]}']
     lines = " ".join(shlex.quote(line) for line in program)
     commands = [f"mkdir -p {FOLDER}", f"printf '%s\\n' {lines} > {FOLDER}/git", f"chmod 755 {FOLDER}/git"]

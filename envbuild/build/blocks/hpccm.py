@@ -64,8 +64,8 @@ def hpccm_target(arch: str) -> Iterator[None]:
 
 @cache
 def _keywords(block: type) -> tuple[frozenset[str], bool]:
-    """Keywords that a block or its bases read, and whether it takes configure-style ones: from hpccm's own source, so
-    a new release needs no list here."""
+    """Return the keywords that a block or its bases read, and whether it takes configure-style ones: from hpccm's own
+    source, so a new release needs no list here."""
     names: set[str] = set()
     wild = False
     for base in block.__mro__[:-1]:
@@ -113,7 +113,7 @@ def comment(text: str, **kwargs: Any) -> Any:
 
 
 def _primitives(items: Iterable[Any]) -> Iterator[Any]:
-    """Primitives in order; building blocks iterate over theirs."""
+    """Yield primitives in order; building blocks iterate over theirs."""
     for item in items:
         if type(item).__module__.startswith("hpccm.primitives"):
             yield item
@@ -122,8 +122,8 @@ def _primitives(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def steps(items: Sequence[Any]) -> tuple[Step, ...]:
-    """Commands of primitives and blocks: one step per `shell`, titled by the comment before it; `environment` is
-    exported in those after.
+    """Return the commands of primitives and blocks: one step per `shell`, titled by the comment before it;
+    `environment` is exported in those after.
 
     A unit has no build context and no network: the archives of a recipe are in /run/envbuild/archives, and a block
     that copies its `package` from the context copies it from there. user, label and the like have no place in a
@@ -161,7 +161,7 @@ def quote(value: str) -> str:
 
 
 def render(layers: Sequence[Any]) -> str:
-    """Dockerfile text of primitives, one blank line between them."""
+    """Return the Dockerfile text of primitives, one blank line between them."""
     stage = _hpccm().Stage()
     for layer in layers:
         stage += layer
@@ -169,12 +169,12 @@ def render(layers: Sequence[Any]) -> str:
 
 
 def stage(name: str, base: str, arch: str) -> Any:
-    """``FROM base AS name``."""
+    """Return ``FROM base AS name``."""
     return _hpccm().primitives.baseimage(image=base, _as=name, _arch=_ARCH[arch], _distro="ubuntu24", _docker_env=False)
 
 
 def run(command: str, mounts: Sequence[str] = ()) -> Any:
-    """``RUN --mount=… command``, one mount a line."""
+    """Return ``RUN --mount=… command``, one mount a line."""
     arguments = "".join(f"--mount={mount} \\\n    " for mount in mounts).removesuffix(" ")  # hpccm adds the last space
     return _hpccm().primitives.shell(commands=[command], **({"_arguments": arguments} if arguments else {}))
 
@@ -185,10 +185,10 @@ def raw(text: str) -> Any:
 
 
 def copy_from(stage_name: str, path: str) -> Any:
-    """``COPY --from=stage path path``."""
+    """Return ``COPY --from=stage path path``."""
     return _hpccm().primitives.copy(_from=stage_name, src=path, dest=path)
 
 
 def version() -> str:
-    """hpccm's version, which the lock records: its text changes with releases."""
+    """Return hpccm's version, which the lock records: its text changes with releases."""
     return str(_hpccm().__version__)

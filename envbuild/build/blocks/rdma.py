@@ -21,7 +21,8 @@ def libfabric(env: RecipeEnv) -> str:
 
 
 def packages(env: RecipeEnv) -> tuple[str, ...]:
-    """Debian packages that a program linked with libibverbs and librdmacm runs with: none beside an own rdma-core."""
+    """Return the Debian packages that a program linked with libibverbs and librdmacm runs with: none beside an own
+    rdma-core."""
     if prefix(env):
         return ()
     return ("ibverbs-providers", "libibverbs1", env.distribution.package("librdmacm1"))

@@ -44,7 +44,7 @@ class BuildResult:
 
 
 class Engine(Protocol):
-    """Runs plans."""
+    """A runner of plans."""
 
     name: str
 

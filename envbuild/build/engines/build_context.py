@@ -70,7 +70,7 @@ def is_build_context(folder: Path) -> bool:
 
 def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: list[str]) -> list[str]:
     """Write the folder of one unit; return the digests that were compared."""
-    wanted = [
+    inputs = [
         {
             "name": item.name,
             "kind": item.kind,
@@ -81,10 +81,10 @@ def _write_unit(unit: Unit, plan: Plan, store: Store, folder: Path, checked: lis
         if item.blobs or not item.units  # wheels come from the stages that make them
     ]
     scripts = [script for number in range(len(unit.steps)) if (script := script_path(unit, number))]
-    if not wanted and not scripts:
+    if not inputs and not scripts:
         return []
     folder.mkdir()
-    verified = prepare_inputs.prepare_inputs(store, wanted, folder, checked)
+    verified = prepare_inputs.prepare_inputs(store, inputs, folder, checked)
     if has_debs(unit):
         prepare_inputs.write_apt_files(folder)
         shutil.rmtree(folder / "apt")  # a tmpfs in the build

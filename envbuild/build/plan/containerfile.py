@@ -77,8 +77,8 @@ def image_layers(plan: Plan) -> tuple[str, ...]:
 
 
 def stage_instructions(plan: Plan, unit: Unit, key: str) -> Iterator[Instruction]:
-    """``FROM below AS unit``, the folders that other units give, its commands. `key` is the unit's, empty without a
-    lock."""
+    """Yield ``FROM below AS unit``, the folders that other units provide, its commands. `key` is the unit's, empty
+    without a lock."""
     stacked, copied = split_lowers(plan, unit)
 
     def one(item: Any, other: Unit = unit, step: int = -1, layer: bool = False) -> Instruction:
@@ -141,7 +141,7 @@ def has_debs(unit: Unit) -> bool:
 
 
 def copy_instructions(unit: Unit, item: Input) -> Iterator[str]:
-    """``COPY`` of an input that has wheels of other units: several stages give to one folder, which no mount can."""
+    """Yield ``COPY`` of an input that has wheels of other units: several stages fill one folder, which no mount can."""
     target = f"{INPUTS}/{item.name}/"
     if item.units and item.blobs:
         yield f"COPY {unit.name}/{item.name}/ {target}"
@@ -172,7 +172,7 @@ def runtime_instructions(plan: Plan) -> Iterator[Any]:
 
 
 def assignments(values: Mapping[str, str]) -> str:
-    """``NAME="value"``, one a line."""
+    """Return ``NAME="value"``, one a line."""
     return NEXT.join(f"{name}={quote_literal(value)}" for name, value in values.items())
 
 

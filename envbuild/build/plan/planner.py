@@ -108,8 +108,8 @@ class Planner:
 
     def venv_below(self, recipe: Recipe) -> tuple[str, ...]:
         """Return the units of the venv that a recipe is compiled against."""
-        wanted = {unit_names.VENV_TOOLKIT: recipe.on_toolkit or recipe.on_venv, unit_names.VENV_CORE: recipe.on_venv}
-        return tuple(name for name in self.lower_venv() if wanted[name])
+        required = {unit_names.VENV_TOOLKIT: recipe.on_toolkit or recipe.on_venv, unit_names.VENV_CORE: recipe.on_venv}
+        return tuple(name for name in self.lower_venv() if required[name])
 
     def compile(self, name: str, recipe: Recipe) -> Unit:
         """Return the unit of a compiling recipe: its build root, below it what it builds on, then its own commands."""

@@ -25,20 +25,20 @@ def debian_input(lock: Lock, unit: str) -> Input:
 
 
 def python_input(lock: Lock, name: str, files: tuple[str, ...]) -> Input:
-    """Wheels or sdists in one folder, `name`."""
+    """Return wheels or sdists in one folder, `name`."""
     found = [lock.python_files[file] for file in files]
     return Input(name, "files", tuple(Blob(item.file, item.sha256, item.size) for item in found))
 
 
 def requirements_input(lock: Lock, files: tuple[str, ...]) -> Input:
-    """Hash-pinned requirement lines of locked Python files."""
+    """Return the hash-pinned requirement lines of locked Python files."""
     found = sorted((lock.python_files[file] for file in files), key=lambda item: item.name)
     text = "".join(f"{item.name}=={item.version} --hash=sha256:{item.sha256}\n" for item in found)
     return Input("requirements", "text", texts=(("requirements.txt", text),))
 
 
 def archives_input(lock: Lock, files: tuple[str, ...]) -> Input:
-    """Tarballs of sources."""
+    """Return the tarballs of sources."""
     found = [lock.sources[file] for file in files]
     return Input("archives", "files", tuple(Blob(item.file, item.sha256, item.size) for item in found))
 

@@ -89,11 +89,11 @@ class Plan:
         return next(unit for unit in self.units if unit.name == name)
 
     def needs(self, unit: Unit) -> tuple[str, ...]:
-        """Names of the units whose product `unit` uses: its lowers, then those that build its wheels."""
+        """Return the names of the units whose product `unit` uses: its lowers, then those that build its wheels."""
         return tuple(dict.fromkeys([*unit.lowers, *(name for item in unit.inputs for name in item.units)]))
 
     def keys(self) -> dict[str, str]:
-        """Unit name → key (sha256 hex of everything that can change the product; titles and memory cannot)."""
+        """Return unit name → key (sha256 hex of everything that can change the product; titles and memory cannot)."""
         keys: dict[str, str] = {}
         for unit in self.units:
             content = asdict(unit)

@@ -1,4 +1,4 @@
-"""Write a file from front to back past the page cache (O_DIRECT, open(2)), where its file system can.
+"""Writes of a file from front to back past the page cache (O_DIRECT, open(2)), where its file system can.
 
 What is compressed is written once and is larger than what a machine should cache: through the page cache every byte is
 copied into a page that had to be found for it, and evicts what other processes will read again. Direct writes take
@@ -21,7 +21,7 @@ MAX_BUFFERS = 512  # buffers of one write; Linux takes 1024
 
 
 class Appender:
-    """Writes to the open `file`. Parts mostly follow each other; one that goes back writes over what was there."""
+    """A writer of the open `file`. Parts mostly follow each other; one that goes back writes over what was there."""
 
     def __init__(self, file: int) -> None:
         self.file, self.direct = file, -1

@@ -18,7 +18,7 @@ CACHED_BLOCKS = 8  # unpacked fragment blocks that are cached for comparisons
 
 
 class FragmentWriter:
-    """Fills fragment blocks in the order of the layer and passes the full ones to `blocks`."""
+    """A writer that fills fragment blocks in the order of the layer and passes the full ones to `blocks`."""
 
     def __init__(self, index: PackIndex, blocks: BlockWriter) -> None:
         self.index, self.blocks = index, blocks

@@ -118,7 +118,7 @@ class PackIndex:
         return size // self.block if self.columns["tails"][row] else -(-size // self.block)
 
     def words(self, row: int) -> array[int]:
-        """Size words of a file."""
+        """Return the size words of a file."""
         first = self.columns["first"][row]
         return self.columns["words"][first : first + self.blocks(row)]
 

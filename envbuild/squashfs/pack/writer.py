@@ -1,4 +1,4 @@
-"""Write a pack: the members of one layer, compressed in one pass while the layer is read.
+"""The writer of packs: the members of one layer, compressed in one pass while the layer is read.
 
 Every whole block of a file is compressed alone (`envbuild.squashfs.pack.blocks`); the tail (size modulo block) goes
 into a fragment block together with the tails and small files around it (`envbuild.squashfs.pack.fragments`). Equal
@@ -32,8 +32,8 @@ MAX_BLOCKS = 1 << 25
 
 
 def pack_name(diff_id: str, codec: str = "zstd", level: int = 3, block: int = 131072) -> str:
-    """File name of the pack of a layer: covers all that its bytes depend on (layer, codec, library version, level,
-    block, format).
+    """Return the file name of the pack of a layer: covers all that its bytes depend on (layer, codec, library version,
+    level, block, format).
     """
     return f"{diff_id.removeprefix('sha256:')}.{Codec(codec, level).library}-level{level}-block{block}.v{VERSION}"
 
@@ -86,7 +86,7 @@ class PackWriter:
         self.blocks = BlockWriter(self.file, base, self.index, workers)
         self.tails = FragmentWriter(self.index, self.blocks)
         self.parts: list[Buffer] = []  # of the current file, together less than a block
-        self.held = 0  # their length
+        self.buffered = 0  # their length
         self.zero = memoryview(bytes(block))
         self.xattr_numbers: dict[tuple[tuple[bytes, bytes], ...], int] = {(): 0}
         self.row = -1
@@ -114,14 +114,14 @@ class PackWriter:
         self.left -= count
         if self.left < 0:
             raise EnvbuildError(f"{self._name()} has more data than its header declares")
-        if self.held + count < self.block:
+        if self.buffered + count < self.block:
             if count:
                 self.parts.append(chunk)
-                self.held += count
+                self.buffered += count
             return
         view = memoryview(chunk)
-        if self.held:
-            take = self.block - self.held
+        if self.buffered:
+            take = self.block - self.buffered
             self.parts.append(view[:take])
             self.blocks.add(self.row, b"".join(self.parts))
             self.parts.clear()
@@ -129,16 +129,16 @@ class PackWriter:
         whole = len(view) - len(view) % self.block
         for at in range(0, whole, self.block):
             self.blocks.add(self.row, view[at : at + self.block])
-        self.held = len(view) - whole
-        if self.held:
+        self.buffered = len(view) - whole
+        if self.buffered:
             self.parts.append(view[whole:])
 
     def zeros(self, count: int) -> None:
         """Add `count` bytes of zeros to the member: whole blocks of them cost nothing."""
         if count < 0 or count > self.left:
             raise EnvbuildError(f"{self._name()} has more data than its header declares")
-        if self.held:
-            some = min(self.block - self.held, count)
+        if self.buffered:
+            some = min(self.block - self.buffered, count)
             self.data(self.zero[:some])
             count -= some
         blocks, rest = divmod(count, self.block)
@@ -153,10 +153,10 @@ class PackWriter:
             raise EnvbuildError(
                 f"{self._name()} lacks {self.left} bytes of its data", hint="the layer is truncated; fetch it again"
             )
-        if self.held:
+        if self.buffered:
             self.tails.add(self.row, self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))
             self.parts.clear()
-            self.held = 0
+            self.buffered = 0
 
     def close(self) -> None:
         """Write what is left and the index; the pack is then at `path`."""

@@ -23,7 +23,7 @@ CHUNK = 1 << 17  # bytes compared at a time
 
 
 class BlockReader:
-    """Reads stored blocks of one image. All methods raise `CorruptDataError`."""
+    """A reader of stored blocks of one image. All methods raise `CorruptDataError`."""
 
     def __init__(
         self, file: int, superblock: sq.Superblock, inflate: Decompress, fragments: MetadataStream | None
@@ -120,7 +120,7 @@ class FileContent:
 
 
 class ContentComparison:
-    """Compares contents of two images, which may be of any codec and block size. Raises `CorruptDataError`."""
+    """A comparison of contents of two images, which may be of any codec and block size. Raises `CorruptDataError`."""
 
     def __init__(self, before: BlockReader, after: BlockReader) -> None:
         self.before, self.after = before, after

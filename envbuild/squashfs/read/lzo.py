@@ -1,4 +1,4 @@
-"""Unpack LZO1X blocks, which `enroot import` writes by default. Plain Python: no library of the index
+"""Decompression of LZO1X blocks, which `enroot import` writes by default. Plain Python: no library of the index
 that unpacks LZO comes without a C library to install first, and metadata and small files are all that has to be
 unpacked of such images (enroot stores blocks of large files as they are).
 

@@ -67,7 +67,7 @@ def copy_range(source: int, at: int, out: int, to: int, length: int, pages: Page
 
 
 class PageCopier:
-    """Copies whole pages into the open file `out`: shared, or (with `direct`) written past the page cache."""
+    """A copier of whole pages into the open file `out`: shared, or (with `direct`) written past the page cache."""
 
     def __init__(self, out: int, *, direct: bool) -> None:
         self.out, self.sharing, self.direct = out, True, -1
@@ -96,7 +96,7 @@ class PageCopier:
         return done - done % PAGE
 
     def _write(self, source: int, at: int, to: int, length: int) -> int:
-        """Bytes of `source` that were written."""
+        """Write a part of `source`; return the bytes that were written."""
         before = at % mmap.ALLOCATIONGRANULARITY
         try:
             os.posix_fadvise(source, at + AHEAD, length, os.POSIX_FADV_WILLNEED)  # the next ones meanwhile

@@ -20,7 +20,7 @@ LEAST = 1 << 18  # each direct write waits for the disk: shorter pieces go by th
 
 
 class Mover:
-    """Moves bytes of the open `file`. Used as a context manager."""
+    """A mover of bytes of the open `file`. Used as a context manager."""
 
     def __init__(self, file: int) -> None:
         self.file, self.direct = file, -1

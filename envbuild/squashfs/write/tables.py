@@ -32,7 +32,7 @@ Listing = tuple[int, int, int, list[bytes]]  # (piece, offset, length, index ent
 
 
 class Tables:
-    """Encodes the nodes of one image. `epoch` is the time of directories that no layer names, in seconds."""
+    """The encoder of the nodes of one image. `epoch` is the time of directories that no layer names, in seconds."""
 
     def __init__(
         self, packs: Sequence[Pack], plan: DataPlan, compress: Compress, *, epoch: int, all_root: bool

@@ -121,6 +121,6 @@ def has_xattrs(node: Node) -> bool:
 
 
 def list_paths(paths: list[bytes]) -> str:
-    """``2 (a, b)``: how many, and the first few in byte order."""
+    """Return ``2 (a, b)``: how many, and the first few in byte order."""
     names = ", ".join(escaped(path) for path in sorted(paths)[:NAMED_PATHS])
     return f"{len(paths)} ({names}{', …' if len(paths) > NAMED_PATHS else ''})"

@@ -132,7 +132,7 @@ def describe_written_image(out: Path, filled: ImageBody) -> WrittenImage:
 
 
 def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:
-    """Codec and block size that all packs share; the level for new blocks is the lowest pack's."""
+    """Return the codec and block size that all packs share; the level for new blocks is the lowest pack's."""
     if not packs:
         raise EnvbuildError("an image needs at least one layer")
     index = packs[0].index

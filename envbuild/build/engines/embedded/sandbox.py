@@ -1,4 +1,4 @@
-"""Run commands in a unit's root: a pid namespace whose init mounts everything, runs one command after the other, and
+"""The sandbox of a unit's commands: a pid namespace whose init mounts everything, runs one command after the other, and
 reaps.
 
 The caller (`run_in_sandbox`) remains outside of the new mount and pid namespaces, as root of the same user namespace,
