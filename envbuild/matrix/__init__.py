@@ -1,4 +1,4 @@
-"""The version matrix: sourced facts, a solver that picks, an answer that says because."""
+"""The version matrix: sourced facts, a solver that picks versions, an answer with its reasons."""
 
 from pathlib import Path
 

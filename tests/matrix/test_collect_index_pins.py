@@ -39,7 +39,7 @@ def facts(derived: Derived) -> dict[str, DerivedFact]:
     return {fact.id.partition(".")[2]: fact for fact in derived.facts}
 
 
-def said(fact: DerivedFact) -> list[tuple[object, object]]:
+def row_pairs(fact: DerivedFact) -> list[tuple[object, object]]:
     return [({key: value for key, value in row.when.items() if "=" not in str(value)}, row.then) for row in fact.rows]
 
 
@@ -56,13 +56,13 @@ def test_a_pin_that_one_machine_has(tmp_path: Path) -> None:
         make_wheel(tmp_path, f"torchvision-0.29.1-cp313-cp313t-{ARM}.whl", requires=("torch (>=2.14.0)",)),
     )["torchvision"]
     pin = facts(found)["torch-pin"]
-    assert said(pin) == [
+    assert row_pairs(pin) == [
         ({}, {"torch": ">=2.14.0"}),
         ({"arch": "amd64"}, {"torch": "1.13.1"}),  # bare: 1.13.1+cu117 meets it, as PEP 440 has it
         ({"arch": "arm64"}, {"torch": "*"}),
     ]
     assert (pin.kind, pin.question, pin.strength) == ("requires", "torchvision-torch", "hard")
-    assert said(facts(found)["python-tags"]) == [({}, {"python": ["3.13t"]}), ({}, {"python": ["3.10"]})]
+    assert row_pairs(facts(found)["python-tags"]) == [({}, {"python": ["3.13t"]}), ({}, {"python": ["3.10"]})]
     assert set(facts(found)) == {"torch-pin", "python-tags"}
 
 
@@ -84,13 +84,13 @@ def test_an_sdist_makes_tags_a_matter_of_compiling(tmp_path: Path) -> None:
         sdist(tmp_path, "vllm-0.11.0"),
     )["vllm"]
     made = facts(found)
-    assert said(made["python-tags"]) == [({}, {"python": ">=3.10,<3.14"})]
-    assert said(made["python-wheels"]) == [({}, {"python": ["3.10", "3.11", "3.12", "3.13"]})]
-    assert said(made["wheel-machine"]) == [({}, {"arch": "amd64"})]
+    assert row_pairs(made["python-tags"]) == [({}, {"python": ">=3.10,<3.14"})]
+    assert row_pairs(made["python-wheels"]) == [({}, {"python": ["3.10", "3.11", "3.12", "3.13"]})]
+    assert row_pairs(made["wheel-machine"]) == [({}, {"arch": "amd64"})]
     assert {made["python-wheels"].strength, made["wheel-machine"].strength} == {"warn"}
-    assert said(made["torch-pin"]) == [({}, {"torch": "2.8.0"})]
-    assert said(made["xformers-pin"]) == [({"arch": "amd64"}, {"xformers": "==0.0.32.post1"})]
-    assert said(made["protobuf-pin"]) == [({}, {"protobuf": [">=5.29.6,<6.30", ">=6.32"]})]
+    assert row_pairs(made["torch-pin"]) == [({}, {"torch": "2.8.0"})]
+    assert row_pairs(made["xformers-pin"]) == [({"arch": "amd64"}, {"xformers": "==0.0.32.post1"})]
+    assert row_pairs(made["protobuf-pin"]) == [({}, {"protobuf": [">=5.29.6,<6.30", ">=6.32"]})]
     assert made["protobuf-pin"].kind == "limits"
     assert "flash-attn-pin" not in made
 
@@ -103,11 +103,11 @@ def test_projects_with_sdists_only(tmp_path: Path) -> None:
         sdist(tmp_path, "flash_attn-2.8.3", "Requires-Python: >=3.9", "Requires-Dist: torch"),
     )
     deepspeed, flash = facts(found["deepspeed"]), facts(found["flash-attn"])
-    assert said(deepspeed["torch-pin"]) == [({}, {"torch": ">=2.0.0"})]
-    assert said(deepspeed["python-tags"]) == [({}, {"python": "3"})] * 2
+    assert row_pairs(deepspeed["torch-pin"]) == [({}, {"torch": ">=2.0.0"})]
+    assert row_pairs(deepspeed["python-tags"]) == [({}, {"python": "3"})] * 2
     assert found["deepspeed"].components["deepspeed"]["values"] == ["0.19.8", "0.16.0"]
-    assert said(flash["python-tags"]) == [({}, {"python": ">=3.9"})]
-    assert said(flash["torch-pin"]) == [({}, {"torch": "*"})]
+    assert row_pairs(flash["python-tags"]) == [({}, {"python": ">=3.9"})]
+    assert row_pairs(flash["torch-pin"]) == [({}, {"torch": "*"})]
 
 
 def test_transformer_engine_is_a_selector(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_transformer_engine_is_a_selector(tmp_path: Path) -> None:
         sdist(tmp_path, "transformer_engine_torch-2.9.0", "Requires-Dist: torch>=2.1"),
     )["transformer-engine"]
     made = facts(found)
-    assert said(made["core-wheel"]) == [({}, {"torch-cuda": ["12", "13"]}), ({}, {"torch-cuda": "12"})]
+    assert row_pairs(made["core-wheel"]) == [({}, {"torch-cuda": ["12", "13"]}), ({}, {"torch-cuda": "12"})]
     assert made["core-wheel"].strength == "conditional"
-    assert said(made["torch-pin"]) == [({}, {"torch": ">=2.1"})]
+    assert row_pairs(made["torch-pin"]) == [({}, {"torch": ">=2.1"})]
     assert [row.when for row in made["torch-pin"].rows] == [{"transformer-engine": "==2.9.0"}]
 
 
@@ -151,7 +151,7 @@ def test_withdrawn_release_keeps_what_it_asks_for() -> None:
     found = index_pins.make_facts(PROJECTS[0], [known])
     made = facts(found)
     assert found.components["torchvision"]["values"] == ["0.15.0"]
-    assert said(made["torch-pin"]) == [({}, {"torch": "==2.0.0+cu117"})]
+    assert row_pairs(made["torch-pin"]) == [({}, {"torch": "==2.0.0+cu117"})]
     assert (made["withdrawn"].kind, made["withdrawn"].strength) == ("forbids", "warn")
     assert [(row.when, row.then) for row in made["withdrawn"].rows] == [({}, {"torchvision": "==0.15.0"})]
 

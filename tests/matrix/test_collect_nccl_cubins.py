@@ -41,8 +41,8 @@ def test_code_of_each_wheel(tmp_path: Path) -> None:
         wheel(tmp_path, "13", "2.27.7", library(("sm", 90, "a"), ("sm", 75, ""))),
         wheel(tmp_path, "12", "2.28.0", b"torch for arm64 has no CUDA 12", tag="aarch64"),
     )
-    told = sorted((str(row.when["nccl"]), row.when["torch-cuda"], row.then["sm"]) for row in fact.rows)
-    assert told == [
+    rows = sorted((str(row.when["nccl"]), row.when["torch-cuda"], row.then["sm"]) for row in fact.rows)
+    assert rows == [
         ("==2.27.3", "12", {"cubins": ["50", "90", "100f"], "ptx": ["120"]}),
         ("==2.27.7", "13", {"cubins": ["75", "90a"]}),
     ]
@@ -62,12 +62,12 @@ def test_a_wheel_that_is_known_is_not_read_again(tmp_path: Path) -> None:
     first.unlink()
     known = replace(context(site), folders=(tmp_path / "none", folder))
     assert nccl_cubins.collect(known) == {"nccl-cubins": found}
-    with pytest.raises(InputError, match="cannot be had"):
+    with pytest.raises(InputError, match="is not available"):
         nccl_cubins.collect(context(site))
     text = (folder / "nccl-cubins.yaml").read_text()
     (folder / "nccl-cubins.yaml").write_text(text.replace(sha256(second.read_bytes())[:12], "0" * 12))
     second.unlink()
-    with pytest.raises(InputError, match=f"{second.name} cannot be had"):  # another digest: another wheel
+    with pytest.raises(InputError, match=f"{second.name} is not available"):  # another digest: another wheel
         nccl_cubins.collect(known)
 
 

@@ -282,7 +282,7 @@ def test_every_mistake_is_told_at_once() -> None:
         "neuron_releases[1] has no version 'neuron_version'",
         "neuron_releases[2] (2.27.0) has no list 'packages'",
         "neuron_releases[3].packages[0] (neuronx-cc): instances and Python versions must be lists of texts",
-        "neuron_releases[4].packages[0]: neuronx-cc names 'three', which is no Python",
+        "neuron_releases[4].packages[0]: neuronx-cc names 'three', which is not a Python version",
         "neuron_releases[5].packages[0] has no text 'name' or no text 'version'",
         "neuron_releases[6] has no version 'neuron_version'",
     ]
@@ -291,7 +291,7 @@ def test_every_mistake_is_told_at_once() -> None:
 def test_a_release_that_stands_there_twice() -> None:
     given = manifest(v2_28_1=V2_28_1)
     given["neuron_releases"] *= 2
-    with pytest.raises(SpecError, match=r"release 2\.28\.1 stands there twice"):
+    with pytest.raises(SpecError, match=r"release 2\.28\.1 is listed twice"):
         neuron.make_facts(given, WHERE)
 
 

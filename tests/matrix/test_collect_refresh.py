@@ -127,7 +127,7 @@ def test_another_spelling_of_the_same_is_written_anew(tmp_path: Path) -> None:
     text = (folder / "torch.yaml").read_text()
     (folder / "torch.yaml").write_text("# by hand\n" + text)
     report = run(site, folder, LATER)
-    assert report.files[0].lines == ("written anew: the order or the spelling of its lines was another",)
+    assert report.files[0].lines == ("written again: the order or the spelling of its lines changed",)
     assert (folder / "torch.yaml").read_text() == text
 
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
         "did you mean 'torch'?",
         "the collectors are: cubins, neuron, nvcc, pins, torch",
     ]
-    with pytest.raises(SpecError, match="reads a file, and none is given"):
+    with pytest.raises(SpecError, match="reads a file, but none was passed"):
         run(site, tmp_path / "derived", names=("neuron",))
 
 

@@ -150,7 +150,7 @@ def test_requirements_in_the_words_of_the_matrix(text: str, wanted: str | list[s
     found = specifier_constraint(SpecifierSet(text))
     assert found == wanted
     component = Component("demo", "version", "")
-    held = values.parse_constraint(component, found)
+    parsed = values.parse_constraint(component, found)
     for number in (
         "1.9",
         "2.0",
@@ -165,9 +165,9 @@ def test_requirements_in_the_words_of_the_matrix(text: str, wanted: str | list[s
         "13.1.0.9",
         "13.5",
     ):
-        assert matches(component, held, number) is SpecifierSet(text).contains(number), number
+        assert matches(component, parsed, number) is SpecifierSet(text).contains(number), number
     for number in ("5.29.5", "5.29.6", "6.29.9", "6.30.1", "6.32.99", "6.33.4", "6.33.5", "7.0", "13.10.0.20.7"):
-        assert matches(component, held, number) is SpecifierSet(text).contains(number), number
+        assert matches(component, parsed, number) is SpecifierSet(text).contains(number), number
 
 
 def test_labels() -> None:

@@ -28,7 +28,7 @@ def fact(derived: Derived, id: str) -> DerivedFact:
     return next(fact for fact in derived.facts if fact.id == f"torch.{id}")
 
 
-def said(derived: Derived, id: str) -> list[tuple[Mapping[str, object], Mapping[str, object]]]:
+def row_pairs(derived: Derived, id: str) -> list[tuple[Mapping[str, object], Mapping[str, object]]]:
     """(when, then) of a fact's rows; `channel` and the version left out, as they are the same in all."""
     short = ("torch", "channel")
     return [
@@ -53,17 +53,17 @@ def test_a_cpu_wheel_that_lists_a_cuda_set(tmp_path: Path) -> None:
         wheel(tmp_path, "2.8.0", "3.13", ARM, requires=PINS_2_8),
         wheel(tmp_path, "2.8.0", "3.13t", ARM, requires=PINS_2_8),
     )
-    assert said(derived, "cudnn") == [({"arch": "amd64"}, {"cudnn": "==9.10.2.21"})]
-    assert said(derived, "nccl") == [({"arch": "amd64"}, {"nccl": "==2.27.3"})]
-    assert said(derived, "triton") == [({"arch": "amd64"}, {"triton": "==3.4.0"})]
-    assert said(derived, "cuda-runtime") == [({"arch": "amd64"}, {"torch-cuda": "12.8"})]
-    assert said(derived, "cpu-only") == [({"arch": "arm64"}, {"torch-cuda": "-"})]
-    assert said(derived, "wheel-arch") == [
+    assert row_pairs(derived, "cudnn") == [({"arch": "amd64"}, {"cudnn": "==9.10.2.21"})]
+    assert row_pairs(derived, "nccl") == [({"arch": "amd64"}, {"nccl": "==2.27.3"})]
+    assert row_pairs(derived, "triton") == [({"arch": "amd64"}, {"triton": "==3.4.0"})]
+    assert row_pairs(derived, "cuda-runtime") == [({"arch": "amd64"}, {"torch-cuda": "12.8"})]
+    assert row_pairs(derived, "cpu-only") == [({"arch": "arm64"}, {"torch-cuda": "-"})]
+    assert row_pairs(derived, "wheel-arch") == [
         ({"arch": "amd64"}, {"sm": {"cubins": ["70", "75", "80", "86", "90", "100", "120"]}}),
         ({"arch": "arm64"}, {"sm": "-"}),
     ]
-    assert said(derived, "python-tags") == [({}, {"python": ["3.13", "3.13t"]})]
-    assert said(derived, "wheel-machine") == [({}, {"arch": ["amd64", "arm64"]})]
+    assert row_pairs(derived, "python-tags") == [({}, {"python": ["3.13", "3.13t"]})]
+    assert row_pairs(derived, "wheel-machine") == [({}, {"arch": ["amd64", "arm64"]})]
     assert "toolkit-pin" not in ids(derived)
     assert "triton-left-out" not in ids(derived)
     assert derived.components["torch"]["values"] == ["2.8.0"]
@@ -78,12 +78,12 @@ def test_tags_are_stronger_than_requires_python(tmp_path: Path) -> None:
         *(wheel(tmp_path, "2.5.0", python, AMD, **more) for python in ("3.9", "3.12", "3.13")),  # type: ignore[arg-type]
         *(wheel(tmp_path, "2.5.0", python, ARM, requires=pin, requires_python=">=3.8.0") for python in ("3.9", "3.12")),
     )
-    assert said(derived, "python-tags") == [
+    assert row_pairs(derived, "python-tags") == [
         ({"arch": "amd64"}, {"python": ["3.9", "3.12", "3.13"]}),
         ({"arch": "arm64"}, {"python": ["3.9", "3.12"]}),
     ]
-    assert said(derived, "triton") == [({"arch": "amd64", "python": ["3.9", "3.12"]}, {"triton": "==3.1.0"})]
-    assert said(derived, "triton-left-out") == [({"arch": "amd64", "python": ["3.13"]}, {"triton": "-"})]
+    assert row_pairs(derived, "triton") == [({"arch": "amd64", "python": ["3.9", "3.12"]}, {"triton": "==3.1.0"})]
+    assert row_pairs(derived, "triton-left-out") == [({"arch": "amd64", "python": ["3.13"]}, {"triton": "-"})]
     assert fact(derived, "triton-left-out").strength == "warn"
 
 
@@ -116,10 +116,10 @@ def test_pins_that_moved_to_a_meta_package(tmp_path: Path) -> None:
         ),
     )
     assert [row.when["torch"] for row in fact(derived, "toolkit-pin").rows] == ["==2.14.0", "==2.12.0"]
-    assert said(derived, "toolkit-pin") == [({"cuda-from": "wheels"}, {"cuda": "13.0"})] * 2
-    assert said(derived, "triton") == [({}, {"triton": ">=3.8.0,<3.9"}), ({}, {"triton": "==3.7.0"})]
-    assert said(derived, "cuda-runtime") == [({}, {"torch-cuda": "13.0"})] * 2
-    assert said(derived, "nvshmem") == [({}, {"nvshmem": "==3.4.5"})] * 2
+    assert row_pairs(derived, "toolkit-pin") == [({"cuda-from": "wheels"}, {"cuda": "13.0"})] * 2
+    assert row_pairs(derived, "triton") == [({}, {"triton": ">=3.8.0,<3.9"}), ({}, {"triton": "==3.7.0"})]
+    assert row_pairs(derived, "cuda-runtime") == [({}, {"torch-cuda": "13.0"})] * 2
+    assert row_pairs(derived, "nvshmem") == [({}, {"nvshmem": "==3.4.5"})] * 2
     assert "cpu-only" not in ids(derived)
 
 
@@ -139,8 +139,8 @@ def test_wheels_of_one_release_that_differ(tmp_path: Path) -> None:
         ),
         wheel(tmp_path, "2.0.1", "3.10", ARM),
     )
-    assert said(derived, "cudnn") == [({}, {"cudnn": "==8.5.0.96"})] * 2
-    assert said(derived, "cpu-only") == [({}, {"torch-cuda": "-"})]
+    assert row_pairs(derived, "cudnn") == [({}, {"cudnn": "==8.5.0.96"})] * 2
+    assert row_pairs(derived, "cpu-only") == [({}, {"torch-cuda": "-"})]
 
 
 def test_rows_say_what_was_read(tmp_path: Path) -> None:
@@ -149,12 +149,12 @@ def test_rows_say_what_was_read(tmp_path: Path) -> None:
         assert "sha256 " in fact(derived, id).rows[0].note
         assert fact(derived, id).how.startswith("collector torch 1; ")
     assert fact(derived, "process-groups").rows[0].note.startswith("no mpi and no ucc; ")
-    assert said(derived, "process-groups") == [({"arch": "amd64"}, {"torch-ucc": "native"})]
+    assert row_pairs(derived, "process-groups") == [({"arch": "amd64"}, {"torch-ucc": "native"})]
 
 
 def test_wheels_that_contradict_themselves(tmp_path: Path) -> None:
     made = wheel(tmp_path, "2.8.0", "3.13", AMD, cuda="12.8")
-    with pytest.raises(InputError, match="do not agree on whether it is a CUDA build") as caught:
+    with pytest.raises(InputError, match="contradict each other about CUDA") as caught:
         collect(tmp_path, made)
     assert "collect/torch_wheels.py" in caught.value.hint
 
@@ -181,7 +181,7 @@ def test_cuda_version(text: str, wanted: str) -> None:
 
 def test_cuda_version_that_is_not_there() -> None:
     for text in ("", "cudax = '12.8'\n", "cuda = 12.8\n"):
-        with pytest.raises(MalformedFileError, match="does not tell the CUDA version"):
+        with pytest.raises(MalformedFileError, match="does not name the CUDA version"):
             cuda_version(text)
 
 

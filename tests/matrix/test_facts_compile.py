@@ -164,8 +164,8 @@ def test_what_order_says_nothing_about_is_let_pass_but_noticed(tmp_path: Path) -
     given = matrix(tmp_path, {"a": ["1.0"], "torch": ["2.9.0", "2.11.0", ngc]}, facts)
     found = given.assignment({"a": "1.0", "torch": ngc})
     assert solve(found, program_of(given).clauses, ()) == found
-    held = {given.fact(held.row).id: held for held in evaluate_rows(given, found)}
-    assert {name: (entry.fails, entry.unsure) for name, entry in held.items()} == {
+    results = {given.fact(entry.row).id: entry for entry in evaluate_rows(given, found)}
+    assert {name: (entry.fails, entry.unsure) for name, entry in results.items()} == {
         "a.limit": ((), ("torch",)),
         "a.requirement": ((), ("torch",)),
     }
@@ -186,8 +186,8 @@ def test_only_hard_rows_bind(tmp_path: Path) -> None:
     ]
     given = matrix(tmp_path, {"a": ["1.0"], "b": VERSIONS}, facts)
     assert plan(given, "a", "b=3.0") == {"a": "1.0", "b": "3.0"}
-    held = evaluate_rows(given, given.assignment({"a": "1.0", "b": "3.0"}))
-    assert [(given.fact(entry.row).id, entry.fails) for entry in held] == [
+    results = evaluate_rows(given, given.assignment({"a": "1.0", "b": "3.0"}))
+    assert [(given.fact(entry.row).id, entry.fails) for entry in results] == [
         ("a.conditional", ("b",)),
         ("a.disputed", ("b",)),
         ("a.warn", ("b",)),

@@ -69,7 +69,7 @@ def fact(id: str = "torch.more", *, question: str = "torch-gcc", **given: str) -
     return FACT.format(id=id, question=f"question: {question}\n  " if question else "", **(words | given))
 
 
-def told(folder: Path, *more: str, world: str = WORLD) -> list[str]:
+def lint_messages(folder: Path, *more: str, world: str = WORLD) -> list[str]:
     """The messages; each is to stand at a fact or a row of the file, or nowhere."""
     findings = lint_facts(loaded(folder, *more, world=world))
     lines = (folder / "a.yaml").read_text().splitlines()
@@ -87,15 +87,15 @@ def loaded(folder: Path, *more: str, world: str = WORLD) -> Facts:
 
 
 def test_nothing_is_wrong(tmp_path: Path) -> None:
-    assert told(tmp_path) == []
+    assert lint_messages(tmp_path) == []
 
 
 def test_agreement_is_no_rivalry(tmp_path: Path) -> None:
-    assert told(tmp_path, fact(then='gcc: "<=13"')) == []
+    assert lint_messages(tmp_path, fact(then='gcc: "<=13"')) == []
 
 
 def test_rivals_of_equal_rank(tmp_path: Path) -> None:
-    assert told(tmp_path, fact(then='gcc: "<13"')) == [
+    assert lint_messages(tmp_path, fact(then='gcc: "<13"')) == [
         "torch.gcc and torch.more answer 'torch-gcc' differently for gcc"
         " (torch >=2.8: limits gcc <14; torch 2.8: limits gcc <13), both upstream-code"
     ]
@@ -113,26 +113,26 @@ def test_rivals_of_equal_rank(tmp_path: Path) -> None:
 )
 def test_what_is_decided_is_no_rivalry(given: dict[str, str], tmp_path: Path) -> None:
     text = WORLD.replace("complete: true, ", "")
-    assert told(tmp_path, fact(**given), world=text) == []
+    assert lint_messages(tmp_path, fact(**given), world=text) == []
 
 
 def test_ranges_of_which_no_version_is_known_are_compared(tmp_path: Path) -> None:
     """No driver is listed in this world; the bounds themselves tell the ranges apart."""
     more = fact(question="torch-driver", type="upstream-docs", when='torch: "2.9", arch: "*"', then='driver: ">=580"')
-    (finding,) = told(tmp_path, more)
+    (finding,) = lint_messages(tmp_path, more)
     assert "answer 'torch-driver' differently for driver" in finding
     more = fact(question="torch-driver", type="upstream-docs", when='torch: "2.9", arch: arm64', then='driver: ">=580"')
-    assert told(tmp_path, more) == []
+    assert lint_messages(tmp_path, more) == []
 
 
 def test_a_dispute_needs_its_other_side(tmp_path: Path) -> None:
     one = fact("gcc.one", strength="disputed", when='torch: "2.0"', then='gcc: "<13"')
     other = fact("gcc.other", strength="disputed", when='torch: "2.0"', then='gcc: "<14"')
-    assert told(tmp_path, one, other) == []
+    assert lint_messages(tmp_path, one, other) == []
     message = "is disputed, but no other disputed fact has a row with this 'when' and question"
-    assert told(tmp_path, one) == [f"gcc.one {message}"]
+    assert lint_messages(tmp_path, one) == [f"gcc.one {message}"]
     elsewhere = fact("gcc.other", strength="disputed", when='torch: "2.0.1", arch: "*"', then='gcc: "<14"')
-    assert told(tmp_path, one, elsewhere) == [
+    assert lint_messages(tmp_path, one, elsewhere) == [
         f"gcc.one {message}",
         f"gcc.other {message}",
     ]
@@ -141,13 +141,13 @@ def test_a_dispute_needs_its_other_side(tmp_path: Path) -> None:
 def test_a_dispute_beside_a_bound(tmp_path: Path) -> None:
     """A bound that is no better than the two sides of a dispute does not settle it."""
     sides = [fact(id, strength="disputed", when='torch: "2.8"', then=then) for id, then in SIDES.items()]
-    findings = told(tmp_path, *sides)
+    findings = lint_messages(tmp_path, *sides)
     assert len(findings) == 2
     assert all("answer 'torch-gcc' differently for gcc" in finding for finding in findings)
     better = [
         text.replace("type: upstream-code", "type: issue").replace("25.09 setup.py", "25.09 #1") for text in sides
     ]
-    assert told(tmp_path, *better) == []
+    assert lint_messages(tmp_path, *better) == []
 
 
 SIDES = {"gcc.one": 'gcc: "<13"', "gcc.other": 'gcc: "12"'}
@@ -156,7 +156,7 @@ SIDES = {"gcc.one": 'gcc: "<13"', "gcc.other": 'gcc: "12"'}
 def test_rows_of_one_fact_that_leave_nothing(tmp_path: Path) -> None:
     rows = '\n  - {when: {torch: "==2.8.0"}, then: {gcc: ">=14"}}\n'
     more = fact(question="", then='gcc: "<14"').rstrip() + rows
-    assert told(tmp_path, more) == [
+    assert lint_messages(tmp_path, more) == [
         "torch.more: two rows hold together and leave gcc nothing"
         " (torch ==2.8.0: limits gcc >=14; torch 2.8: limits gcc <14)"
     ]
@@ -173,17 +173,17 @@ def test_rows_of_one_fact_that_leave_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_constraints_that_nothing_meets(given: dict[str, str], message: str, tmp_path: Path) -> None:
-    assert told(tmp_path, fact(question="", **given)) == [message]
+    assert lint_messages(tmp_path, fact(question="", **given)) == [message]
 
 
 @pytest.mark.parametrize("then", ['driver: ">=900"', 'driver: "-"', 'torch: "2.9"', 'torch: ">2.8"'])
 def test_constraints_that_something_meets(then: str, tmp_path: Path) -> None:
     when = "gcc: '13'"
-    assert told(tmp_path, fact(question="", when=when, then=then)) == []
+    assert lint_messages(tmp_path, fact(question="", when=when, then=then)) == []
 
 
 def test_a_row_that_other_facts_rule_out(tmp_path: Path) -> None:
-    assert told(tmp_path, fact(question="", when='torch: "2.9", gcc: "14"', then='driver: ">=580"')) == [
+    assert lint_messages(tmp_path, fact(question="", when='torch: "2.9", gcc: "14"', then='driver: ">=580"')) == [
         "torch.more: torch.gcc rules out gcc 14, torch 2.9"
     ]
 
@@ -191,7 +191,10 @@ def test_a_row_that_other_facts_rule_out(tmp_path: Path) -> None:
 def test_a_default_is_no_rival_and_rules_nothing_out(tmp_path: Path) -> None:
     """It stands until a request says otherwise."""
     default = fact("torch.default", then='gcc: "13"').replace("kind:", "default: true\n  kind:")
-    assert told(tmp_path, default, fact(question="", when='torch: "2.8", gcc: "12"', then='driver: ">=580"')) == []
+    assert (
+        lint_messages(tmp_path, default, fact(question="", when='torch: "2.8", gcc: "12"', then='driver: ">=580"'))
+        == []
+    )
 
 
 def test_what_nothing_is_said_of(tmp_path: Path) -> None:
@@ -199,7 +202,7 @@ def test_what_nothing_is_said_of(tmp_path: Path) -> None:
         "facts:",
         "  arch-gcc: {of: [arch, gcc], about: nothing}\n  torch-arch: {of: [torch, arch], about: half}\nfacts:",
     )
-    assert told(tmp_path, fact(question="torch-arch"), world=text) == [
+    assert lint_messages(tmp_path, fact(question="torch-arch"), world=text) == [
         "no fact is about the component 'apex'",
         "nothing answers the question 'arch-gcc': no fact",
         "nothing answers the question 'torch-arch': no row with all of torch, arch",
@@ -221,14 +224,14 @@ def test_what_nothing_is_said_of(tmp_path: Path) -> None:
     ],
 )
 def test_sources(given: dict[str, str], message: str, tmp_path: Path) -> None:
-    assert told(tmp_path, fact(**given)) == [f"torch.more: {message}"]
+    assert lint_messages(tmp_path, fact(**given)) == [f"torch.more: {message}"]
 
 
 @pytest.mark.parametrize(
     "where", ["CUDA 12.8 notes, Linux and Windows", "apex@25.09 window.py", "upstream-docs of 2.8"]
 )
 def test_good_sources(where: str, tmp_path: Path) -> None:
-    assert told(tmp_path, fact(where=where)) == []
+    assert lint_messages(tmp_path, fact(where=where)) == []
 
 
 @pytest.mark.parametrize(
@@ -250,15 +253,15 @@ def test_good_sources(where: str, tmp_path: Path) -> None:
 )
 def test_architectures(arch: str, where: str, message: str, tmp_path: Path) -> None:
     """A row for one architecture whose file is of another is the classic mistake of copied download tables."""
-    found = told(tmp_path, fact(where=where, when=f'torch: "2.8", arch: {arch}'))
+    found = lint_messages(tmp_path, fact(where=where, when=f'torch: "2.8", arch: {arch}'))
     assert found == ([f"torch.more: {message.format(where=where)}"] if message else [])
 
 
 def test_a_file_name_in_the_text_counts_too(tmp_path: Path) -> None:
-    (finding,) = told(tmp_path, fact(how="opened lib_x86_64.so there", when='torch: "2.8", arch: arm64'))
+    (finding,) = lint_messages(tmp_path, fact(how="opened lib_x86_64.so there", when='torch: "2.8", arch: arm64'))
     assert finding.endswith("a row for arm64 rests on 'lib_x86_64.so', which is amd64")
     prose = "one script builds for x86_64 and aarch64"
-    assert told(tmp_path, fact(how=prose, when='torch: "2.8", arch: arm64')) == []
+    assert lint_messages(tmp_path, fact(how=prose, when='torch: "2.8", arch: arm64')) == []
 
 
 def test_old_facts_are_told_apart(tmp_path: Path) -> None:

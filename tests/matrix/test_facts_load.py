@@ -241,12 +241,12 @@ def scattered(folder: Path, seed: int) -> Facts:
         ((key, value),) = piece.items()
         while True:  # one that does not hold this name yet
             file = files.setdefault(order.choice(["a.yaml", "z.yaml", "derived/m.yaml", "q.yaml"]), {"schema": 1})
-            held = file.setdefault(key, type(value)())
-            if isinstance(held, list) and isinstance(value, list):
-                held += value
+            merged = file.setdefault(key, type(value)())
+            if isinstance(merged, list) and isinstance(value, list):
+                merged += value
                 break
-            if isinstance(held, dict) and isinstance(value, dict) and not held.keys() & value.keys():
-                held |= value
+            if isinstance(merged, dict) and isinstance(value, dict) and not merged.keys() & value.keys():
+                merged |= value
                 break
     for name, content in files.items():
         (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))

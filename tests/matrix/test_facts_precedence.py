@@ -17,7 +17,7 @@ from tests.support.facts import VERSIONS, fact, matrix, plan
 pytestmark = pytest.mark.unit
 
 
-def rivalry(tmp_path: Path, *facts: dict[str, Any]) -> FactTable:
+def conflicting_facts(tmp_path: Path, *facts: dict[str, Any]) -> FactTable:
     components: dict[str, Any] = {"a": VERSIONS, "b": VERSIONS, "arch": {"kind": "name", "values": ["amd64", "arm64"]}}
     return matrix(tmp_path, components, facts, {"q": ["a", "b"]})
 
@@ -28,7 +28,7 @@ def allowed(given: FactTable, *words: str, waived: Sequence[str] = ()) -> str:
 
 
 def test_the_better_source_binds_where_it_speaks(tmp_path: Path) -> None:
-    given = rivalry(
+    given = conflicting_facts(
         tmp_path,
         fact("a.documented", "limits", {"a": ">=2"}, {"b": ">=3"}, question="q", source="upstream-docs"),
         fact("a.seen", "limits", {"a": "3.0", "arch": "amd64"}, {"b": ">=2"}, question="q"),
@@ -41,10 +41,10 @@ def test_the_better_source_binds_where_it_speaks(tmp_path: Path) -> None:
     # The better source waived, the other one counts again.
     assert allowed(given, "a=3.0", "arch=amd64", waived=["a.seen", "a.other"]) == "3"
     assert allowed(given, "a=3.0", "arch=amd64", waived=["a.seen"]) == ""
-    held = evaluate_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}))
-    shown = {given.fact(entry.row).id: (entry.fails, dict(entry.yields)) for entry in held}
-    winner = next(entry.row for entry in held if given.fact(entry.row).id == "a.seen")
-    assert shown == {"a.documented": ((), {"b": winner}), "a.other": ((), {}), "a.seen": ((), {})}
+    results = evaluate_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}))
+    by_id = {given.fact(entry.row).id: (entry.fails, dict(entry.yields)) for entry in results}
+    winner = next(entry.row for entry in results if given.fact(entry.row).id == "a.seen")
+    assert by_id == {"a.documented": ((), {"b": winner}), "a.other": ((), {}), "a.seen": ((), {})}
     alone = evaluate_rows(given, given.assignment({"a": "3.0", "arch": "amd64", "b": "2.0"}), waived=["a.seen"])
     assert ("b",) in [entry.fails for entry in alone]
 
@@ -61,7 +61,7 @@ def test_who_is_no_rival(tmp_path: Path, change: dict[str, str]) -> None:
     seen = {"question": "q", **change}
     if not seen["question"]:
         del seen["question"]
-    given = rivalry(
+    given = conflicting_facts(
         tmp_path,
         fact("a.documented", "limits", {"a": "3.0"}, {"b": ">=3"}, question="q", source="upstream-docs"),
         fact("a.seen", "limits", {"a": "3.0"}, {"b": ">=2"}, **seen),
@@ -97,7 +97,7 @@ def test_boxes_less_boxes() -> None:
 
 
 def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
-    given = rivalry(
+    given = conflicting_facts(
         tmp_path,
         fact("a.one", "limits", {"a": "3.0"}, {"b": "1"}, question="q", strength="disputed"),
         fact("a.two", "limits", {"a": "3.0"}, {"b": "<=2"}, question="q", strength="disputed", source="issue"),
@@ -106,8 +106,8 @@ def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
     assert allowed(given, "a=2.0") == "123"
     assert allowed(given, "a=3.0", waived=["a.one"]) == "12", "the other one still has a say"
     assert allowed(given, "a=3.0", waived=["a.one", "a.two"]) == "123"
-    held = evaluate_rows(given, given.assignment({"a": "3.0", "b": "2.0"}))
-    assert [(given.fact(entry.row).id, entry.fails, dict(entry.yields)) for entry in held] == [
+    results = evaluate_rows(given, given.assignment({"a": "3.0", "b": "2.0"}))
+    assert [(given.fact(entry.row).id, entry.fails, dict(entry.yields)) for entry in results] == [
         ("a.one", ("b",), {}),
         ("a.two", (), {}),
     ]
@@ -115,7 +115,7 @@ def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
 
 
 def test_a_better_source_settles_a_dispute(tmp_path: Path) -> None:
-    given = rivalry(
+    given = conflicting_facts(
         tmp_path,
         fact("a.one", "limits", {"a": ">=2"}, {"b": "1"}, question="q", strength="disputed", source="issue"),
         fact("a.two", "limits", {"a": ">=2"}, {"b": "<=2"}, question="q", strength="disputed", source="issue"),
@@ -123,5 +123,9 @@ def test_a_better_source_settles_a_dispute(tmp_path: Path) -> None:
     )
     assert allowed(given, "a=3.0") == "3"
     assert allowed(given, "a=2.0") == "12"
-    held = evaluate_rows(given, given.assignment({"a": "3.0", "b": "3.0"}))
-    assert [(given.fact(entry.row).id, entry.fails) for entry in held] == [("a.one", ()), ("a.seen", ()), ("a.two", ())]
+    results = evaluate_rows(given, given.assignment({"a": "3.0", "b": "3.0"}))
+    assert [(given.fact(entry.row).id, entry.fails) for entry in results] == [
+        ("a.one", ()),
+        ("a.seen", ()),
+        ("a.two", ()),
+    ]

@@ -28,7 +28,7 @@ SM = Component("sm", "sm", "compute capability")
 NGC = "2.10.0a0+b4e4ee81d3"
 
 
-def met(component: Component, wanted: object, value: str | None) -> bool | None:
+def is_satisfied(component: Component, wanted: object, value: str | None) -> bool | None:
     return matches(component, values.parse_constraint(component, wanted), value)  # type: ignore[arg-type]
 
 
@@ -134,22 +134,22 @@ def test_an_exact_component_is_asked_for_by_its_whole_version() -> None:
 )
 def test_versions(wanted: object, meets: list[str | None], misses: list[str | None], unknown: list[str]) -> None:
     for value in meets:
-        assert met(TORCH, wanted, value) is True, value
+        assert is_satisfied(TORCH, wanted, value) is True, value
     for value in misses:
-        assert met(TORCH, wanted, value) is False, value
+        assert is_satisfied(TORCH, wanted, value) is False, value
     for value in unknown:
-        assert met(TORCH, wanted, value) is None, value
+        assert is_satisfied(TORCH, wanted, value) is None, value
 
 
 def test_what_is_false_wins_over_what_is_not_known() -> None:
-    assert met(TORCH, f">=2.8,!={NGC}", NGC) is False
-    assert met(TORCH, ">=2.8,!=2.9", NGC) is None
+    assert is_satisfied(TORCH, f">=2.8,!={NGC}", NGC) is False
+    assert is_satisfied(TORCH, ">=2.8,!=2.9", NGC) is None
 
 
 def test_free_threaded_python_is_another_python() -> None:
-    assert met(PYTHON, ["3.12", "3.13"], "3.13t") is False
-    assert met(PYTHON, "3.13t", "3.13t") is True
-    assert met(PYTHON, ">=3.9,<3.14", "3.13t") is True
+    assert is_satisfied(PYTHON, ["3.12", "3.13"], "3.13t") is False
+    assert is_satisfied(PYTHON, "3.13t", "3.13t") is True
+    assert is_satisfied(PYTHON, ">=3.9,<3.14", "3.13t") is True
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_free_threaded_python_is_another_python() -> None:
     ],
 )
 def test_names(wanted: object, meets: list[str], misses: list[str | None]) -> None:
-    assert [met(GPU, wanted, value) for value in meets] == [True] * len(meets)
-    assert [met(GPU, wanted, value) for value in misses] == [False] * len(misses)
+    assert [is_satisfied(GPU, wanted, value) for value in meets] == [True] * len(meets)
+    assert [is_satisfied(GPU, wanted, value) for value in misses] == [False] * len(misses)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_names(wanted: object, meets: list[str], misses: list[str | None]) -> No
     ],
 )
 def test_compute_capabilities(wanted: object, meets: list[str], misses: list[str | None]) -> None:
-    assert [met(SM, wanted, value) for value in meets] == [True] * len(meets)
-    assert [met(SM, wanted, value) for value in misses] == [False] * len(misses)
+    assert [is_satisfied(SM, wanted, value) for value in meets] == [True] * len(meets)
+    assert [is_satisfied(SM, wanted, value) for value in misses] == [False] * len(misses)
 
 
 def test_texts_that_people_read() -> None:
@@ -330,9 +330,9 @@ def test_negations(component: Component, value: str, operand: str) -> None:
     """Where every number counts, each comparison is false exactly where its opposite is true."""
     plain = TORCH
     for op, opposite in (("==", "!="), (">=", "<"), ("<=", ">")):
-        assert met(plain, f"{op}{operand}", value) is not met(plain, f"{opposite}{operand}", value)
+        assert is_satisfied(plain, f"{op}{operand}", value) is not is_satisfied(plain, f"{opposite}{operand}", value)
     cut = values.normalize_value(component, value)
-    if met(plain, f">={operand}", value):
-        assert met(component, f">={operand}", cut)
-    if met(plain, f"<{operand}", value):
-        assert met(component, f"<{operand}", cut)
+    if is_satisfied(plain, f">={operand}", value):
+        assert is_satisfied(component, f">={operand}", cut)
+    if is_satisfied(plain, f"<{operand}", value):
+        assert is_satisfied(component, f"<{operand}", cut)

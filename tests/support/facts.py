@@ -29,8 +29,8 @@ def fact(
     if strength == "conditional":
         rest.setdefault("condition", "somebody looks")
     rows = [{"when": dict(left), "then": dict(right or {})} for left, right in pairs]
-    told = {"id": f"{name}", "kind": kind, "scope": "runtime", "strength": strength, "source": source, "rows": rows}
-    return {**told, **rest}
+    node = {"id": f"{name}", "kind": kind, "scope": "runtime", "strength": strength, "source": source, "rows": rows}
+    return {**node, **rest}
 
 
 def write(

@@ -81,26 +81,26 @@ class Oracle:
             yes = []
             for value in (None, *self._known[name]):
                 answer = matches(component, constraint, value)
-                met = answer is True or (unsure and answer is None)
-                self._solver.add_clause([literal if met else -literal, -self._is[name, value]])
-                if met:
+                satisfied = answer is True or (unsure and answer is None)
+                self._solver.add_clause([literal if satisfied else -literal, -self._is[name, value]])
+                if satisfied:
                     yes.append(self._is[name, value])
             self._solver.add_clause([-literal, *yes])
         return self._constraints[key]
 
-    def _said(self, fact: Fact, name: str, constraint: Constraint) -> list[int]:
+    def _binding_literals(self, fact: Fact, name: str, constraint: Constraint) -> list[int]:
         """Literals of which one must be true where a row of `fact` binds `name`."""
         absent = self._is[name, None]
         if fact.kind == "forbids":
             return [absent, -self._true(name, constraint)]
-        met = self._true(name, constraint, unsure=True)
+        satisfied = self._true(name, constraint, unsure=True)
         if fact.kind == "limits":
-            return [absent, met]
+            return [absent, satisfied]
         component = self._facts.components[name]
         if not any(matches(component, constraint, value) is not False for value in self._known[name]):
             return [absent]
         there = next(self._new)  # met and present
-        self._solver.append_formula([[-there, met], [-there, -absent]])
+        self._solver.append_formula([[-there, satisfied], [-there, -absent]])
         return [there]
 
     def _hold(self, number: int) -> int:
@@ -122,26 +122,26 @@ class Oracle:
         else:
             self.selectors[number,] = selector
         for name, constraint in row.then.items():
-            better = [self._hold(other) for other in self._rivals(number, name, fact.strength)]
-            said = self._said(fact, name, constraint)
+            better = [self._hold(other) for other in self._better_rows(number, name, fact.strength)]
+            literals = self._binding_literals(fact, name, constraint)
             if fact.strength == "warn":  # never brings a component in
-                said.append(self._is[name, None])
-            self._solver.add_clause([-selector, *self._unless(number), *better, *said])
+                literals.append(self._is[name, None])
+            self._solver.add_clause([-selector, *self._unless(number), *better, *literals])
 
-    def _rivals(self, number: int, name: str, strength: str = "hard") -> list[int]:
+    def _better_rows(self, number: int, name: str, strength: str = "hard") -> list[int]:
         """Rows that take the place of row `number` for `name`: of a better source, to the same question, saying
         otherwise."""
         fact, row = self.rows[number]
         return [
             other
-            for other, (rival, theirs) in enumerate(self.rows)
+            for other, (other_fact, theirs) in enumerate(self.rows)
             if fact.question
-            and rival.question == fact.question
-            and rival.id != fact.id
-            and rival.strength == strength
-            and SOURCES.index(rival.source.type) < SOURCES.index(fact.source.type)
+            and other_fact.question == fact.question
+            and other_fact.id != fact.id
+            and other_fact.strength == strength
+            and SOURCES.index(other_fact.source.type) < SOURCES.index(fact.source.type)
             and name in theirs.then
-            and self._allows(rival, name, theirs.then[name]) != self._allows(fact, name, row.then[name])
+            and self._allows(other_fact, name, theirs.then[name]) != self._allows(fact, name, row.then[name])
         ]
 
     def _allows(self, fact: Fact, name: str, constraint: Constraint) -> frozenset[str | None]:
@@ -149,10 +149,10 @@ class Oracle:
         answers = {value: matches(component, constraint, value) for value in (None, *self._known[name])}
         if fact.kind == "forbids":
             return frozenset(value for value, answer in answers.items() if value is None or answer is not True)
-        met = frozenset(value for value, answer in answers.items() if answer is not False)
-        if fact.kind != "limits" and met - {None}:
-            return met - {None}
-        return met | {None}
+        satisfied = frozenset(value for value, answer in answers.items() if answer is not False)
+        if fact.kind != "limits" and satisfied - {None}:
+            return satisfied - {None}
+        return satisfied | {None}
 
     def _disputes(self) -> None:
         groups: dict[tuple[str, frozenset[tuple[str, frozenset[str | None]]]], list[int]] = {}
@@ -179,18 +179,18 @@ class Oracle:
                 literal = next(self._new)
                 satisfied.append(literal)
                 for name, constraint in self.rows[number][1].then.items():
-                    self._solver.add_clause([-literal, *self._said(self.rows[number][0], name, constraint)])
-            settled = {
-                rival
+                    self._solver.add_clause([-literal, *self._binding_literals(self.rows[number][0], name, constraint)])
+            resolved = {
+                better_row
                 for number in numbers
                 for name in self.rows[number][1].then
-                for rival in self._rivals(number, name)
+                for better_row in self._better_rows(number, name)
                 if all(
-                    SOURCES.index(self.rows[rival][0].source.type) < SOURCES.index(self.rows[each][0].source.type)
+                    SOURCES.index(self.rows[better_row][0].source.type) < SOURCES.index(self.rows[each][0].source.type)
                     for each in numbers
                 )
             }
-            better = [self._hold(rival) for rival in sorted(settled)]
+            better = [self._hold(better_row) for better_row in sorted(resolved)]
             self._solver.add_clause([-selector, *self._unless(numbers[0]), *better, *satisfied])
 
 

@@ -1,4 +1,4 @@
-"""What a refresh changes in a derived file, row by row, as a person reads it; and what it takes away.
+"""The changes of a derived file by a refresh, row by row, in readable form; and what a refresh would remove.
 
 Files are compared as plain trees (texts, lists, mappings), in which ``true`` is a text: that is how
 `envbuild.core.yaml_nodes` reads them."""
@@ -15,13 +15,13 @@ from envbuild.matrix.collect.fact_writer import Derived, YamlTree
 
 
 def derived_tree(derived: Derived) -> YamlTree:
-    """The same of what a collector gave; `seen` is empty."""
+    """Return the same tree of what a collector returned; `seen` is empty."""
     facts = [{**fact.node(""), "rows": [row.node() for row in fact.rows]} for fact in derived.facts]
     return {"components": _plain(derived.components), "questions": _plain(derived.questions), "facts": _plain(facts)}
 
 
 def unchanged_facts(old: YamlTree, new: YamlTree) -> dict[str, str]:
-    """Fact id → the day on which it was seen, of facts that say what they said before."""
+    """Return fact id → the day on which it was seen, of facts whose content did not change."""
     before = {fact["id"]: fact for fact in list_facts(old)}
     found = {}
     for fact in list_facts(new):
@@ -32,7 +32,7 @@ def unchanged_facts(old: YamlTree, new: YamlTree) -> dict[str, str]:
 
 
 def diff_lines(old: YamlTree, new: YamlTree) -> Iterator[str]:
-    """The differences: ``+`` added, ``-`` gone, ``~`` changed."""
+    """Yield the differences: ``+`` added, ``-`` gone, ``~`` changed."""
     for part in ("components", "questions"):
         before, after = _table(old.get(part)), _table(new.get(part))
         for name in sorted(before.keys() | after.keys()):
@@ -49,7 +49,7 @@ def diff_lines(old: YamlTree, new: YamlTree) -> Iterator[str]:
 
 
 def find_missing_rows(old: YamlTree, new: YamlTree, where: str) -> Iterator[Finding]:
-    """What there is less of: rows of a fact, values of a component. A changed page or a half-read index looks so."""
+    """Report facts with fewer rows and components with fewer values: signs of a changed page or a half-read index."""
     after = {fact["id"]: fact for fact in list_facts(new)}
     for fact in list_facts(old):
         now, was = list_rows(after.get(fact["id"], {})), list_rows(fact)
@@ -72,10 +72,10 @@ def _fact(old: YamlTree, new: YamlTree) -> Iterator[str]:
         were, are = before.get(key, []), after.get(key, [])
         if len(were) == len(are) == 1:
             if were[0] != are[0]:
-                yield f"~ {key}: {_said(were[0])} → {_said(are[0])}{_only_note(were[0], are[0])}"
+                yield f"~ {key}: {_then_text(were[0])} → {_then_text(are[0])}{_only_note(were[0], are[0])}"
             continue
-        yield from (f"+ {key}: {_said(row)}" for row in are if row not in were)
-        yield from (f"- {key}: {_said(row)}" for row in were if row not in are)
+        yield from (f"+ {key}: {_then_text(row)}" for row in are if row not in were)
+        yield from (f"- {key}: {_then_text(row)}" for row in were if row not in are)
     if old and new:
         yield from _header(old, new)
 
@@ -89,7 +89,7 @@ def _header(old: YamlTree, new: YamlTree) -> Iterator[str]:
 
 
 def _entry(name: str, old: Any, new: Any) -> Iterator[str]:
-    """A component or a question."""
+    """Yield the differences of a component or a question."""
     if old == new:
         return
     if not isinstance(old, dict) or not isinstance(new, dict):
@@ -111,11 +111,11 @@ def _by_when(fact: YamlTree) -> dict[str, list[YamlTree]]:
 
 
 def _key(row: YamlTree) -> str:
-    """What a row is for: ``torch ==2.8.0, arch amd64``."""
+    """Return the condition of a row: ``torch ==2.8.0, arch amd64``."""
     return ", ".join(f"{name} {_text(value)}" for name, value in sorted(row.get("when", {}).items())) or "always"
 
 
-def _said(row: YamlTree) -> str:
+def _then_text(row: YamlTree) -> str:
     then = ", ".join(f"{name} {_text(value)}" for name, value in sorted(row.get("then", {}).items()))
     return then or row.get("note", "") or "nothing"
 
@@ -132,13 +132,13 @@ def _gone(gone: Sequence[str]) -> str:
 
 
 def list_facts(tree: YamlTree) -> list[YamlTree]:
-    """The facts of a file; nothing else that may stand among them."""
+    """Return the facts of a file, without anything else that may be among them."""
     facts = tree.get("facts")
     return [fact for fact in facts if isinstance(fact, dict) and "id" in fact] if isinstance(facts, list) else []
 
 
 def list_rows(fact: YamlTree) -> list[YamlTree]:
-    """The rows of a fact."""
+    """Return the rows of a fact."""
     rows = fact.get("rows")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 

@@ -1,4 +1,4 @@
-"""The words of a derived fact file, and how it is written: sorted, one row on one line, the same bytes for the same
+"""The parts of a derived fact file, and its writer: sorted, one row on one line, the same bytes for the same
 content.
 
 A collector is a function ``collect(context) -> dict[str, Derived]``: stem of the file → content. `envbuild matrix
@@ -23,9 +23,9 @@ from envbuild.net.python_index import PackageIndex
 
 HEADER = "# Written by `envbuild matrix refresh`; do not edit.\n"
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*( [A-Za-z0-9(][A-Za-z0-9_./+()-]*)*")
-WORDS = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # of which YAML readers make no text
+RESERVED = {"yes", "no", "y", "n", "true", "false", "on", "off", "null"}  # which YAML readers do not read as text
 THREADS = 6
-PATIENCE = 5  # findings: more of them have one cause
+MAX_FINDINGS = 5  # more of them have one cause
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -35,7 +35,7 @@ FlowNode = str | bool | int | Sequence["FlowNode"] | Mapping[str, "FlowNode"]
 
 @dataclass(frozen=True, slots=True)
 class DerivedRow:
-    """As `envbuild.matrix.facts.model.Row`, with constraints as the file has them. `note` says what was read (a
+    """As `envbuild.matrix.facts.model.Row`, with constraints as the file has them. `note` names what was read (a
     digest)."""
 
     when: Mapping[str, FlowNode]
@@ -66,7 +66,7 @@ class DerivedFact:
     default: bool = False
 
     def node(self, seen: str) -> dict[str, FlowNode]:
-        """Everything but the rows."""
+        """Return everything but the rows."""
         found: dict[str, FlowNode] = {"id": self.id}
         for key in ("question", "kind", "scope", "strength", "because", "condition", "hint"):
             if value := getattr(self, key):
@@ -86,7 +86,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What collectors work with. Network errors are raised as InputError."""
+    """The sources and the reporter of collectors. Network errors are raised as InputError."""
 
     index: PackageIndex
     wheels: Wheels
@@ -94,12 +94,12 @@ class Context:
     folders: tuple[Path, ...] = ()  # where derived files are
 
     def before(self, stem: str) -> YamlTree:
-        """A derived file as it is in the first folder that has it. Raises SpecError."""
+        """Return a derived file as it is in the first folder that has it. Raise SpecError."""
         return next((tree for folder in self.folders if (tree := read_derived(folder / f"{stem}.yaml"))), {})
 
     def each(self, task: str, text: str, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-        """`work` of every item, some at a time, told as one task; results in the order of `items`. Raises InputError
-        with every finding; after `PATIENCE` of them the rest is not tried."""
+        """Return `work` of every item, in the order of `items`; some run at a time, reported as one task. Raise
+        InputError with every finding; after `MAX_FINDINGS` of them the rest is not tried."""
         self.reporter.start(task, f"{text}: {len(items)}")
         found: dict[int, T] = {}
         failed: list[Finding] = []
@@ -111,7 +111,7 @@ class Context:
                     found[futures[future]] = future.result()
                 except InputError as error:
                     failed += error.findings
-                    if len(failed) >= PATIENCE:
+                    if len(failed) >= MAX_FINDINGS:
                         break
                 self.reporter.note(task, f"{len(found)} of {len(items)}")
                 self.reporter.advance(task, self.wheels.tally.received)
@@ -124,8 +124,8 @@ class Context:
 
 
 def read_derived(path: Path) -> YamlTree:
-    """A derived file as a plain tree, in which every scalar is text; empty when there is none. Raises SpecError for a
-    file that is not readable YAML."""
+    """Return a derived file as a plain tree, in which every scalar is text; empty when it is missing. Raise SpecError
+    for a file that is not readable YAML."""
     if not path.exists():
         return {}
     findings: list[Finding] = []
@@ -142,7 +142,7 @@ def _plain(node: yaml_nodes.Node) -> Any:
 
 
 def render_derived(derived: Derived, seen: Mapping[str, str]) -> str:
-    """The file's text. `seen`: fact id → date."""
+    """Return the file's text. `seen`: fact id → date."""
     lines = [HEADER.rstrip("\n"), "schema: 1"]
     for title, table in (("components", derived.components), ("questions", derived.questions)):
         if table:
@@ -158,13 +158,13 @@ def render_derived(derived: Derived, seen: Mapping[str, str]) -> str:
 
 
 def render_flow(node: FlowNode) -> str:
-    """A value in YAML's flow style; every text that another reader could take for something else in quotes."""
+    """Return a value in YAML's flow style; a text that another reader could take for something else is quoted."""
     if isinstance(node, bool):
         return "true" if node else "false"
     if isinstance(node, int):
         return str(node)
     if isinstance(node, str):
-        plain = PLAIN.fullmatch(node) and node.lower() not in WORDS
+        plain = PLAIN.fullmatch(node) and node.lower() not in RESERVED
         return node if plain else json.dumps(node, ensure_ascii=False)
     if isinstance(node, Mapping):
         return "{" + ", ".join(f"{key}: {render_flow(value)}" for key, value in node.items()) + "}"

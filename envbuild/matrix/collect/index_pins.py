@@ -1,9 +1,9 @@
 """facts/derived/torchvision.yaml, vllm.yaml and others: which versions there are on the package index, for which
-Pythons and machines, and which versions of other components their metadata asks for.
+Pythons and machines, and which versions of other components their metadata requires.
 
 METADATA of every wheel is read, because wheels of one release differ (torchvision pins torch on x86_64 and not on
-aarch64 up to 0.14). Of releases without wheels PKG-INFO of the sdist is read, which may leave out what the build asks
-for in the end."""
+aarch64 up to 0.14). Of releases without wheels PKG-INFO of the sdist is read, which may omit what the build requires
+in the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROJECTS = (
 
 
 def collect(context: Context) -> dict[str, Derived]:
-    """Raises InputError."""
+    """Return the files of all projects. Raise InputError."""
     found = {
         package: list_releases(context.index, package, project.oldest, yanked=True)
         for project in PROJECTS
@@ -72,7 +72,7 @@ def collect(context: Context) -> dict[str, Derived]:
 
 
 def suffixed_facts(project: Project, found: Mapping[str, Mapping[str, Release]]) -> tuple[DerivedFact, ...]:
-    """For which CUDA and which machines there are wheels of a component with a package for each CUDA."""
+    """Return the facts of the CUDA versions and machines with wheels, for a component with a package for each CUDA."""
     name = project.component
     majors: dict[str, list[str]] = {}
     machines: dict[str, list[DerivedRow]] = {}
@@ -112,14 +112,14 @@ def suffixed_facts(project: Project, found: Mapping[str, Mapping[str, Release]])
 
 
 def _once(found: Sequence[DerivedRow]) -> list[DerivedRow]:
-    """One row without a condition on CUDA where all say the same."""
+    """Return one row without a condition on CUDA where all rows are equal."""
     if len({str(row.then) for row in found}) > 1:
         return list(found)
     return [DerivedRow({key: value for key, value in found[0].when.items() if key != "cuda"}, found[0].then)]
 
 
 def metadata_files(release: Release | None) -> list[IndexFile]:
-    """The files of a release whose metadata counts: its wheels, else its sdist."""
+    """Return the files of a release whose metadata counts: its wheels, else its sdist."""
     if release is None:
         return []
     return [build.file for build in release.builds()] or ([release.sdist] if release.sdist else [])

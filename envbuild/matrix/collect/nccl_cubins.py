@@ -47,7 +47,7 @@ class NcclWheel:
 
 
 def collect(context: Context) -> dict[str, Derived]:
-    """Raises InputError."""
+    """Return the file. Raise InputError."""
     wheels = [
         NcclWheel(number, cuda, arch, build.file)
         for package, (cuda, machines) in PACKAGES.items()
@@ -63,14 +63,15 @@ def collect(context: Context) -> dict[str, Derived]:
 
 
 def _known(context: Context) -> dict[str, DerivedRow]:
-    """The rows that the file has: which wheel → row."""
+    """Return the rows that the file has: wheel → row."""
     rows = [row for fact in fact_diff.list_facts(context.before(NAME)) for row in fact_diff.list_rows(fact)]
     made = [DerivedRow(row.get("when", {}), row.get("then", {}), row.get("note", "")) for row in rows]
     return {row.note.partition(",")[0]: row for row in made if row.note.startswith("wheel sha256 ")}
 
 
 def _wheel_note(wheel: NcclWheel) -> str:
-    """Names a wheel by its digest; one whose digest the index does not tell by what no row has, so that it is read."""
+    """Return the digest of a wheel as a note. Without a digest in the index it is the file name, which no row has, so
+    that the wheel is read."""
     return f"wheel sha256 {wheel.file.sha256[:12] or wheel.file.name}"
 
 
@@ -96,7 +97,7 @@ def _read(context: Context, wheel: NcclWheel) -> DerivedRow:
 
 
 def make_facts(rows: Sequence[DerivedRow]) -> Derived:
-    """The file."""
+    """Return the file."""
     fact = DerivedFact(
         id="nccl.wheel-cubins",
         question="nccl-sm",
@@ -105,7 +106,7 @@ def make_facts(rows: Sequence[DerivedRow]) -> Derived:
         type="measured",
         where="libnccl.so.2 of the nvidia-nccl-cu11, nvidia-nccl-cu12 and nvidia-nccl-cu13 wheels",
         how=f"{COLLECTOR}; headers of the fat binaries",
-        because="nccl=={nccl}, the wheel that torch=={torch} brings, carries no code for {sm}",
+        because="nccl=={nccl}, the wheel that torch=={torch} brings, carries no code for {sm}",  # prose: keep
         rows=tuple(rows),
     )
     return Derived(facts=(fact,) if fact.rows else ())

@@ -1,9 +1,9 @@
 """Facts from the release manifest of AWS Neuron (`n2-manifest.json` of aws-neuron/aws-neuron-sdk).
 
 The manifest names for every SDK release its packages, each with a version, the instance families that it supports and,
-for Python packages, the Pythons. What it does not name is unknown: it gives no version (``na``) of the EFA installer up
-to 2.27, it lists new instance families later than the release notes do, and upstream's own images carry NxD Training
-on releases whose manifest has none. Only that a release has no torch-neuronx is taken as said."""
+for Python packages, the Pythons. What it does not name is unknown: it has no version (``na``) of the EFA installer up
+to 2.27, it lists new instance families later than the release notes do, and upstream's own images contain NxD
+Training on releases whose manifest has none. Only the absence of torch-neuronx is taken as a fact."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PYTHON_PARTS = ("neuronx-cc", "torch-neuronx", "nxdt")
 
 
 def make_facts(manifest: Mapping[str, Any], where: str) -> Derived:
-    """The content of derived/neuron.yaml. `where` is the place (repository@commit path) that its sources name. Raises
-    SpecError when `manifest` is no Neuron manifest."""
+    """Return the content of derived/neuron.yaml. `where` is the place (repository@commit path) that its sources name.
+    Raise SpecError when `manifest` is not a Neuron manifest."""
     found = list_releases(manifest, where)
     made = [
         _instances(found),
@@ -47,7 +47,7 @@ def make_facts(manifest: Mapping[str, Any], where: str) -> Derived:
         _accelerators(found, "nxdt", "nxdt", "runtime"),
         _efa(found),
     ]
-    told = tuple(
+    made_facts = tuple(
         DerivedFact(
             id=f"neuron.{name}",
             question=question,
@@ -63,7 +63,7 @@ def make_facts(manifest: Mapping[str, Any], where: str) -> Derived:
         if rows
     )
     components = {name: {"values": newest_first(texts)} for name, texts in _every_version(found).items()}
-    return Derived(components, {}, told)
+    return Derived(components, {}, made_facts)
 
 
 def _every_version(found: Sequence[NeuronRelease]) -> dict[str, list[str]]:
@@ -79,9 +79,9 @@ Made = tuple[str, str, str, str, str, str, list[DerivedRow]]
 
 
 def _instances(found: Sequence[NeuronRelease]) -> Made:
-    """The accelerators that a release has packages for."""
-    told = [release for release in found if release.accelerators]
-    rows = [_row({"neuron-sdk": [release.sdk], "gpu": release.accelerators}) for release in told]
+    """Return rows of the accelerators that a release has packages for."""
+    complete = [release for release in found if release.accelerators]
+    rows = [_row({"neuron-sdk": [release.sdk], "gpu": release.accelerators}) for release in complete]
     how = "instance families of all packages of the release"
     return "instances", "neuron-sdk-gpu", "limits", "runtime", "", how, rows
 
@@ -95,7 +95,7 @@ def _without_torch(found: Sequence[NeuronRelease]) -> Made:
 
 
 def _runtime_brought(found: Sequence[NeuronRelease]) -> Made:
-    """Whatever uses a release runs on its runtime library, but for Inf1, whose framework packages have it inside."""
+    """Return rows of the runtime library of each release. On Inf1 the framework packages contain it."""
     component, rows = "neuron-runtime", []
     for release in found:
         packages = [package for package in release.of(component) if set(package.accelerators) - {"Inferentia1"}]
@@ -106,7 +106,7 @@ def _runtime_brought(found: Sequence[NeuronRelease]) -> Made:
 
 
 def _parts_of_release(found: Sequence[NeuronRelease], component: str) -> Made:
-    """release → the versions of one component."""
+    """Return rows release → the versions of one component."""
     name = PARTS[component]
     rows = []
     for release in found:
@@ -116,8 +116,8 @@ def _parts_of_release(found: Sequence[NeuronRelease], component: str) -> Made:
 
 
 def _release_of_part(found: Sequence[NeuronRelease], component: str) -> Made:
-    """version of a component → the releases that have it, as far as the manifest goes: who asks for one asks for a
-    release."""
+    """Return rows version of a component → the releases that have it, according to the manifest: a request for a
+    version is a request for a release."""
     name = PARTS[component]
     home: dict[str, list[str]] = {}
     for release in found:
@@ -130,7 +130,7 @@ def _release_of_part(found: Sequence[NeuronRelease], component: str) -> Made:
 
 
 def _torch_of_part(found: Sequence[NeuronRelease]) -> Made:
-    """torch-neuronx → the minor release of PyTorch that it is for."""
+    """Return rows torch-neuronx → the minor release of PyTorch that it is for."""
     versions = {package.version for release in found for package in release.of("torch-neuronx")}
     minors = newest_first(version.truncate(text, 2) for text in versions)
     rows = [_row({"torch-neuronx": [minor]}, {"torch": [minor]}) for minor in minors]
@@ -139,8 +139,8 @@ def _torch_of_part(found: Sequence[NeuronRelease]) -> Made:
 
 
 def _torch_of_release(found: Sequence[NeuronRelease]) -> Made:
-    """The minor releases of PyTorch that a release has torch-neuronx for. Others are unknown: there are packages for
-    PyTorch beside torch-neuronx."""
+    """Return rows of the minor releases of PyTorch that a release has torch-neuronx for. Others are unknown: there are
+    packages for PyTorch beside torch-neuronx."""
     rows = []
     for release in found:
         if packages := release.of("torch-neuronx"):
@@ -162,7 +162,7 @@ def _pythons_of_release(found: Sequence[NeuronRelease]) -> Made:
 
 
 def _pythons_of_part(found: Sequence[NeuronRelease], component: str) -> Made:
-    """version of a Python package → the Pythons; by release where releases differ."""
+    """Return rows version of a Python package → the Pythons; by release where releases differ."""
     name = PARTS[component]
     every: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for release in found:
@@ -179,7 +179,8 @@ def _pythons_of_part(found: Sequence[NeuronRelease], component: str) -> Made:
 
 
 def _driver_pairs(found: Sequence[NeuronRelease]) -> Made:
-    """The runtime and the driver of one release are known to work together; by accelerator where only Inf1 had both."""
+    """Return the pairs of runtime and driver of one release, which are known to work; by accelerator where only Inf1
+    had both."""
     pairs: dict[str, dict[str, set[str]]] = {}
     for release in found:
         for runtime in release.of("neuron-runtime"):
@@ -200,7 +201,7 @@ def _driver_pairs(found: Sequence[NeuronRelease]) -> Made:
 
 
 def _accelerators(found: Sequence[NeuronRelease], component: str, name: str, scope: str) -> Made:
-    """version of a component → the accelerators that it is for."""
+    """Return rows version of a component → the accelerators that it is for."""
     where: dict[str, set[str]] = {}
     for release in found:
         for package in release.of(component):
@@ -211,7 +212,7 @@ def _accelerators(found: Sequence[NeuronRelease], component: str, name: str, sco
 
 
 def _efa(found: Sequence[NeuronRelease]) -> Made:
-    """The EFA installer that a release names; another one is not known to fail."""
+    """Return rows of the EFA installer that a release names; another one is not known to fail."""
     rows = []
     for release in found:
         if versions := newest_first(package.version for package in release.of("efa-installer")):
@@ -220,8 +221,8 @@ def _efa(found: Sequence[NeuronRelease]) -> Made:
 
 
 def _of_release(sdk: str, component: str, pairs: set[tuple[str, str]]) -> list[DerivedRow]:
-    """Rows of one release: what `component` may be, and what less it may be on some accelerators. `pairs`: (version,
-    accelerator)."""
+    """Return the rows of one release: the values of `component`, and the fewer values on some accelerators. `pairs`:
+    (version, accelerator)."""
     every = tuple(newest_first(text for text, _ in pairs))
     less: dict[tuple[str, ...], list[str]] = {}
     for accelerator in sorted({gpu for _, gpu in pairs}):
@@ -233,13 +234,13 @@ def _of_release(sdk: str, component: str, pairs: set[tuple[str, str]]) -> list[D
 
 
 def _row(when: Mapping[str, Sequence[str]], then: Mapping[str, Sequence[str]] | None = None) -> DerivedRow:
-    """A row. Releases under `when` are exact; other versions stand bare, because packages put a commit behind them
+    """Return a row. Releases under `when` are exact; other versions are bare, because packages append a commit to them
     (``2.9.0.2.12.22436+0f1dac25``, ``2.30.51.0-faafe26f0``)."""
     exact = {
         name: [f"=={text}" for text in values] if name == "neuron-sdk" else values for name, values in when.items()
     }
-    said = {name: _one(values) for name, values in (then or {}).items()}
-    return DerivedRow({name: _one(values) for name, values in exact.items()}, said)
+    allowed = {name: _one(values) for name, values in (then or {}).items()}
+    return DerivedRow({name: _one(values) for name, values in exact.items()}, allowed)
 
 
 def _one(values: Sequence[str]) -> FlowNode:

@@ -4,7 +4,7 @@
       {"name": "neuronx-cc", "version": "2.23.6484.0", "supported_instances": ["trn1", "inf2", "trn2"],
        "supported_python_versions": ["3.10", "3.11", "3.12"]}, …]}, …], …}
 
-Only the packages that facts are about are kept. The text is not trusted: sizes are bounded, and everything is checked
+Only the packages that facts are about are used. The text is not trusted: sizes are bounded, and everything is checked
 before it is used."""
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class NeuronRelease(NamedTuple):
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest that lies at `path`. Raises InputError when it cannot be read and SpecError, with every mistake,
-    when it is no such manifest."""
+    """Return the manifest at `path`. Raise InputError when it cannot be read and SpecError, with every mistake, when it
+    is not such a manifest."""
     name = shown(path)
     try:
         if not path.is_file():
@@ -90,11 +90,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def list_releases(manifest: Any, name: str) -> list[NeuronRelease]:
-    """The releases, newest first. Raises SpecError with every mistake; `name` is what it calls the manifest."""
+    """Return the releases, newest first. Raise SpecError with every mistake; `name` is the manifest's name in
+    messages."""
     wrong: list[Finding] = []
     read = list(_releases(manifest, name, wrong))
     every = [release.sdk for release in read]
-    wrong += [Finding(f"release {sdk} stands there twice", name) for sdk in newest_first(every) if every.count(sdk) > 1]
+    wrong += [Finding(f"release {sdk} is listed twice", name) for sdk in newest_first(every) if every.count(sdk) > 1]
     if not read and not wrong:
         wrong.append(Finding("the manifest holds no release", name, MANIFEST))
     if wrong:
@@ -103,7 +104,7 @@ def list_releases(manifest: Any, name: str) -> list[NeuronRelease]:
 
 
 def _spelled_alike(read: Sequence[NeuronRelease]) -> Iterator[NeuronRelease]:
-    """The releases with one text for each version: ``2.18.15`` is also written ``2.18.15.0``."""
+    """Yield the releases with one text for each version: ``2.18.15`` is also written ``2.18.15.0``."""
     texts: dict[tuple[str, version.Key], str] = {}
     for package in sorted(
         (package for release in read for package in release.packages), key=lambda one: len(one.version)
@@ -131,15 +132,16 @@ def _releases(manifest: Any, name: str, wrong: list[Finding]) -> Iterator[Neuron
             rows = [_package(row, f"{at}.packages[{place}]", name, wrong) for place, row in enumerate(packages)]
             read = [row for row in rows if row is not None]
             everywhere = {accelerator for row in read for accelerator in row.accelerators}
-            kept = tuple(row for row in read if row.component and row.version)
-            yield NeuronRelease(sdk, kept, tuple(sorted(everywhere)))
+            named = tuple(row for row in read if row.component and row.version)
+            yield NeuronRelease(sdk, named, tuple(sorted(everywhere)))
 
 
 def _package(row: Any, at: str, name: str, wrong: list[Finding]) -> NeuronPackage | None:
-    """One row. Its component is empty for a package that no fact is about, its version where the manifest has none."""
+    """Return one row. Its component is empty for a package that no fact is about, its version where the manifest has
+    none."""
     given = row if isinstance(row, dict) else {}
     package, text = given.get("name"), given.get("version")
-    if not all(isinstance(said, str) and said.isprintable() for said in (package, text)):
+    if not all(isinstance(given_text, str) and given_text.isprintable() for given_text in (package, text)):
         wrong.append(Finding(f"{at} has no text 'name' or no text 'version'", name))
         return None
     package, text = str(package), str(text)
@@ -153,7 +155,7 @@ def _package(row: Any, at: str, name: str, wrong: list[Finding]) -> NeuronPackag
         wrong.append(Finding(f"{at}: {package} '{short(text)}' is not a version", name))
     for python in pythons if component else ():
         if not _is_version(python):
-            wrong.append(Finding(f"{at}: {package} names '{short(python)}', which is no Python", name))
+            wrong.append(Finding(f"{at}: {package} names '{short(python)}', which is not a Python version", name))
             return None
     families = (re.fullmatch(FAMILY, instance) for instance in instances)
     accelerators = {ACCELERATORS[family[1]] + family[2] for family in families if family}

@@ -1,8 +1,8 @@
 """facts/derived/nvcc.yaml: what each CUDA toolkit compiles for, and which host compilers it accepts.
 
-Read of the newest patch of each minor on the package index, x86_64: ``ptxas`` is taken out of the nvcc wheel and asked
-for its targets; the limits are the ``#error`` lines of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up to
-12.9 and in nvidia-cuda-crt from 13.0 on."""
+Read of the newest patch of each minor on the package index, x86_64: ``ptxas`` is taken out of the nvcc wheel and run to
+list its targets; the limits are the ``#error`` lines of NVIDIA's ``crt/host_config.h``, which is in the nvcc wheel up
+to 12.9 and in nvidia-cuda-crt from 13.0 on."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ PTXAS, HEADER = ".+/bin/ptxas", r".+/include/crt/host_config\.h"
 LARGEST = 1 << 28
 ARCH = "amd64"
 ONE_PROGRAM = threading.Lock()
-PATIENCE = 60  # seconds for a help text
+TIMEOUT = 60  # seconds for a help text
 DISPUTED = ("12.3",)  # torch's table allows gcc 13 there, the header does not: facts/gcc.yaml has both
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerLimits:
-    """Of one host_config.h: the highest gcc major that it accepts, and the lowest clang major that it refuses."""
+    """The limits of one host_config.h: the highest gcc major that it accepts, and the lowest clang major that it
+    refuses."""
 
     gcc: str
     clang: str
@@ -44,7 +45,7 @@ class CompilerLimits:
 
 @dataclass(frozen=True, slots=True)
 class ReadValue:
-    """What was learnt of one toolkit (`value`), in which file, and the sha256 of the member."""
+    """A result of one toolkit (`value`), the file that it is from, and the sha256 of the member."""
 
     value: tuple[str, ...] | CompilerLimits
     file: str
@@ -52,7 +53,7 @@ class ReadValue:
 
 
 def collect(context: Context) -> dict[str, Derived]:
-    """Raises InputError; also where ptxas does not run (it is a program for x86_64)."""
+    """Return the file. Raise InputError; also where ptxas does not run (it is a program for x86_64)."""
 
     def targets(job: tuple[str, IndexFile]) -> tuple[str, ReadValue]:
         data = _member(context, job[1], PTXAS)
@@ -65,14 +66,14 @@ def collect(context: Context) -> dict[str, Derived]:
     compilers, headers = newest_patches(context, COMPILERS), newest_patches(context, HEADERS)
     return {
         "nvcc": make_facts(
-            dict(context.each("ptxas", "asking ptxas of CUDA toolkits", targets, list(compilers.items()))),
+            dict(context.each("ptxas", "running ptxas of CUDA toolkits", targets, list(compilers.items()))),
             dict(context.each("headers", "reading host compilers of CUDA toolkits", limits, list(headers.items()))),
         )
     }
 
 
 def newest_patches(context: Context, packages: tuple[str, ...]) -> dict[str, IndexFile]:
-    """CUDA minor → the x86_64 wheel of its newest patch."""
+    """Return CUDA minor → the x86_64 wheel of its newest patch."""
     found: dict[str, IndexFile] = {}
     for package in packages:
         for number, release in list_releases(context.index, package).items():
@@ -83,7 +84,7 @@ def newest_patches(context: Context, packages: tuple[str, ...]) -> dict[str, Ind
 
 
 def help_of(program: bytes, name: str) -> str:
-    """What ptxas prints about itself. Raises InputError."""
+    """Return the help text of ptxas. Raise InputError."""
     # One at a time: a process that another thread starts would hold the program open for writing ("text file busy").
     with ONE_PROGRAM, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ptxas"
@@ -91,7 +92,7 @@ def help_of(program: bytes, name: str) -> str:
         path.chmod(0o755)
         try:
             run = subprocess.run(
-                [path, "--help"], env={}, cwd=folder, capture_output=True, timeout=PATIENCE, check=True, text=True
+                [path, "--help"], env={}, cwd=folder, capture_output=True, timeout=TIMEOUT, check=True, text=True
             )
         except (OSError, subprocess.SubprocessError) as error:
             hint = "run the collector on an x86_64 machine whose temporary folder is not mounted noexec"
@@ -100,7 +101,7 @@ def help_of(program: bytes, name: str) -> str:
 
 
 def targets_of(text: str) -> tuple[str, ...]:
-    """``90a`` for each ``'sm_90a'`` that the help of ptxas allows for --gpu-name, lowest first."""
+    """Return ``90a`` for each ``'sm_90a'`` that the help of ptxas allows for --gpu-name, lowest first."""
     option = re.search(r"^--gpu-name .*?(?=^--|\Z)", text, re.MULTILINE | re.DOTALL)
     allowed = re.search(r"Allowed values for this option:([^.]*)", option[0] if option else "")
     found = set(re.findall(r"'sm_(\d+)([af]?)'", allowed[1])) if allowed else set()
@@ -108,7 +109,7 @@ def targets_of(text: str) -> tuple[str, ...]:
 
 
 def limits_of(header: str, name: str) -> CompilerLimits:
-    """The limits that the header's own messages state. Raises InputError when they are not there."""
+    """Return the limits that the header's own messages state. Raise InputError when they are missing."""
     gcc = re.findall(r"#error -- unsupported GNU version! gcc versions later than (\d+) are not supported", header)
     clang = re.findall(r"#error -- unsupported clang version! clang version must be less than (\d+) ", header)
     if len(gcc) != 1 or len(clang) != 1:
@@ -117,7 +118,7 @@ def limits_of(header: str, name: str) -> CompilerLimits:
 
 
 def make_facts(targets: Mapping[str, ReadValue], limits: Mapping[str, ReadValue]) -> Derived:
-    """The file, from CUDA minor → what was read."""
+    """Return the file, from CUDA minor → what was read."""
 
     def row(minor: str, read: ReadValue, then: Mapping[str, FlowNode]) -> DerivedRow:
         return DerivedRow({"cuda": minor}, then, f"{read.file}, {digest_note([read.sha256])}")

@@ -21,13 +21,14 @@ from envbuild.matrix.collect.pin_rows import (
 from envbuild.matrix.facts.version import newest_first
 
 COLLECTOR = "collector pins 1"
-LIMITED = ("protobuf",)  # so common that asking for it is no reason to bring it into an answer
+LIMITED = ("protobuf",)  # so common that a requirement on it does not add it to an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One fact of a project's file: `rows` returns what it says of a release, `what` is the part of the metadata that
-    says so. In `because`, ``{shown}`` stands for the project with its version. The other fields are those of a fact."""
+    """One fact of a project's file: `rows` returns its rows for a release, `what` is the part of the metadata that they
+    are from. In `because`, ``{shown}`` is replaced by the project with its version. The other fields are those of a
+    fact."""
 
     id: str
     rows: Callable[[Project, ReleaseMetadata], list[DerivedRow]]
@@ -65,7 +66,7 @@ RULES = (
             f"{component}-pin",
             partial(pin_rows, component=component),
             "METADATA of wheels, PKG-INFO of sdists where there are none (Requires-Dist)",
-            f"the metadata of {{shown}} asks for {component} {{row.{component}}}",
+            f"the metadata of {{shown}} asks for {component} {{row.{component}}}",  # prose: keep
             "markers evaluated for each machine and Python; the sha256 is of the metadata",
             kind="limits" if component in LIMITED else "requires",
             question=component,
@@ -110,6 +111,7 @@ RULES = (
         core_rows,
         "METADATA of transformer-engine (Requires-Dist and extras)",
         "{shown} has no core wheel for torch's CUDA {torch-cuda}",
+        # prose: keep
         "transformer-engine-cuXX that the selector wheel asks for, with any extra; the sha256 is of METADATA",
         strength="conditional",
         condition="Transformer Engine is compiled from source for CUDA {torch-cuda}, core and torch part",

@@ -38,7 +38,7 @@ PACKAGES = {  # of which component a requirement is
 @dataclass(frozen=True, slots=True)
 class Project:
     """A component and its packages on the index. `questions`: those that its facts answer. `torch_part`: the package
-    that has its requirement on torch, where that is another one. `read`: whether metadata is looked at. `suffixed`:
+    that has its requirement on torch, where that is another one. `read`: whether metadata is read. `suffixed`:
     there is a package for each CUDA, which its name ends with (``-cu12``)."""
 
     component: str
@@ -52,7 +52,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMetadata:
-    """What was read of one release: metadata by file name; `torch_part`: that of the part that needs torch."""
+    """One release and its metadata by file name; `torch_part`: that of the part that needs torch."""
 
     release: Release
     metadata: Mapping[str, Metadata]
@@ -71,8 +71,8 @@ class ReleaseMetadata:
         """Requires-Python; all files of a release have the same."""
         return next(iter(self.metadata.values())).requires_python
 
-    def asks(self, cell: Cell) -> tuple[str, Metadata]:
-        """What installing the release there goes by."""
+    def metadata_at(self, cell: Cell) -> tuple[str, Metadata]:
+        """Return the file and the metadata that an installation there uses."""
         build = self.cells.get(cell)
         name = build.file.name if build else next(iter(self.metadata))
         return name, self.metadata[name]
@@ -84,16 +84,16 @@ def withdrawn_rows(project: Project, one: ReleaseMetadata) -> list[DerivedRow]:
 
 
 def pin_rows(project: Project, one: ReleaseMetadata, component: str) -> list[DerivedRow]:
-    """Return what the release asks of another component, by machine and Python where that differs."""
+    """Return what the release requires of another component, by machine and Python where that differs."""
     if component == project.component:
         return []
     named = re.compile(rf"(?i)({_pattern(component).replace('-', '[-_.]')})\b")
     lines = (line for metadata in (*one.metadata.values(), one.torch_part) if metadata for line in metadata.requires)
-    if not any(named.match(line) for line in lines):  # markers, which cost far more to read, need not be looked at
+    if not any(named.match(line) for line in lines):  # markers, which cost far more to read, need not be read
         return []
 
-    def asked(cell: Cell) -> tuple[Mapping[str, FlowNode] | None, str]:
-        _, metadata = one.asks(cell)
+    def required(cell: Cell) -> tuple[Mapping[str, FlowNode] | None, str]:
+        _, metadata = one.metadata_at(cell)
         if component == "torch" and one.torch_part:
             metadata = one.torch_part
         for name, requirement in find_requirements(metadata, *cell).items():
@@ -103,7 +103,7 @@ def pin_rows(project: Project, one: ReleaseMetadata, component: str) -> list[Der
                 }, metadata.sha256
         return None, metadata.sha256
 
-    everywhere = {cell: asked(cell) for cell in _places(one)}
+    everywhere = {cell: required(cell) for cell in _places(one)}
     when: dict[str, FlowNode] = {project.component: f"=={one.release.version}"}
     return requirement_rows(
         when,
@@ -117,8 +117,8 @@ def _pattern(component: str) -> str:
 
 
 def _places(one: ReleaseMetadata) -> list[Cell]:
-    """Where a release can be installed: where it has wheels, and everywhere when it has an sdist. One Python stands for
-    all where there are only sdists, as those are the same for all."""
+    """Return where a release can be installed: where it has wheels, and everywhere when it has an sdist. One Python
+    represents all where there are only sdists, as those are the same for all."""
     found = list(one.cells)
     if one.release.sdist:
         allowed = specifiers(one.requires_python)

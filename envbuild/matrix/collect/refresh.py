@@ -1,4 +1,4 @@
-"""`envbuild matrix refresh`: rebuild the derived fact files from upstream, and tell what changed.
+"""`envbuild matrix refresh`: rebuild the derived fact files from upstream, and report what changed.
 
 A refresh that finds nothing new leaves every file as it is, byte for byte: the day on which a fact was seen moves only
 when the fact does. One that would take rows or versions away is refused, because a page that was read in half looks
@@ -32,7 +32,7 @@ from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 
-COLLECTORS = {  # those that read the package index, by the names that people give them
+COLLECTORS = {  # those that read the package index, by their names on the command line
     "torch": collect_torch,
     "nvcc": collect_nvcc,
     "pins": collect_pins,
@@ -40,7 +40,7 @@ COLLECTORS = {  # those that read the package index, by the names that people gi
 }
 NEURON = "neuron"  # reads a file that must be given, so it runs only when it is named
 NAMES = (*COLLECTORS, NEURON)
-FEWER = "look at what upstream has; when it is right: envbuild matrix refresh --allow-fewer"
+FEWER = "compare with upstream; if the new rows are right: envbuild matrix refresh --allow-fewer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class RefreshedFile:
-    """One derived file: `lines` tell what changes; `fewer` what there is less of; `written` whether it was."""
+    """One derived file: `lines` are the changes, `fewer` what would be removed, `written` whether it was written."""
 
     path: Path
     lines: tuple[str, ...]
@@ -64,7 +64,7 @@ class RefreshedFile:
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
-    """What a refresh found and what it cost."""
+    """The result of a refresh and its costs."""
 
     files: tuple[RefreshedFile, ...]
     requests: int
@@ -76,16 +76,19 @@ class RefreshReport:
         return any(file.changed for file in self.files)
 
     def text(self) -> str:
-        """For people."""
-        told = []
+        """Return the report as text for the terminal."""
+        parts = []
         for file in self.files:
             if file.changed:
-                told += [f"{file.path.name}{'' if file.written else ' (not written)'}", *(f"  {x}" for x in file.lines)]
+                parts += [
+                    f"{file.path.name}{'' if file.written else ' (not written)'}",
+                    *(f"  {x}" for x in file.lines),
+                ]
         same = sum(not file.changed for file in self.files)
         if same:
-            told.append(f"{same} {'file is' if same == 1 else 'files are'} as before")
-        told.append(f"{self.requests} requests, {amount(self.received)}, {self.seconds:.0f} s")
-        return "\n".join(told)
+            parts.append(f"{same} {'file is' if same == 1 else 'files are'} as before")
+        parts.append(f"{self.requests} requests, {amount(self.received)}, {self.seconds:.0f} s")
+        return "\n".join(parts)
 
 
 def refresh_facts(
@@ -99,9 +102,9 @@ def refresh_facts(
     manifest: Manifest | None = None,
     today: date | None = None,
 ) -> RefreshReport:
-    """Run the collectors `names` (none: those that read the package index) and bring `folder` up to date.
+    """Run the collectors `names` (none: those that read the package index) and update `folder`.
 
-    Without `write` nothing is changed. Raises SpecError for an unknown name or a derived file that is no YAML,
+    Without `write` nothing is changed. Raise SpecError for an unknown name or a derived file that is not YAML,
     InputError when something cannot be read, and, before anything is written, when there would be fewer rows."""
     began = time.monotonic()
     wanted = _checked(tuple(names) or tuple(COLLECTORS), manifest)
@@ -127,11 +130,11 @@ def refresh_facts(
         for file, text in files:
             if file.changed:
                 _write(file.path, text)
-    told = tuple(
+    written = tuple(
         RefreshedFile(file.path, file.lines, file.fewer, file.changed, write and file.changed) for file, _ in files
     )
     tally = context.wheels.tally
-    return RefreshReport(told, tally.requests, tally.received, time.monotonic() - began)
+    return RefreshReport(written, tally.requests, tally.received, time.monotonic() - began)
 
 
 def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ...]:
@@ -141,8 +144,8 @@ def _checked(names: tuple[str, ...], manifest: Manifest | None) -> tuple[str, ..
         if name not in NAMES
     ]
     if NEURON in names and manifest is None:
-        hint = "give n2-manifest.json of github.com/aws-neuron/aws-neuron-sdk, and the commit it is from"
-        wrong.append(Finding("the collector neuron reads a file, and none is given", hint=hint))
+        hint = "pass n2-manifest.json of github.com/aws-neuron/aws-neuron-sdk, and the commit it is from"
+        wrong.append(Finding("the collector neuron reads a file, but none was passed", hint=hint))
     if wrong:
         raise SpecError.of(wrong)
     return tuple(name for name in NAMES if name in names)
@@ -155,19 +158,19 @@ def _collect(name: str, context: Context, manifest: Manifest | None) -> dict[str
 
 
 def _compare(path: Path, derived: Derived, day: str) -> tuple[RefreshedFile, str]:
-    """The file as it would be, and its text."""
+    """Return the file as it would be, and its text."""
     old, new = read_derived(path), fact_diff.derived_tree(derived)
-    kept = fact_diff.unchanged_facts(old, new)
-    text = render_derived(derived, {fact.id: kept.get(fact.id) or day for fact in derived.facts})
+    unchanged = fact_diff.unchanged_facts(old, new)
+    text = render_derived(derived, {fact.id: unchanged.get(fact.id) or day for fact in derived.facts})
     lines = tuple(fact_diff.diff_lines(old, new))
     changed = not path.exists() or path.read_bytes() != text.encode()
     if changed and not lines:
-        lines = ("written anew: the order or the spelling of its lines was another",)
+        lines = ("written again: the order or the spelling of its lines changed",)
     return RefreshedFile(path, lines, tuple(fact_diff.find_missing_rows(old, new, path.name)), changed, False), text
 
 
 def _write(path: Path, text: str) -> None:
-    """Atomic: who reads at the same time sees the old file or the new one. Raises InputError."""
+    """Write a file atomically: another process reads the old file or the new one. Raise InputError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,5 +179,5 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        hint = "facts of one's own stand in the folder facts of a project"
+        hint = "your own facts belong into the folder facts/ of a project"
         raise InputError(f"cannot be written: {error.strerror}", hint, str(path)) from None

@@ -1,4 +1,4 @@
-"""What the metadata of releases asks for on each machine and Python, as rows with as few conditions as say the same.
+"""The requirements of releases on each machine and Python, as rows with as few conditions as possible.
 
 Markers: PEP 508."""
 
@@ -19,12 +19,12 @@ from envbuild.matrix.facts import version
 from envbuild.matrix.facts.index_releases import ANY, Build, Cell, Release
 from envbuild.matrix.facts.version import oldest_first
 
-NEWEST_PYTHON = 15  # 3.15: up to where wheels for the stable ABI are looked at
+NEWEST_PYTHON = 15  # 3.15: up to where wheels for the stable ABI count
 OLDEST_PYTHON = 6
 
 
 def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "") -> dict[str, Requirement]:
-    """Name → requirement of what applies on Linux, this machine and CPython. Lines that are none are left out."""
+    """Return name → requirement of what applies on Linux, this machine and CPython. Invalid lines are left out."""
     number = python.rstrip("t")
     environment = {
         "os_name": "posix",
@@ -52,7 +52,7 @@ def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "
 
 
 def release_cells(release: Release, requires_python: Mapping[str, str]) -> dict[Cell, Build]:
-    """The wheels by (arch, python) with one Python each, within Requires-Python (file name → that)."""
+    """Return the wheels by (arch, python) with one Python each, within Requires-Python (file name → that)."""
     found: dict[Cell, Build] = {}
     for (arch, python), build in release.wheels.items():
         if python == ANY or python.endswith("+"):
@@ -67,7 +67,8 @@ def release_cells(release: Release, requires_python: Mapping[str, str]) -> dict[
 
 
 def specifiers(text: str) -> SpecifierSet:
-    """What Requires-Python says; anything where it is none (uploads before PEP 440 was enforced)."""
+    """Return the specifiers of Requires-Python; any version where it is invalid (uploads before PEP 440 was
+    enforced)."""
     try:
         return SpecifierSet(text)
     except InvalidSpecifier:
@@ -75,10 +76,10 @@ def specifiers(text: str) -> SpecifierSet:
 
 
 def specifier_constraint(wanted: SpecifierSet, *, labels: bool = False) -> str | list[str]:
-    """A requirement's versions in the words of the matrix; nothing: any version.
+    """Return a requirement's versions in the syntax of the matrix; nothing: any version.
 
     ``~=3.8.0`` is ``>=3.8.0,<3.9``; ``!=6.30.*`` splits a range into two. `labels`: a version without a local label
-    stands for those with one too, as PEP 440 has it."""
+    includes those with one, as in PEP 440."""
     terms: list[str] = []
     holes: list[tuple[str, str]] = []
     for specifier in sorted(wanted, key=_order):
@@ -99,8 +100,8 @@ def specifier_constraint(wanted: SpecifierSet, *, labels: bool = False) -> str |
     found, low = [], ""
     for begin, end in [*sorted(holes, key=lambda hole: version.key(hole[0])), ("", "")]:
         if not begin or not low or version.key(low) < version.key(begin):
-            kept = [term for term in terms if not (low and term.startswith(">") and _below(term, low))]
-            found.append(",".join([*([f">={low}"] if low else []), *kept, *([f"<{begin}"] if begin else [])]))
+            inner = [term for term in terms if not (low and term.startswith(">") and _below(term, low))]
+            found.append(",".join([*([f">={low}"] if low else []), *inner, *([f"<{begin}"] if begin else [])]))
         low = end
     return found
 
@@ -110,7 +111,7 @@ def _below(term: str, low: str) -> bool:
 
 
 def _next(prefix: str) -> str:
-    """The first version after all that begin with `prefix`: 3.9 for 3.8."""
+    """Return the first version after all that begin with `prefix`: 3.9 for 3.8."""
     head, dot, last = prefix.rpartition(".")
     return f"{head}{dot}{int(last) + 1}"
 
@@ -122,9 +123,9 @@ def _order(specifier: Specifier) -> tuple[int, str]:
 def requirement_rows(
     when: Mapping[str, FlowNode], cells: Mapping[Cell, Mapping[str, FlowNode] | None], note: Mapping[Cell, str]
 ) -> list[DerivedRow]:
-    """Rows for one release from what holds in each (arch, python), with as few conditions as say the same.
+    """Return rows for one release from what holds in each (arch, python), with as few conditions as possible.
 
-    A value None gives no row. The note of a row is the digest of all notes of the cells that it stands for."""
+    A value None has no row. The note of a row is the digest of all notes of its cells."""
     archs = sorted({arch for arch, _ in cells})
     if len({_text(value) for value in cells.values()}) == 1:
         groups: list[tuple[dict[str, FlowNode], list[Cell]]] = [({}, sorted(cells))]
@@ -149,7 +150,7 @@ def requirement_rows(
 
 
 def digest_note(digests: Iterable[str]) -> str:
-    """One short digest for several."""
+    """Return one short digest for several."""
     different: Sequence[str] = sorted(set(digests))
     if len(different) > 1:
         different = [hashlib.sha256("\n".join(different).encode()).hexdigest()]

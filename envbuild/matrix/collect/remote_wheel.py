@@ -1,4 +1,4 @@
-"""Members of wheels on a package index, read by byte ranges: a wheel of 2 GB costs as much as the members looked at.
+"""Members of wheels on a package index, read by byte ranges: a wheel of 2 GB costs as much as the members read.
 
 `zipfile` reads the archive, over a file object that reads ranges (`envbuild.net.range_file`; what pip calls lazy
 wheels). Every size has a bound, because a central directory may claim anything.
@@ -30,13 +30,13 @@ from envbuild.net.urls import local_path
 if TYPE_CHECKING:
     import requests
 
-MEMBER = 1 << 26  # the largest member that is read whole, where a caller says nothing else
+MEMBER = 1 << 26  # the largest member that is read whole, where a caller sets no other limit
 STEP = 1 << 22
-RANGES_HINT = "give an index that does as  mirrors: {python: [ADDRESS]}  in site.yaml"
+RANGES_HINT = "configure an index that supports them as  mirrors: {python: [ADDRESS]}  in site.yaml"
 
 
-# What `zipfile`, `tarfile` and the decompressors raise for archives that are not what they say.
-DAMAGES = (
+# What `zipfile`, `tarfile` and the decompressors raise for malformed archives.
+ARCHIVE_ERRORS = (
     MalformedFileError,
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -52,7 +52,7 @@ DAMAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What METADATA or PKG-INFO says: Requires-Dist lines with their markers, and the sha256 of the whole text."""
+    """The content of METADATA or PKG-INFO: Requires-Dist lines with their markers, and the sha256 of the whole text."""
 
     requires: tuple[str, ...]
     requires_python: str
@@ -68,7 +68,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class RemoteWheel:
-    """An open wheel. Methods raise Damaged."""
+    """An open wheel. Methods raise MalformedFileError."""
 
     name: str
     archive: zipfile.ZipFile
@@ -77,11 +77,11 @@ class RemoteWheel:
         return self.archive.namelist()
 
     def read(self, member: str, most: int = MEMBER) -> bytes:
-        """All of a member of at most `most` bytes."""
+        """Return all of a member of at most `most` bytes."""
         return b"".join(self.stream(member, most))
 
     def stream(self, member: str, most: int = MEMBER) -> Iterator[bytes]:
-        """The same in pieces, for what is large and read once."""
+        """Yield the same in pieces, for a large member that is read once."""
         info, done = self._info(member), 0
         if info.file_size > most:
             raise MalformedFileError(f"{member} claims {info.file_size} bytes, which is more than {most}")
@@ -90,10 +90,10 @@ class RemoteWheel:
                 while piece := stream.read(STEP):
                     done += len(piece)
                     yield piece
-        except DAMAGES as error:
+        except ARCHIVE_ERRORS as error:
             raise MalformedFileError(f"{member}: {error}") from None
         if done != info.file_size:
-            raise MalformedFileError(f"{member} has {done} bytes where the directory says {info.file_size}")
+            raise MalformedFileError(f"{member} has {done} bytes, the directory states {info.file_size}")
 
     def metadata(self) -> Metadata:
         found = [name for name in self.names() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
@@ -112,19 +112,19 @@ class RemoteWheel:
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """Opens wheels and sdists of an index. Safe to use from several threads."""
+    """Access to wheels and sdists of an index. Safe to use from several threads."""
 
     transport: Transport
     tally: Tally = field(default_factory=Tally)
 
     @contextmanager
     def open(self, file: IndexFile) -> Iterator[RemoteWheel]:
-        """One wheel. Raises InputError, also for what the body of the ``with`` finds damaged."""
+        """Open one wheel. Raise InputError, also for errors of the archive in the body of the ``with``."""
         with self._errors(file), self._file(file.url) as stream, zipfile.ZipFile(stream) as archive:
             yield RemoteWheel(file.name, archive)
 
     def metadata(self, file: IndexFile) -> Metadata:
-        """METADATA of a wheel, or PKG-INFO of an sdist. Raises InputError."""
+        """Return METADATA of a wheel, or PKG-INFO of an sdist. Raise InputError."""
         if file.name.endswith(".whl"):
             with self.open(file) as wheel:
                 return wheel.metadata()
@@ -136,7 +136,7 @@ class Wheels:
         if path is not None:
             with self.transport.open(path) as stream:
                 return _package_info(stream)
-        with self.transport.get(file.url) as answer:  # read from the beginning, and not beyond what is looked for
+        with self.transport.get(file.url) as answer:  # read from the beginning up to PKG-INFO
             body = _Body(answer)
             try:
                 return _package_info(io.BufferedReader(body, WINDOW))
@@ -154,12 +154,12 @@ class Wheels:
     def _errors(self, file: IndexFile) -> Iterator[None]:
         try:
             yield
-        except DAMAGES as error:
+        except ARCHIVE_ERRORS as error:
             hint = RANGES_HINT if isinstance(error, NoRangesError) else ""
             raise InputError(f"{file.name} cannot be read: {error}", hint, file.name) from None
         except (NotFoundError, UnreachableError, OSError) as error:
             raise InputError(
-                f"{file.name} cannot be had: {describe_error(error)}", "run the command again", file.name
+                f"{file.name} is not available: {describe_error(error)}", "run the command again", file.name
             ) from None
 
 

@@ -18,8 +18,8 @@ READ_MEMBERS = "METADATA of every wheel, markers evaluated for each machine and 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One fact of the file: `rows` returns what it says of a release, `what` is the part of a wheel that says so. The
-    other fields are those of a fact."""
+    """One fact of the file: `rows` returns its rows for a release, `what` is the part of a wheel that they are from.
+    The other fields are those of a fact."""
 
     id: str
     kind: str
@@ -67,8 +67,8 @@ RULES = (
         "install",
         torch_rows.unlabelled_rows,
         "file names",
-        "torch=={torch} without a label is no build of {channel}",
-        how="builds of other channels carry a local label, by which they are told apart",
+        "torch=={torch} without a label is no build of {channel}",  # prose: keep
+        how="builds of other channels carry a local label, by which they are told apart",  # prose: keep
     ),
     Rule(
         "wheel-machine",
@@ -118,7 +118,7 @@ RULES = (
         "runtime",
         torch_rows.architecture_rows,
         LIBRARY,
-        "torch=={torch}'s wheel carries no code for {sm}",
+        "torch=={torch}'s wheel carries no code for {sm}",  # prose: keep
         question="torch-sm",
         how="architecture string of the library, one wheel for each release and machine; the sha256 is of the library",
         type="measured",
@@ -150,7 +150,7 @@ RULES = (
         "install",
         partial(torch_rows.pin_rows, component="triton"),
         "METADATA",
-        "torch=={torch}'s wheel asks for triton {row.triton}",
+        "torch=={torch}'s wheel asks for triton {row.triton}",  # prose: keep
     ),
     Rule(
         "triton-left-out",
@@ -158,9 +158,9 @@ RULES = (
         "install",
         partial(torch_rows.missing_pin_rows, component="triton"),
         "METADATA",
-        "torch=={torch}'s wheel asks for no triton on Python {python}",
+        "torch=={torch}'s wheel asks for no triton on Python {python}",  # prose: keep
         strength="warn",
-        how=f"{READ_MEMBERS}; it asks for triton on other Pythons",
+        how=f"{READ_MEMBERS}; it asks for triton on other Pythons",  # prose: keep
     ),
     Rule(
         "toolkit-pin",
@@ -174,7 +174,7 @@ RULES = (
 
 
 def make_facts(known: Iterable[TorchRelease]) -> Derived:
-    """Return the content of the file, from what was read. Raises InputError for a wheel that contradicts itself."""
+    """Return the content of the file, from what was read. Raise InputError for a wheel that contradicts itself."""
     releases = list(known)
     for one in releases:
         _check(one)
@@ -183,7 +183,7 @@ def make_facts(known: Iterable[TorchRelease]) -> Derived:
 
 
 def make_components(releases: Sequence[TorchRelease]) -> dict[str, Mapping[str, FlowNode]]:
-    """Return the values that the file gives to torch, and the component that only it speaks of."""
+    """Return the values that the file adds to torch, and the component that only this file names."""
     return {
         "torch": {"values": [one.version for one in releases]},
         "cuda-from": {
@@ -197,10 +197,10 @@ def make_components(releases: Sequence[TorchRelease]) -> dict[str, Mapping[str, 
 
 
 def _check(one: TorchRelease) -> None:
-    """Raises InputError for a CUDA build without architectures, or the other way round: wheels have changed."""
+    """Raise InputError for a CUDA build without architectures, or the other way round: wheels have changed."""
     for (arch, _), build in one.release.wheels.items():
         if bool(one.seen[build.file.name].cuda) != bool(one.code[arch].architectures):
             raise InputError(
-                f"{build.file.name}: torch/version.py and {LIBRARY} do not agree on whether it is a CUDA build",
-                "the collector must be taught what changed: envbuild/matrix/collect/torch_wheels.py",
+                f"{build.file.name}: torch/version.py and {LIBRARY} contradict each other about CUDA",
+                "adapt the collector to the new wheels: envbuild/matrix/collect/torch_wheels.py",
             )

@@ -13,7 +13,7 @@ from envbuild.matrix.facts.index_releases import Cell, Release
 from envbuild.matrix.facts.version import oldest_first
 
 LIBRARY = "torch/lib/libtorch_python.so"
-PINNED = {  # component → the packages that bring it
+PINNED = {  # component → the packages that contain it
     "cudnn": re.compile(r"nvidia-cudnn-cu\d+"),
     "nccl": re.compile(r"nvidia-nccl-cu\d+"),
     "nvshmem": re.compile(r"nvidia-nvshmem-cu\d+"),
@@ -25,7 +25,7 @@ BACKENDS = ("MPI", "UCC")  # torch.distributed back ends that need a build of on
 
 @dataclass(frozen=True, slots=True)
 class WheelFacts:
-    """What one wheel says. `cuda` is empty for a CPU build."""
+    """The metadata and the CUDA version of one wheel. `cuda` is empty for a CPU build."""
 
     metadata: Metadata
     cuda: str
@@ -34,7 +34,7 @@ class WheelFacts:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What one libtorch_python.so holds. `backends`: those of BACKENDS whose class names occur."""
+    """The device code of one libtorch_python.so. `backends`: those of BACKENDS whose class names occur."""
 
     architectures: tuple[str, ...]
     backends: tuple[str, ...]
@@ -46,7 +46,7 @@ class TorchRelease:
     """Everything read of one release."""
 
     release: Release
-    seen: Mapping[str, WheelFacts]  # file name → what it says
+    seen: Mapping[str, WheelFacts]  # by file name
     code: Mapping[str, DeviceCode]  # arch → of one wheel
 
     @property
@@ -66,12 +66,12 @@ class TorchRelease:
 
 
 def index_rows(known: TorchRelease) -> list[DerivedRow]:
-    """Return the row which says that a version without a label is a wheel of the index."""
+    """Return the row which states that a version without a label is a wheel of the index."""
     return [DerivedRow({"torch": f"=={known.version}"}, {"channel": "index"})]
 
 
 def unlabelled_rows(known: TorchRelease) -> list[DerivedRow]:
-    """Return the row which says that other channels have no build of this version without a label."""
+    """Return the row which states that other channels have no build of this version without a label."""
     return [DerivedRow({"channel": ["pytorch", "ngc"]}, {"torch": f"=={known.version}"})]
 
 
@@ -126,10 +126,10 @@ def missing_backend_rows(known: TorchRelease) -> list[DerivedRow]:
 
 
 def pin_rows(known: TorchRelease, component: str) -> list[DerivedRow]:
-    """Return rows of what the metadata asks for of a component."""
+    """Return rows of what the metadata requires of a component."""
 
     def pin(cell: Cell, seen: WheelFacts) -> Mapping[str, FlowNode] | None:
-        text = _asked(seen, cell, component)
+        text = _required(seen, cell, component)
         return {component: text} if text else None
 
     return known.cells(pin)
@@ -140,26 +140,26 @@ def missing_pin_rows(known: TorchRelease, component: str) -> list[DerivedRow]:
     having = {
         arch
         for (arch, python), build in known.release.wheels.items()
-        if _asked(known.seen[build.file.name], (arch, python), component)
+        if _required(known.seen[build.file.name], (arch, python), component)
     }
     return known.cells(
-        lambda cell, seen: {component: "-"} if cell[0] in having and not _asked(seen, cell, component) else None
+        lambda cell, seen: {component: "-"} if cell[0] in having and not _required(seen, cell, component) else None
     )
 
 
 def toolkit_rows(known: TorchRelease) -> list[DerivedRow]:
-    """Return rows of the CUDA toolkit that the wheels bring."""
+    """Return rows of the CUDA toolkit that the wheels contain."""
 
     def pin(cell: Cell, seen: WheelFacts) -> Mapping[str, FlowNode] | None:
-        text = _asked(seen, cell, "cuda")
+        text = _required(seen, cell, "cuda")
         match = re.fullmatch(r"==(\d+\.\d+)[\d.]*", text)
         return {"cuda": match[1]} if match else None
 
     return [DerivedRow({**row.when, "cuda-from": "wheels"}, row.then, row.note) for row in known.cells(pin)]
 
 
-def _asked(seen: WheelFacts, cell: Cell, component: str) -> str:
-    """Return the constraint that METADATA puts on `component` there; empty when it does not ask for it."""
+def _required(seen: WheelFacts, cell: Cell, component: str) -> str:
+    """Return the constraint that METADATA puts on `component` there; empty when it does not require it."""
     for name, requirement in find_requirements(seen.metadata, *cell).items():
         if PINNED[component].fullmatch(name):
             found = specifier_constraint(requirement.specifier)

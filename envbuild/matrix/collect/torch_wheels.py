@@ -23,7 +23,7 @@ ARCHITECTURES = re.compile(rb"((?:sm|compute)_[0-9]{2,3}[af]?(?: (?:sm|compute)_
 
 
 def collect(context: Context) -> dict[str, Derived]:
-    """Reads every torch wheel's metadata and the libraries. Raises InputError."""
+    """Read every torch wheel's metadata and the libraries. Raise InputError."""
     found = [release for release in list_releases(context.index, "torch", OLDEST).values() if release.wheels]
     builds = [build for release in found for build in release.builds()]
     seen = dict(context.each("torch", "reading metadata of torch wheels", lambda build: _seen(context, build), builds))
@@ -58,16 +58,16 @@ def _code(context: Context, release: Release, arch: str) -> tuple[Cell, DeviceCo
 
 
 def cuda_version(text: str) -> str:
-    """major.minor of ``cuda`` in torch/version.py; empty for None. Raises MalformedFileError."""
+    """Return major.minor of ``cuda`` in torch/version.py; empty for None. Raise MalformedFileError."""
     match = re.search(r"^cuda(?:: [^=]+)? = (?:'(\d+\.\d+)[\d.]*'|None)$", text, re.MULTILINE)
     if not match:
-        raise MalformedFileError("torch/version.py does not tell the CUDA version")
+        raise MalformedFileError("torch/version.py does not name the CUDA version")
     return match[1] or ""
 
 
 def architectures(library: bytes) -> tuple[str, ...]:
-    """The architecture list compiled into libtorch_python.so (``sm_80``, ``compute_90``); empty for a CPU build. Raises
-    Damaged when there are several."""
+    """Return the architecture list compiled into libtorch_python.so (``sm_80``, ``compute_90``); empty for a CPU build.
+    Raise MalformedFileError when there are several."""
     found = {match.decode() for match in ARCHITECTURES.findall(library)}
     if len(found) > 1:
         raise MalformedFileError(f"{LIBRARY} holds several architecture lists: {', '.join(sorted(found))}")
