@@ -86,10 +86,10 @@ def origin_lines(file: Path, within: ImageMetadata) -> list[str]:
         rows.append("origin not recorded: not built by envbuild")
     if within.lock:
         rows.append(f"lock      {lock_digest(within.lock)[7:19]}: envbuild show {file} --cat etc/envbuild/lock.yaml")
-    if within.trouble:
-        rows.append(f"lock      not readable: {printable(within.trouble)}")
+    if within.lock_error:
+        rows.append(f"lock      not readable: {printable(within.lock_error)}")
     rows += export_lines(within.export)
-    if within.started:
+    if within.has_start_script:
         rows.append(f"starts    {printable(within.command) or '?'} in {printable(within.workdir) or '/'}")
     else:
         rows.append("starts    not recorded: no /etc/rc")

@@ -27,7 +27,7 @@ class BuiltImage:
     resolution: Resolution
     lock: Lock
     plan: Plan
-    made: ImageRecord
+    record: ImageRecord
     layers: tuple[LayerRecord, ...]
 
 

@@ -40,17 +40,19 @@ AGAIN = "make an image of it that has another one: printf 'FROM IMAGE\\n{}\\n' |
 class _Repair:
     """One image while it is repaired.
 
-    `lines`: a line for each repair. `exports`: variables for the login shell. `folders`: to be created. `starting`: to
-    be created at each start.
+    `messages`: a line for each repair.
+    `exports`: variables for the login shell.
+    `folders`: to be created, each with its message.
+    `created_at_start`: folders to be created at each start.
     """
 
     config: ImageConfig
     tree: MergedTree
-    lines: list[str] = field(default_factory=list)
-    wrong: list[Finding] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     exports: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
-    starting: list[str] = field(default_factory=list)
+    created_at_start: list[str] = field(default_factory=list)
 
     def node(self, path: str) -> Node | None:
         return self.tree.lookup(path.encode(errors="surrogatepass"))
@@ -61,7 +63,7 @@ class _Repair:
         above = [self.node("/".join(parts[:count])) for count in range(1, len(parts) + 1)]
         return all(node is None or node.kind == DIR for node in above)
 
-    def make(self, path: str, what: str) -> None:
+    def add_folder(self, path: str, what: str) -> None:
         """Ensure that a folder exists."""
         if path and self.node(path) is None and not self.inside(path, (*MOUNTED, *EMPTY)):
             self.folders[path] = f"created the {what} /{path}"
@@ -86,24 +88,26 @@ def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     work = _Repair(config, tree)
     env = sort_environment(work)
     labels = {join_lines(key): join_lines(value) for key, value in config.labels.items()}
-    work.lines += [
+    work.messages += [
         f"LABEL {join_lines(key)}: line breaks became blanks" for key in config.labels if has_line_breaks(config, key)
     ]
     workdir = working_directory(work)
     for name, words in (("ENTRYPOINT", config.entrypoint), ("CMD", config.cmd)):
         if any("\0" in word for word in words):
-            work.wrong.append(
+            work.findings.append(
                 Finding("an argument contains NUL, which no program can receive", name, AGAIN.format(name))
             )
     fstab = "".join(fstab_lines(work))
     missing = list(enroot.check_shell(tree))
-    if work.wrong or missing:
-        kind: type[EnvbuildError] = InputError if work.wrong else VerifyError
-        raise kind.of([*work.wrong, *missing])
+    if work.findings or missing:
+        kind: type[EnvbuildError] = InputError if work.findings else VerifyError
+        raise kind.of([*work.findings, *missing])
     note_differences(work)
     found = replace(config, env=env, labels=labels, workdir=workdir)
     shell = profile_files(work)
-    first = shell.pop("etc/rc", "") + "".join(f"mkdir -p {shell_quote(path)} 2> /dev/null\n" for path in work.starting)
+    first = shell.pop("etc/rc", "") + "".join(
+        f"mkdir -p {shell_quote(path)} 2> /dev/null\n" for path in work.created_at_start
+    )
     texts = {
         "etc/environment": "".join(f"{name}={value}\n" for name, value in env.items()),
         "etc/fstab": fstab,
@@ -118,7 +122,7 @@ def repair(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     for folder in work.folders:
         path = folder.encode(errors="surrogatepass")
         members[folder] = Member(path, Kind.DIR, 0o755, mtime=epoch), b""
-    return Additions(tuple(members.values()), (*work.lines, *work.folders.values()))
+    return Additions(tuple(members.values()), (*work.messages, *work.folders.values()))
 
 
 def sort_environment(work: _Repair) -> dict[str, str]:
@@ -129,11 +133,11 @@ def sort_environment(work: _Repair) -> dict[str, str]:
         where = f"ENV {escaped(name)}"
         by_shell = ""
         if drops_name(name):
-            work.lines.append(f"{where}: left out, because enroot drops variables of such a name")
+            work.messages.append(f"{where}: left out, because enroot drops variables of such a name")
         elif "\0" in value:
-            work.lines.append(f"{where}: left out, because its value holds NUL")
+            work.messages.append(f"{where}: left out, because its value holds NUL")
         elif name == "HOME" and not provide_home(work, value):
-            work.lines.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
+            work.messages.append(f"{where}: left out, because {value!a} cannot be entered; the job's own HOME counts")
         elif "\n" in value:
             by_shell = "of its line break"
         elif found := first_substitution(value):
@@ -144,7 +148,7 @@ def sort_environment(work: _Repair) -> dict[str, str]:
             env[name] = value
         if by_shell:
             work.exports[name] = value
-            work.lines.append(f"{where}: set by /{shell_file(work)} instead of /etc/environment, because {by_shell}")
+            work.messages.append(f"{where}: set by /{shell_file(work)} instead of /etc/environment, because {by_shell}")
     return env
 
 
@@ -153,7 +157,7 @@ def provide_home(work: _Repair, value: str) -> bool:
     path = posixpath.normpath(value).strip("/")
     if not value.startswith("/") or "\n" in value or not work.has_room(path) or work.inside(path, (*MOUNTED, *EMPTY)):
         return False
-    work.make(path, "home directory")
+    work.add_folder(path, "home directory")
     return True
 
 
@@ -164,13 +168,13 @@ def working_directory(work: _Repair) -> str:
     path = posixpath.normpath(workdir).strip("/")
     if "\0" in workdir or not work.has_room(path) or (work.inside(path, MOUNTED) and path != "dev/shm"):
         why = f"{given!a} is not a directory of the image and cannot become one"
-        work.wrong.append(Finding(why, "WORKDIR", AGAIN.format("WORKDIR /")))
+        work.findings.append(Finding(why, "WORKDIR", AGAIN.format("WORKDIR /")))
         return workdir
     if workdir != given:
-        work.lines.append(f"WORKDIR: {given!a} is taken as {workdir!a}")
+        work.messages.append(f"WORKDIR: {given!a} is taken as {workdir!a}")
     if has_shell_syntax(workdir):
-        work.lines.append(f"WORKDIR: {workdir!a} is quoted in /etc/rc, where a shell would interpret it")
-    work.make(path, "working directory")
+        work.messages.append(f"WORKDIR: {workdir!a} is quoted in /etc/rc, where a shell would interpret it")
+    work.add_folder(path, "working directory")
     return workdir
 
 
@@ -180,19 +184,19 @@ def fstab_lines(work: _Repair) -> Iterator[str]:
         path = posixpath.normpath(given).strip("/")
         bad = any(ord(sign) < 32 for sign in given) or "\\" in given or first_substitution(given)
         if bad or not path or not work.has_room(path):
-            work.lines.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
+            work.messages.append(f"VOLUME {given!a}: left out, because it cannot be mounted")
             continue
         if host := path if path in MOUNTED else work.inside(path, MOUNTED):
-            work.lines.append(f"VOLUME {given!a}: left out, because the host's /{host} is mounted there")
+            work.messages.append(f"VOLUME {given!a}: left out, because the host's /{host} is mounted there")
             continue
         if empty := work.inside(path, EMPTY):  # for a line of it, enroot would create a folder that no user can enter
-            work.starting.append(f"/{path}")
-            work.lines.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
+            work.created_at_start.append(f"/{path}")
+            work.messages.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
             continue
-        work.make(path, "volume")
+        work.add_folder(path, "volume")
         place = f"/{path}".replace(" ", "\\040") if " " in path or not given.startswith("/") else given
         if place != given:
-            work.lines.append(f"VOLUME {given!a}: written as {place} in /etc/fstab")
+            work.messages.append(f"VOLUME {given!a}: written as {place} in /etc/fstab")
         yield f"${{ENROOT_ROOTFS}}{place} {place} none x-create=dir,bind,rw,nosuid,nodev\n"
 
 
@@ -216,10 +220,10 @@ def profile_files(work: _Repair) -> dict[str, str]:
     is_reset = path is not None and "PATH" not in work.exports and place != "etc/profile"
     if is_reset and path is not None and place == "etc/rc":
         work.exports["PATH"] = path
-        work.lines.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
+        work.messages.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
     elif is_reset and path is not None and work.node(PATH_FILE) is None:
         texts[PATH_FILE] = path_script(path)
-        work.lines.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
+        work.messages.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
     if work.exports:
         lines = "".join(f"export {name}={shell_quote(value)}\n" for name, value in work.exports.items())
         about = "# Variables of the image that /etc/environment cannot hold.\n"
@@ -231,9 +235,9 @@ def note_differences(work: _Repair) -> None:
     """Note what remains unchanged and differs from Docker."""
     env = work.config.env
     if work.config.user.partition(":")[0] not in ("", "0", "root"):
-        work.lines.append(f"USER {escaped(work.config.user)} is ignored: everything runs as the job's user")
+        work.messages.append(f"USER {escaped(work.config.user)} is ignored: everything runs as the job's user")
     if env.get("NVIDIA_VISIBLE_DEVICES", "void") != "void" and "NVIDIA_DRIVER_CAPABILITIES" not in env:
-        work.lines.append(
+        work.messages.append(
             # prose: keep (part of the image)
             "NVIDIA_DRIVER_CAPABILITIES is not set, so that enroot brings no CUDA driver: "
             "start with  export NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -243,11 +247,11 @@ def note_differences(work: _Repair) -> None:
         if node is not None and node.kind == FILE and node.pack is not None:
             size = node.pack.index.columns["sizes"][node.row]
             if size:
-                work.lines.append(f"replaced the image's own /{name} ({size} bytes), as enroot does")
+                work.messages.append(f"replaced the image's own /{name} ({size} bytes), as enroot does")
     for name in EMPTY:
         node = work.node(name)
         if node is not None and node.kind == DIR and holds_files(node):
-            work.lines.append(f"what the image has in /{name} is hidden at start: enroot mounts an empty one there")
+            work.messages.append(f"what the image has in /{name} is hidden at start: enroot mounts an empty one there")
 
 
 def holds_files(folder: Node) -> bool:

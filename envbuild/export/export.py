@@ -30,7 +30,7 @@ def export_foreign(source: str, options: ExportOptions, workspace: Workspace) ->
             f"--to {options.to} is for images of the project",
             hint=f"--to squashfs, or: skopeo copy {source} {target}",
         )
-    _ = options.form
+    _ = options.pack_format
     if options.output:
         options.output.prepare(source)
     done = convert_image(source, workspace, options)
@@ -93,7 +93,7 @@ def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) 
     """Write a file with another compression, or with the metadata that `make` leaves out."""
     from envbuild.export.project_image import write_squashfs
 
-    made = Path(image.made.artifact)
+    made = Path(image.record.artifact)
     own = made.with_name(f"{made.name.removesuffix('.sqsh')}{options.suffix}.sqsh")
     out = options.output.file(own.name) if options.output else own
     store, progress.output = progress.workspace.store, out
@@ -107,7 +107,7 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
     from envbuild.squashfs.write.copy_extents import copy_file
     from envbuild.squashfs.write.writer import image_file
 
-    path = Path(image.made.artifact)
+    path = Path(image.record.artifact)
     if options.output is not None:
         progress.output = output = options.output.file(path.name)
         progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
@@ -117,7 +117,7 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
             temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
             path = temporary.replace(output)
         progress.finish("squashfs")
-    return Artifact(path, image.made.sha256, path.stat().st_size, image.made.messages)
+    return Artifact(path, image.record.sha256, path.stat().st_size, image.record.messages)
 
 
 def write_layout_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:

@@ -70,7 +70,9 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
             return done
         path = progress.output = out.file(name) if out else store.root / "artifacts" / name
         packing = LayerPacker(image, progress.workspace, options)
-        artifact, layers = packing.straight(path) if not options.cache and not image.stream else packing.by_packs(path)
+        artifact, layers = (
+            packing.write_directly(path) if not options.cache and not image.stream else packing.write_from_packs(path)
+        )
         artifact = log_repairs(artifact, image, workspace.reporter)
         done = ConvertedImage(
             artifact,
@@ -100,7 +102,7 @@ def record_key_parts(image: SourceImage, options: ExportOptions) -> Iterator[str
     """Yield what decides the bytes beside envbuild's own code."""
     yield from (image.identity, image.name, *image.notes)
     yield from (layer.diff_id for layer in image.layers)
-    yield from (repr(options.form), repr((options.keep_owners, options.keep_dev)), str(WRITER))
+    yield from (repr(options.pack_format), repr((options.keep_owners, options.keep_dev)), str(WRITER))
 
 
 def write_conversion(record: Path, done: ConvertedImage) -> None:

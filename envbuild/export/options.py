@@ -82,10 +82,10 @@ class ExportOptions:
                 because = "because an image of the project is made of layers in the store"
                 raise SpecError(f"{option} has no meaning for {name}, {because}", hint="leave it out")
         if self.to == "squashfs":
-            _ = self.form
+            _ = self.pack_format
 
     @property
-    def form(self) -> PackFormat:
+    def pack_format(self) -> PackFormat:
         """The compression of squashfs blocks. Raises SpecError for an unknown or impossible one."""
         from envbuild.squashfs.codec import DEFAULTS, LEVELS
 
@@ -104,7 +104,7 @@ class ExportOptions:
     @property
     def suffix(self) -> str:
         """The part of a file's name for the options that decide its bytes and differ from the defaults."""
-        usual, form = PackFormat(), self.form
+        usual, form = PackFormat(), self.pack_format
         words = []
         if form != usual:
             words.append(form.codec if form.codec == "none" else f"{form.codec}{form.level}")

@@ -52,7 +52,7 @@ class LayerPacker:
     options: ExportOptions
     stop: threading.Event = field(default_factory=threading.Event)
     guard: threading.Lock = field(default_factory=threading.Lock)
-    arrived: int = 0
+    bytes_read: int = 0
     done: int = 0
     total: int = 0
     store: Store = field(init=False)
@@ -61,17 +61,17 @@ class LayerPacker:
     def __post_init__(self) -> None:
         self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
 
-    def by_packs(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
+    def write_from_packs(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
         """Write the file `path` from the packs of all layers, which remain in the store.
 
         A source that returns its layers in an order of its own always needs packs; without `cache` they are deleted.
         """
-        image, form, reporter = self.image, self.options.form, self.workspace.reporter
+        image, form, reporter = self.image, self.options.pack_format, self.workspace.reporter
         with contextlib.ExitStack() as stack:
             if not self.options.cache:
                 self.store = Store.open(stack.enter_context(self.store.workdir()))
-            below = stack.enter_context(ThreadPoolExecutor(1)).submit(merge_lowest, self.below())
-            layers = self.run()
+            below = stack.enter_context(ThreadPoolExecutor(1)).submit(merge_lowest, self.lowest_packs())
+            layers = self.pack_missing()
             packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
             reporter.start("squashfs", f"squashfs {path.name}")
             stack.callback(reporter.finish, "squashfs")
@@ -88,17 +88,17 @@ class LayerPacker:
             )
         return artifact, layers
 
-    def below(self) -> list[Path]:
+    def lowest_packs(self) -> list[Path]:
         """Return the cached packs of the lowest layers, when little is to be packed: they are merged meanwhile. Beside
         large layers their tree would only cost memory."""
-        image, form = self.image, self.options.form
+        image, form = self.image, self.options.pack_format
         packs = [pack_path(self.store, layer.diff_id, form) for layer in image.layers]
         missing = [layer.size or SMALL for layer, pack in zip(image.layers, packs, strict=True) if not pack.is_file()]
         return list(takewhile(Path.is_file, packs)) if 0 < sum(missing) < SMALL else []
 
-    def straight(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
+    def write_directly(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
         """Write the file `path` with its layers one after another; store nothing else."""
-        image, form, reporter, jobs = self.image, self.options.form, self.workspace.reporter, self.options.jobs
+        image, form, reporter, jobs = self.image, self.options.pack_format, self.workspace.reporter, self.options.jobs
         self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
         read = []
         with (
@@ -108,8 +108,8 @@ class LayerPacker:
             reporter.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
             try:
                 for layer in image.layers:
-                    self.note(count)
-                    read.append(self.read(layer, direct.layer)[1])
+                    self.report_done(count)
+                    read.append(self.read_layer(layer, direct.layer)[1])
             finally:
                 reporter.finish(TASK)
             written = complete_image(
@@ -118,12 +118,12 @@ class LayerPacker:
         layers = [PackedLayer(layer.diff_id, size, False) for layer, size in zip(image.layers, read, strict=True)]
         return make_artifact(written, self.options.sha256), tuple(layers)
 
-    def run(self) -> tuple[PackedLayer, ...]:
+    def pack_missing(self) -> tuple[PackedLayer, ...]:
         """Pack the layers that have no pack yet.
 
         Raises InputError with a finding for each layer that failed.
         """
-        store, form, reporter = self.store, self.options.form, self.workspace.reporter
+        store, form, reporter = self.store, self.options.pack_format, self.workspace.reporter
         layers = {layer.diff_id: layer for layer in self.image.layers}  # the same layer may be listed twice
         wanted = {}
         for diff_id, layer in layers.items():
@@ -140,10 +140,14 @@ class LayerPacker:
         if wanted:
             size = f", {amount(self.total)}" if self.total else ""
             reporter.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
-            self.note(len(wanted))
+            self.report_done(len(wanted))
             try:
                 with store.filled():
-                    packed = self.in_turn(wanted) if self.image.stream else self.together(list(wanted.values()))
+                    packed = (
+                        self.pack_in_order(wanted)
+                        if self.image.stream
+                        else self.pack_in_parallel(list(wanted.values()))
+                    )
             finally:
                 self.workers.close()
                 trim_heap()
@@ -153,13 +157,13 @@ class LayerPacker:
             for layer in self.image.layers
         )
 
-    def together(self, layers: Sequence[SourceLayer]) -> dict[str, int]:
+    def pack_in_parallel(self, layers: Sequence[SourceLayer]) -> dict[str, int]:
         """Pack several layers at a time, the largest first: they decide when the last one is done."""
         ordered = sorted(layers, key=lambda layer: -layer.size)
         packed: dict[str, int] = {}
         findings: list[Finding] = []
         with ThreadPoolExecutor(min(PARALLEL, len(ordered)), thread_name_prefix="layer") as pool:
-            futures = {pool.submit(self.one, layer): layer for layer in ordered}
+            futures = {pool.submit(self.pack_layer, layer): layer for layer in ordered}
             try:
                 for future in as_completed(futures):
                     layer = futures[future]
@@ -170,7 +174,7 @@ class LayerPacker:
                         continue
                     if read:
                         packed[layer.diff_id] = read
-                    self.note(len(ordered))
+                    self.report_done(len(ordered))
             except BaseException:
                 self.stop.set()  # a full store, an interruption: the others need not continue
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -179,20 +183,20 @@ class LayerPacker:
             raise InputError.of(findings)
         return packed
 
-    def one(self, layer: SourceLayer) -> int:
+    def pack_layer(self, layer: SourceLayer) -> int:
         """Pack a layer whose digest is known; return the bytes read, 0 when another process wrote the pack."""
-        store, path = self.store, pack_path(self.store, layer.diff_id, self.options.form)
-        with store.lock(f"pack-{path.name}", self.waiting):
+        store, path = self.store, pack_path(self.store, layer.diff_id, self.options.pack_format)
+        with store.lock(f"pack-{path.name}", self.report_waiting):
             if path.is_file():
                 return 0
             with store.workdir() as work:
-                _, read = self.read(layer, lambda: self.writer(work / "pack"))
+                _, read = self.read_layer(layer, lambda: self.open_writer(work / "pack"))
                 give(work / "pack", path)
             return read
 
-    def in_turn(self, wanted: dict[str, SourceLayer]) -> dict[str, int]:
+    def pack_in_order(self, wanted: dict[str, SourceLayer]) -> dict[str, int]:
         """Pack one layer after another, in the order of a source that has an order of its own."""
-        store, form = self.store, self.options.form
+        store, form = self.store, self.options.pack_format
         packed: dict[str, int] = {}
         count = len(wanted)
         assert self.image.stream is not None
@@ -203,15 +207,15 @@ class LayerPacker:
                 if layer.diff_id and (layer.diff_id not in wanted or layer.diff_id in packed):
                     continue
                 if layer.diff_id:
-                    read = self.one(replace(layer, places=1))
+                    read = self.pack_layer(replace(layer, places=1))
                     packed[layer.diff_id] = read
                 else:
                     with store.workdir() as work:
-                        diff_id, read = self.take(layer, self.writer(work / "pack"))
+                        diff_id, read = self.read_once(layer, self.open_writer(work / "pack"))
                         if diff_id in wanted and diff_id not in packed:
                             give(work / "pack", pack_path(store, diff_id, form))
                             packed[diff_id] = read
-                self.note(count)
+                self.report_done(count)
         missing = [layer.name for diff_id, layer in wanted.items() if diff_id not in packed]
         if missing:
             raise InputError(
@@ -219,23 +223,23 @@ class LayerPacker:
             )
         return packed
 
-    def writer(self, path: Path) -> PackWriter:
-        form = self.options.form
+    def open_writer(self, path: Path) -> PackWriter:
+        form = self.options.pack_format
         return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=self.workers)
 
-    def read(self, layer: SourceLayer, sink: Callable[[], PackWriter]) -> tuple[str, int]:
+    def read_layer(self, layer: SourceLayer, sink: Callable[[], PackWriter]) -> tuple[str, int]:
         """Read a layer from the first source whose content is correct; each attempt writes to a new sink."""
         for left in reversed(range(layer.places)):
-            before = self.arrived
+            before = self.bytes_read
             try:
-                return self.take(layer, sink())
+                return self.read_once(layer, sink())
             except InputError:
                 if not left or self.stop.is_set():
                     raise
-                self.count(before - self.arrived)  # roughly: the others count, too
+                self.add_bytes(before - self.bytes_read)  # roughly: the others count, too
         raise AssertionError("a layer has a place")
 
-    def take(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
+    def read_once(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
         """Read a layer into a pack; return its diff_id and the bytes read of the blob. A failure discards the pack."""
         from envbuild.oci.sources.read_layer import read_layer, read_unnamed_layer
 
@@ -261,18 +265,18 @@ class LayerPacker:
         return diff_id, sum(item.size for item in meter)
 
     # progress
-    def count(self, size: int) -> None:
+    def add_bytes(self, size: int) -> None:
         """Report that more bytes arrived."""
         with self.guard:
-            self.arrived += size
-            self.workspace.reporter.advance(TASK, self.arrived, self.total)
+            self.bytes_read += size
+            self.workspace.reporter.advance(TASK, self.bytes_read, self.total)
 
-    def note(self, count: int) -> None:
+    def report_done(self, count: int) -> None:
         with self.guard:
             self.workspace.reporter.note(TASK, f"{self.done} of {count} layers done")
             self.done += 1
 
-    def waiting(self) -> None:
+    def report_waiting(self) -> None:
         self.workspace.reporter.info("another envbuild packs one of these layers: waiting for it")
 
 
@@ -287,7 +291,7 @@ class _Counted(RawStream):
             raise EngineError("stopped")
         chunk = self.file.read(size)
         self.size += len(chunk)
-        self.packing.count(len(chunk))
+        self.packing.add_bytes(len(chunk))
         return chunk
 
 

@@ -45,8 +45,8 @@ class Progress:
         self.path = root / FOLDER / f"{self.owner.host.replace('/', '-')}-{self.owner.pid}-{secrets.token_hex(4)}.json"
         self.task, self.done, self.total, self.error, self.ended = "", 0, 0, "", 0.0
         self.samples: deque[tuple[float, int]] = deque(maxlen=WINDOW)
-        self.guard, self.over = threading.Lock(), threading.Event()
-        self.last, self.wrote, self.worked = b"", 0.0, False
+        self.guard, self.stopped = threading.Lock(), threading.Event()
+        self.last_record, self.written_at, self.has_work = b"", 0.0, False
 
     # Reporter
     def start(self, task: str, text: str) -> None:
@@ -54,7 +54,7 @@ class Progress:
             self.reporter.start(task, text)
             if task in TASKS:
                 self.task, self.state, self.done, self.total = task, TASKS[task], 0, 0
-                self.worked = True
+                self.has_work = True
                 self.samples.clear()
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
@@ -74,14 +74,14 @@ class Progress:
             self.task = "" if task == self.task else self.task
 
     # the record
-    def run(self) -> None:
+    def run_ticks(self) -> None:
         """Write the record once a second until the export ends, and measure the file that is written."""
-        while not self.over.wait(TICK):
-            self.look()
+        while not self.stopped.wait(TICK):
+            self.measure()
             self.samples.append((time.monotonic(), self.done))
-            self.write()
+            self.write_record()
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Report the bytes done; while merging, measure them by the size of the file itself."""
         with self.guard:
             if self.task == "squashfs" and self.total and self.output:
@@ -99,7 +99,7 @@ class Progress:
         (first, before), (last, now) = self.samples[0], self.samples[-1]
         return max(now - before, 0) / max(last - first, 0.1)
 
-    def write(self) -> None:
+    def write_record(self) -> None:
         """Replace the record when it has news, or for a sign of life."""
         value = {
             "source": self.source,
@@ -114,34 +114,34 @@ class Progress:
             "process": asdict(self.owner),
         }
         text, now = json.dumps(value, sort_keys=True).encode(), time.monotonic()
-        if text != self.last or now - self.wrote >= TOUCH:
+        if text != self.last_record or now - self.written_at >= TOUCH:
             with contextlib.suppress(OSError):
                 write_atomic(self.path, lambda file: file.write(text + b"\n"), durable=False)
-                self.last, self.wrote = text, now
+                self.last_record, self.written_at = text, now
 
-    def begin(self) -> None:
+    def create_record(self) -> None:
         """Create the folder, with the permissions of the store's other folders, and the first record."""
         folder = self.path.parent
         with contextlib.suppress(OSError):
             if not folder.is_dir():
                 folder.mkdir()
                 folder.chmod(folder.with_name("tmp").stat().st_mode & 0o7777)
-        self.write()
+        self.write_record()
 
-    def end(self, state: str, error: str = "") -> None:
+    def close_record(self, state: str, error: str = "") -> None:
         """Write the last record."""
-        self.over.set()
+        self.stopped.set()
         self.state, self.error, self.ended = state, error, time.time()
         if state == "done" and self.output and self.output.exists():
             files = self.output.rglob("*") if self.output.is_dir() else [self.output]  # a layout is a folder
             self.done = self.total = sum(path.stat().st_size for path in files if path.is_file())
-        self.write()
+        self.write_record()
 
     def abandon(self) -> None:
         """Clean up when the process ends at once: remove the temporary file and write the last record."""
         for path in unnamed_files(self.output) if self.output else ():
             path.unlink(missing_ok=True)
-        self.end("interrupted")
+        self.close_record("interrupted")
 
 
 @contextlib.contextmanager
@@ -153,23 +153,23 @@ def track_export(source: str, output: Path | None, workspace: Workspace, state: 
     """
     progress = Progress(workspace, source, output, state)
     remove_old_records(workspace.store.root)
-    progress.begin()
-    ticker = threading.Thread(target=progress.run, name="progress", daemon=True)
+    progress.create_record()
+    ticker = threading.Thread(target=progress.run_ticks, name="progress", daemon=True)
     ticker.start()
     try:
         with signals.leftover(progress.abandon):
             yield progress
-            progress.end("done")
+            progress.close_record("done")
     except BaseException as error:
-        progress.worked = not isinstance(error, SpecError)
+        progress.has_work = not isinstance(error, SpecError)
         failed = isinstance(error, Exception) and not signals.number()
         why = error.message if isinstance(error, EnvbuildError) else str(error) or type(error).__name__
-        progress.end("failed" if failed else "interrupted", why[:500] if failed else "")
+        progress.close_record("failed" if failed else "interrupted", why[:500] if failed else "")
         raise
     finally:
-        progress.over.set()
+        progress.stopped.set()
         ticker.join(2 * TICK)  # not longer: it may wait for a file server
-        if not progress.worked:
+        if not progress.has_work:
             with contextlib.suppress(OSError):
                 progress.path.unlink()
 

@@ -60,7 +60,7 @@ def write_squashfs(
     reporter.start("packs", f"squashfs {out.name}")
     packs, total = [], sum(layer.size for layer in layers)
     for layer in layers:
-        packs.append(pack_layer(store, layer, options.form, options.jobs))
+        packs.append(pack_layer(store, layer, options.pack_format, options.jobs))
         reporter.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
     reporter.finish("packs")
     reporter.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")

@@ -31,7 +31,7 @@ class Evidence:
     results: tuple[AuditResult, ...] = field(default=())
 
     @property
-    def file(self) -> str:
+    def file_name(self) -> str:
         """Name of the file, after the artifact's own."""
         return f"{self.image}-{self.lock.removeprefix('sha256:')[:12]}.evidence.json"
 
@@ -69,7 +69,7 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
 
 def write_evidence(evidence: Evidence, folder: Path) -> Path:
     """Write the file into the artifact's folder; return its path."""
-    path = folder / evidence.file
+    path = folder / evidence.file_name
     write_json(path, evidence_document(evidence))
     return path
 

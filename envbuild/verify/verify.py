@@ -63,11 +63,11 @@ def verify(
 
 def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
     """Verify an image that was built before; return the path of the evidence, the evidence and its document."""
-    path = Path(image.made.artifact)
+    path = Path(image.record.artifact)
     layers = tuple(layer.diff_id for layer in image.layers)
-    messages = image.made.messages
+    messages = image.record.messages
     evidence = collect_evidence(
-        path, image.made.sha256, messages, layers, image.plan, image.resolution, image.lock, workspace
+        path, image.record.sha256, messages, layers, image.plan, image.resolution, image.lock, workspace
     )
     return write_evidence(evidence, path.parent), evidence, evidence_document(evidence)
 

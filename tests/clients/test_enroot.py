@@ -196,7 +196,7 @@ touch /scratch/new /data/new && [ -w /scratch/new ] && echo volumes
 (: > /new) 2> /dev/null || echo read-only
 echo "$PWD|$PATH|$WORDS|$EMPTY|$JSON|$EQUALS|$END|$LOST|$GIVEN|$#|$*"
 """
-SAID = """\
+OUTPUT = """\
 entrypoint: it's
 tool
 volumes
@@ -210,14 +210,14 @@ read-only
 def test_enroot_starts_an_export(image: str, enroot: Enroot, tmp_path: Path, form: tuple[str, int], how: str) -> None:
     """Environment, working directory, entrypoint, command, volumes, and files of every mode."""
     name = startable(enroot, exported(image, tmp_path, form), how)
-    assert enroot.run("start", name, "sh", "-c", ODD, "sh", "1", "2 3") == SAID
+    assert enroot.run("start", name, "sh", "-c", ODD, "sh", "1", "2 3") == OUTPUT
     assert enroot.run("start", name) == "entrypoint: it's\ncommand: $HOME `id` /data/work dir\n"
 
 
 @pytest.mark.parametrize("how", ["unpacked", "mounted"])
 def test_what_enroot_would_change_arrives(strange: list[str], enroot: Enroot, tmp_path: Path, how: str) -> None:
-    said = 'printf "%s|" "$PWD" "$PATH" "$LINES2" "$A" "$OTHER" "$QUOTED" "$HOME"'
-    script = f'touch "/a b/new" /missing/new /tmp/x/new && {said}'
+    printing = 'printf "%s|" "$PWD" "$PATH" "$LINES2" "$A" "$OTHER" "$QUOTED" "$HOME"'
+    script = f'touch "/a b/new" /missing/new /tmp/x/new && {printing}'
     values = ('/w$HOME `id` "q"', "/opt/tool/bin:/usr/bin:/bin", "one\nA=two", "", "/x:${HOME}", "'q'", "/new/home")
     for number, source in enumerate(strange):
         place = tmp_path / str(number)

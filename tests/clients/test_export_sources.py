@@ -178,10 +178,10 @@ def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
     words = ("export", str(layout.path), "--to", "squashfs", "-o", str(out), "--sha256", "--json")
     done = envbuild(*words, ENVBUILD_STORE=str(store))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["path"], told["sha256"], told["size"]) == (str(out), want, out.stat().st_size)
-    assert len(told["layers"]) == 3 and not any(layer["cached"] for layer in told["layers"])
-    assert told["repairs"] and all(f"  {line}" in done.stderr for line in told["repairs"])
+    data = json.loads(done.stdout)
+    assert (data["path"], data["sha256"], data["size"]) == (str(out), want, out.stat().st_size)
+    assert len(data["layers"]) == 3 and not any(layer["cached"] for layer in data["layers"])
+    assert data["repairs"] and all(f"  {line}" in done.stderr for line in data["repairs"])
     again = envbuild("export", str(layout.path), "--to", "squashfs", "--jobs", "1", ENVBUILD_STORE=str(store))
     assert again.returncode == 0 and "0 layers packed, 3 packed before" in again.stdout
     assert "srun --container-image=" in again.stdout
@@ -190,7 +190,7 @@ def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["--platform", "linux/riscv64"], 3, "hint: --platform linux/amd64"),
         (["--compression", "lzo"], 2, "hint: it is zstd, lz4, gzip, none"),
@@ -200,9 +200,9 @@ def test_the_command(layout: Layout, want: str, tmp_path: Path) -> None:
         (["-o", __file__ + "/"], 8, "a file with its name exists"),
     ],
 )
-def test_the_command_refuses(words: list[str], code: int, told: str, layout: Layout, tmp_path: Path) -> None:
+def test_the_command_refuses(words: list[str], code: int, message: str, layout: Layout, tmp_path: Path) -> None:
     done = envbuild("export", str(layout.path), "--to", "squashfs", *words, ENVBUILD_STORE=str(tmp_path / "store"))
-    assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
     other = envbuild("export", str(layout.path), "--to", "oci", ENVBUILD_STORE=str(tmp_path / "store"))
     assert other.returncode == 2 and "--to oci is for images of the project" in other.stderr
 
@@ -216,9 +216,9 @@ def test_a_folder_takes_a_file_of_the_images_own_name(out: str, layout: Layout, 
     paths = {"ENVBUILD_STORE": str(tmp_path / "store"), "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **paths}, cwd=at)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    data = json.loads(done.stdout)
     (file,) = (at / out).glob("*.sqsh")
-    assert file.name == f"layout-{told['config'][7:19]}.sqsh" and at / told["path"] == file
+    assert file.name == f"layout-{data['config'][7:19]}.sqsh" and at / data["path"] == file
 
 
 def test_a_folder_is_no_way_into_the_image(layout: Layout, tmp_path: Path) -> None:
@@ -266,17 +266,17 @@ def test_a_link_is_replaced_and_what_it_points_at_stays(layout: Layout, tmp_path
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
 def test_a_store_that_is_full(layout: Layout, want: str, tmp_path: Path) -> None:
-    """It is told which store, and nothing stays; without packs it needs no room for them."""
+    """The message names the store, and nothing remains; without packs it needs no room for them."""
     small, out = tmp_path / "small", tmp_path / "image.sqsh"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "small", str(small)], check=True)
     try:
         done = envbuild("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), ENVBUILD_STORE=str(small))
         assert done.returncode == 5, done
-        told = (
+        message = (
             f"error: the store {small} is full: No space left on device\nhint: envbuild store gc, or set ENVBUILD_STORE"
         )
-        assert told in done.stderr
+        assert message in done.stderr
         assert not out.exists() and not any(path.is_file() for path in (small / "tmp").rglob("*"))
         straight = ("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), "--no-cache")
         assert envbuild(*straight, ENVBUILD_STORE=str(small)).returncode == 0

@@ -28,7 +28,7 @@ CONFIG = ImageConfig(
     workdir="/data",
     labels={"org.opencontainers.image.title": "tiny"},
 )
-SAID = 'one\ntwo "words" $HOME \\\n'
+OUTPUT = 'one\ntwo "words" $HOME \\\n'
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_buildah_takes_a_layout(layers: tuple[LayerRecord, ...], store: Store, t
         $b run --isolation chroot "$c" -- /bin/sh -c 'cat one; echo "$WORDS"; test ! -e three'
         $b rm "$c" >/dev/null
     """
-    assert run("unshare", "--mount", "sh", "-c", script) == SAID
+    assert run("unshare", "--mount", "sh", "-c", script) == OUTPUT
 
 
 def test_docker_loads_and_runs(
@@ -119,9 +119,9 @@ def test_docker_loads_and_runs(
     reporter = SilentReporter()
     image = load_image(layers, CONFIG, store, epoch=EPOCH, reference="envbuild/tiny", reporter=reporter)
     assert image == layout(layers, store, tmp_path / "out").config_digest
-    said = run("docker", "-H", dockerd, "run", "--rm", "--network", "none", "envbuild/tiny:latest")
-    assert said.startswith(SAID)
-    assert "two" in said.removeprefix(SAID)
+    output = run("docker", "-H", dockerd, "run", "--rm", "--network", "none", "envbuild/tiny:latest")
+    assert output.startswith(OUTPUT)
+    assert "two" in output.removeprefix(OUTPUT)
     seen = json.loads(run("docker", "-H", dockerd, "image", "inspect", image))[0]
     assert seen["RepoTags"] == ["envbuild/tiny:latest"]
     assert seen["RootFS"]["Layers"] == [record.diff_id for record in layers]

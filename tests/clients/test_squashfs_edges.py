@@ -113,8 +113,8 @@ for name in missing + ["name-%06dx" % n for n in range(1000, 70000, 997)]:
     assert not os.path.lexists(name), name
 print(len(os.listdir(".")), len(set(os.listdir("."))))
 """
-    said = in_mount(written.path, *KERNEL, [sys.executable, "-c", program, str(tmp_path / "mnt")], tmp_path / "mnt")
-    assert said.split() == [b"69000", b"69000"]
+    output = in_mount(written.path, *KERNEL, [sys.executable, "-c", program, str(tmp_path / "mnt")], tmp_path / "mnt")
+    assert output.split() == [b"69000", b"69000"]
     listed = subprocess.run(["unsquashfs", "-l", written.path], capture_output=True, text=True, check=True).stdout
     assert listed.count("/name-") == 69_000
 

@@ -168,14 +168,14 @@ def test_an_image_of_the_project_in_another_compression(tmp_path):
     files = {}
     lz4 = ExportOptions(compression="lz4", level=0, block="1M", jobs=2, sha256=True)
     for options in (ExportOptions(jobs=1, sha256=True), ExportOptions(jobs=3, sha256=True), lz4):
-        form = options.form
+        form = options.pack_format
         out = tmp_path / f"{form.codec}.sqsh"
         artifact = write_squashfs(plan, [record], lock, store, SilentReporter(), out, options)
         files.setdefault(form.codec, set()).add(artifact.sha256)
         assert describe_superblock(out)["codec"] == form.codec and describe_superblock(out)["block"] == form.block
         shutil.rmtree(tmp_path / "root", ignore_errors=True)
         unpack(out, tmp_path / "root")
-        told = json.loads((tmp_path / "root/etc/envbuild/export.json").read_text())
-        assert told["image"]["lock"] == lock_digest(lock) and told["image"]["layers"] == [record.diff_id]
-        assert told["compression"]["codec"] == form.codec and told["repairs"] == list(artifact.messages)
+        document = json.loads((tmp_path / "root/etc/envbuild/export.json").read_text())
+        assert document["image"]["lock"] == lock_digest(lock) and document["image"]["layers"] == [record.diff_id]
+        assert document["compression"]["codec"] == form.codec and document["repairs"] == list(artifact.messages)
     assert {codec: len(found) for codec, found in files.items()} == {"zstd": 1, "lz4": 1}

@@ -178,9 +178,9 @@ LINE = re.compile(rb"([-a-z]\S{9}) (\d+)/(\d+) +(\d+(?:, *\d+)?) (\d{4}-\d\d-\d\
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 def test_the_list_of_unsquashfs(corners, tmp_path, codec):
     image = made(corners, tmp_path / "image.sqsh", "-comp", codec)
-    told = subprocess.run(["unsquashfs", "-UTC", "-lln", image], capture_output=True, check=True).stdout
+    listing = subprocess.run(["unsquashfs", "-UTC", "-lln", image], capture_output=True, check=True).stdout
     listed = {}
-    for line in told.replace(b"line\nbreak", b"line\0break").splitlines():
+    for line in listing.replace(b"line\nbreak", b"line\0break").splitlines():
         if found := LINE.fullmatch(line):
             mode, uid, gid, size, time, path = found.groups()
             path, _, target = (path or b"").partition(b" -> ")
@@ -241,14 +241,14 @@ def test_what_an_import_of_enroot_says(tmp_path):
     )
     command = ["mksquashfs", tmp_path / "root", tmp_path / "image.sqsh", "-comp", "lzo", "-noD", "-all-root", "-quiet"]
     subprocess.run([*command, "-no-progress"], check=True, capture_output=True)
-    shown = show_file(tmp_path / "image.sqsh")
-    assert shown.data["provenance"] == "docker://registry.example#team/image:1"
-    assert shown.data["labels"] == {"maintainer": "somebody", "version": "25.10"}
-    assert shown.data["start"] == {
+    summary = show_file(tmp_path / "image.sqsh")
+    assert summary.data["provenance"] == "docker://registry.example#team/image:1"
+    assert summary.data["labels"] == {"maintainer": "somebody", "version": "25.10"}
+    assert summary.data["start"] == {
         "command": "'/opt/entry.sh' 'bash'",
         "workdir": "/workspace",
         "path": "/opt/bin:/bin",
     }
-    assert shown.data["squashfs"]["codec"] == "lzo"
-    assert "imported by enroot from docker://registry.example#team/image:1" in shown.text
+    assert summary.data["squashfs"]["codec"] == "lzo"
+    assert "imported by enroot from docker://registry.example#team/image:1" in summary.text
     assert read_image_texts(tmp_path / "image.sqsh", "lock.yaml") == {}

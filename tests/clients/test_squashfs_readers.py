@@ -113,12 +113,17 @@ def test_unsquashfs(tmp_path, codec, block, count):
 
 def test_superblock_as_unsquashfs_and_describe_see_it(tmp_path):
     written = build(tmp_path)
-    said = subprocess.run(["unsquashfs", "-s", written.path], capture_output=True, text=True, check=True).stdout
+    superblock = subprocess.run(["unsquashfs", "-s", written.path], capture_output=True, text=True, check=True).stdout
     for line in ("Compression zstd", "compression-level 3", "Block size 131072", f"Number of inodes {written.inodes}"):
-        assert line in said
-    told = describe_superblock(written.path)
-    assert told["codec"] == "zstd" and told["level"] == 3 and told["block"] == 131072 and told["time"] == EPOCH
-    assert told["inodes"] == written.inodes and told["size"] == written.size == written.path.stat().st_size
+        assert line in superblock
+    described = describe_superblock(written.path)
+    assert (
+        described["codec"] == "zstd"
+        and described["level"] == 3
+        and described["block"] == 131072
+        and described["time"] == EPOCH
+    )
+    assert described["inodes"] == written.inodes and described["size"] == written.size == written.path.stat().st_size
     assert written.size % 4096 == 0 and written.path.stat().st_mode & 0o7777 == 0o644
 
 
@@ -138,7 +143,7 @@ def test_squashfuse(tmp_path):
 
 
 def test_plain_image_is_what_enroot_can_unpack(tmp_path):
-    """Root owns all, no devices, nothing below dev, no xattrs, readable files; every repair is told."""
+    """Root owns all, no devices, nothing below dev, no xattrs, readable files; every repair is reported."""
     written = build(tmp_path, all_root=True)
     expected = as_root(stack(LAYERS))
     for path in (b"dev/null", b"dev/big"):
@@ -149,8 +154,8 @@ def test_plain_image_is_what_enroot_can_unpack(tmp_path):
     text = "\n".join(written.messages)
     assert len(written.messages) == 3
     assert "dev/null" in text and "etc/secret" in text and "dropped extended attributes: 1 (usr)" in text
-    told = describe_superblock(written.path)
-    assert told["ids"] == 1 and not told["xattrs"]
+    described = describe_superblock(written.path)
+    assert described["ids"] == 1 and not described["xattrs"]
 
 
 def test_a_device_outside_dev_is_dropped(tmp_path):

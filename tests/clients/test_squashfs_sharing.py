@@ -65,10 +65,12 @@ def image(tmp_path, **form):
 def test_every_reader_reads(tmp_path, codec, level):
     made, expected = image(tmp_path, codec=codec, level=level), stack(LAYERS)
     assert not differences(unpack(made, tmp_path / "out"), expected)
-    said = subprocess.run(["unsquashfs", "-s", made], capture_output=True, text=True, check=True).stdout
-    assert f"Compression {Codec(codec, level).name.replace('none', 'gzip')}" in said
+    superblock = subprocess.run(["unsquashfs", "-s", made], capture_output=True, text=True, check=True).stdout
+    assert f"Compression {Codec(codec, level).name.replace('none', 'gzip')}" in superblock
     if codec == "none":
-        assert all(f"{what} uncompressed" in said for what in ("Inodes are", "Data is", "Fragments are", "Xattrs are"))
+        assert all(
+            f"{what} uncompressed" in superblock for what in ("Inodes are", "Data is", "Fragments are", "Xattrs are")
+        )
     if Path("/dev/loop-control").exists():
         assert not differences(mounted(made, tmp_path / "mnt", KERNEL), expected)
     if shutil.which("squashfuse"):  # it gives hard links numbers of their own, and names attributes in its way

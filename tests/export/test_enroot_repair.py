@@ -1,4 +1,4 @@
-"""Images of others: what is mended for enroot, what is told, and what is refused."""
+"""Third-party images: what is repaired for enroot, what is reported, and what is refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_entrypoint_and_volumes(tmp_path):
     ],
 )
 def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
-    """They are set by the login shell, or where that is told of no folder, by /etc/rc; to the letter."""
+    """They are set by the login shell, or where that reads no folder, by /etc/rc; to the letter."""
     config = ImageConfig(env={"A": value, "B": "1"}, workdir=PLACE, cmd=("sh", "-c", PRINT))
     for layers, place in ((LOGIN, ENV_FILE), ([], "etc/profile"), ([PROFILE], "etc/rc")):
         added = repair(config, tree(tmp_path, *layers), 0)

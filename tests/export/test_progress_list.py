@@ -175,7 +175,7 @@ def test_no_store(tmp_path: Path) -> None:
 
 # how records come about
 class Seen(console.SilentReporter):
-    """A Talk that looks at the record whenever something is told."""
+    """A reporter that reads the record whenever something is reported."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ def test_how_far_merging_is(tmp_path: Path) -> None:
         file.write(os.urandom(1 << 18))
         file.flush()
         os.fsync(file.fileno())
-        found.look()
+        found.measure()
     assert 1 << 18 <= found.done < 1 << 19 and reporter.wholes[-1] == ("squashfs", found.done, 1 << 20)
 
 
@@ -292,35 +292,35 @@ def test_a_terminal_shows_bytes_rate_and_time_left(width: int, monkeypatch: pyte
     live.advance("layers", 123_400_000_000, 987_600_000_000)
     with Console(width=width, file=io.StringIO()) as screen:
         screen.print(live.progress.get_renderable())
-    said = screen.file.getvalue()  # type: ignore[attr-defined]
+    output = screen.file.getvalue()  # type: ignore[attr-defined]
     live.finish("layers")
-    assert "123.4 GB of 987.6 GB, 1.2 GB/s, 12 min left" in said and "docker://" in said
-    assert len(said.strip("\n").splitlines()) == 1
+    assert "123.4 GB of 987.6 GB, 1.2 GB/s, 12 min left" in output and "docker://" in output
+    assert len(output.strip("\n").splitlines()) == 1
 
 
 def test_a_narrow_terminal_keeps_what_is_to_be_typed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that a terminal wraps can be copied as one; a line end in them would cut the command."""
     monkeypatch.setenv("COLUMNS", "40")
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+    output = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", output)
     live, command = (
         console.LiveReporter(),
         "next: buildah build -f '/data/my images/context/Containerfile' '/data/my images'",
     )
     live.info(command)
     live.warn(command)
-    assert said.getvalue().splitlines() == [command, f"warning: {command}"]
+    assert output.getvalue().splitlines() == [command, f"warning: {command}"]
 
 
 def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:
     reporter = Seen(tmp_path)
     found = Progress(replace(workspace(tmp_path / "store"), reporter=reporter), "x", None, READING)
-    found.look()
+    found.measure()
     found.start("layers", "reading")
-    found.look()
+    found.measure()
     assert reporter.wholes == []
     found.advance("layers", 10, 100)
-    found.look()
+    found.measure()
     assert reporter.wholes == [("layers", 10, 100)] * 2
 
 

@@ -207,9 +207,9 @@ def test_options_that_do_not_fit(export: ExportOptions, told: list[str]) -> None
 
 
 def test_how_blocks_are_compressed() -> None:
-    form = ExportOptions("squashfs").form
+    form = ExportOptions("squashfs").pack_format
     assert (form.codec, form.level, form.block) == ("zstd", 3, 131072)
-    form = ExportOptions("squashfs", compression="gzip", block="1m").form
+    form = ExportOptions("squashfs", compression="gzip", block="1m").pack_format
     assert (form.codec, form.level, form.block) == ("gzip", 6, 1 << 20)
     for wrong in (
         ExportOptions("squashfs", compression="lzo"),
@@ -218,7 +218,7 @@ def test_how_blocks_are_compressed() -> None:
         ExportOptions("squashfs", block="64K"),
     ):
         with pytest.raises(SpecError) as caught:
-            _ = wrong.form
+            _ = wrong.pack_format
         assert caught.value.hint
 
 

@@ -84,12 +84,12 @@ def test_what_is_inside(layout: Layout, registry: Server, tmp_path: Path) -> Non
     assert script.startswith("# org.example.title tiny\n") and 'cd "/data"' in script
     assert "exec '/usr/bin/env' \"$@\"\n" in script
     assert "exec '/usr/bin/env' 'sh' '-c' 'echo it'\\''s started'\n" in script
-    told = json.loads((root / "etc/envbuild/export.json").read_bytes())
-    assert told["image"]["config"] == done.identity
-    assert told["image"]["layers"] == [layer.diff_id for layer in done.layers]
-    assert told["compression"]["codec"] == "zstd" and told["compression"]["library"].startswith("zstd-1.")
-    assert told["repairs"] == list(done.artifact.messages)
-    assert str(tmp_path) not in json.dumps(told) and registry.host not in json.dumps(told)
+    document = json.loads((root / "etc/envbuild/export.json").read_bytes())
+    assert document["image"]["config"] == done.identity
+    assert document["image"]["layers"] == [layer.diff_id for layer in done.layers]
+    assert document["compression"]["codec"] == "zstd" and document["compression"]["library"].startswith("zstd-1.")
+    assert document["repairs"] == list(done.artifact.messages)
+    assert str(tmp_path) not in json.dumps(document) and registry.host not in json.dumps(document)
 
 
 def test_cold_cached_and_jobs(layout: Layout, registry: Server, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_some_layers_are_packed(
 
 
 def test_a_low_pack_is_damaged(layout: Layout, tmp_path: Path) -> None:
-    """What is wrong with it is told when the layer above it is packed, and what to do."""
+    """Its fault is reported when the layer above it is packed, with a hint."""
     layout.add(kit.image(layout, kit.layers()), "app:1")
     at = workspace(tmp_path / "store")
     low, _, top = (
@@ -237,7 +237,7 @@ ARCHES = ("amd64", "arm64")
 
 
 def test_one_image_of_another_platform(tmp_path: Path) -> None:
-    """Without a wish it is taken, and told; a wish that it does not meet is refused."""
+    """Without --platform it is used, and named; another --platform is refused."""
     own = Layout(tmp_path / "layout")
     own.add(kit.image(own, kit.layers(), architecture="s390x"))
     at = workspace(tmp_path / "store")
@@ -281,9 +281,13 @@ def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
     place = mirrored(tmp_path, json.dumps(value).encode())
     with pytest.raises(InputError) as caught:
         made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
-    told = [finding.message for finding in caught.value.findings]
-    assert len(told) == 4 and "layer 5" in told[3] and "has size 0 in the manifest" in told[3]
-    assert "a foreign layer" in told[0] and "is encrypted" in told[1] and "application/vnd.example.model" in told[2]
+    messages = [finding.message for finding in caught.value.findings]
+    assert len(messages) == 4 and "layer 5" in messages[3] and "has size 0 in the manifest" in messages[3]
+    assert (
+        "a foreign layer" in messages[0]
+        and "is encrypted" in messages[1]
+        and "application/vnd.example.model" in messages[2]
+    )
 
 
 def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_credential_helpers(
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         ("echo credentials not found in native keychain; exit 1", "it requires a login, and"),
         ("echo a secret; exit 3", r"docker-credential-test, which .*config\.json names, failed with exit code 3$"),
@@ -122,11 +122,11 @@ def test_credential_helpers(
     ],
 )
 def test_credential_helpers_that_fail(
-    protected: Server, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+    protected: Server, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
 ) -> None:
     helper(tmp_path, monkeypatch, script)
     config(tmp_path, credsStore="test")
-    with pytest.raises(InputError, match=f"(?m){told}") as caught:
+    with pytest.raises(InputError, match=f"(?m){expected}") as caught:
         lock(IMAGE, protected.url)
     assert "secret" not in str(caught.value)
 

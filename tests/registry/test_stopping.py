@@ -1,4 +1,4 @@
-"""A command that is told to stop leaves nothing behind, whatever it waits for, and says so by its exit code."""
+"""A command that is stopped leaves nothing behind, in every state, and reports it by its exit code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SIGNALS = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
 def ended(process: subprocess.Popen[str], code: int) -> str:
-    """Wait for the end of a process that was told to stop; returns what it said."""
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == code, said
-    assert "Traceback" not in said and "Exception" not in said and "error" not in said
-    assert said.count("the next run goes on where this one stopped") == 1
-    return said
+    """Wait for the end of a stopped process; return its output."""
+    _, output = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, output
+    assert "Traceback" not in output and "Exception" not in output and "error" not in output
+    assert output.count("the next run goes on where this one stopped") == 1
+    return output
 
 
 def nothing_left(store: Path, out: Path) -> None:
@@ -47,15 +47,15 @@ def test_in_the_middle_of_a_layer(name: str, cache: str, tmp_path: Path) -> None
         assert (row["state"], row["running"], row["pid"]) == ("reading layers", True, process.pid)
         assert row["total"] > 3_000_000 and row["output"] == str(out) and row["source"] == registry.source
         process.send_signal(signal.Signals[name])
-        said = ended(process, SIGNALS[name])
-        assert ("interrupted" if name == "SIGINT" else f"stopped by {name}") in said
+        output = ended(process, SIGNALS[name])
+        assert ("interrupted" if name == "SIGINT" else f"stopped by {name}") in output
         nothing_left(store, out)
         row = listed(store)[0]
         assert (row["state"], row["running"], row["error"]) == ("interrupted", False, "")
         registry.stall = 0
         again = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
-        said, _ = again.communicate(timeout=PATIENCE)
-        assert again.returncode == 0 and ("1 layer packed, 2 packed before" in said) == (cache == "--cache")
+        output, _ = again.communicate(timeout=PATIENCE)
+        assert again.returncode == 0 and ("1 layer packed, 2 packed before" in output) == (cache == "--cache")
 
 
 @pytest.mark.parametrize("cache", ["--cache", "--no-cache"])

@@ -1,4 +1,4 @@
-"""What is declared against what is seen: each difference is told, and nothing passes that was not compared."""
+"""What is declared against what is seen: each difference is reported, and nothing passes that was not compared."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_what_a_base_image_brought_is_named_and_does_not_count() -> None:
     seen["cuda"][theirs] = {"sm_70": 1}
     seen["elves"][theirs] = {"missing": ["libgone.so"], "rpath": ["/usr/local/cuda/lib64/stubs"]}
     seen["leftovers"] = ["/var/log/apt.log"]
-    told = {item.name: item.detail for item in audit(seen, replace(DECLARED, complete=False))}
+    details = {item.name: item.detail for item in audit(seen, replace(DECLARED, complete=False))}
     assert failures(seen, replace(DECLARED, complete=False)) == {}
     for name in (
         "libraries are found",
@@ -255,7 +255,7 @@ def test_what_a_base_image_brought_is_named_and_does_not_count() -> None:
         "CUDA code for sm_90",
         "nothing is left over",
     ):
-        assert "of the base image, not judged" in told[name]
+        assert "of the base image, not judged" in details[name]
         assert name in failures(seen)  # made from packages it does count
     seen["cuda"]["/usr/local/lib/python3.12/dist-packages/torch/lib/libtorch_cuda.so"] = {"sm_70": 1}
     assert "libtorch_cuda.so contains sm_70" in failures(seen, replace(DECLARED, complete=False))["CUDA code for sm_90"]
@@ -302,8 +302,8 @@ def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
 def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
     plugin, name = f"{SITE}/tool/lib/libplugin.so", "symbols are found"
     seen = copy.deepcopy(SEEN)
-    lost = {"names": ["gone"], "count": 1, "torch": []}
-    seen["link"]["lost"] = {plugin: lost}
+    symbols = {"names": ["gone"], "count": 1, "torch": []}
+    seen["link"]["lost"] = {plugin: symbols}
     seen["elves"][plugin] = {"dist": "tool"}
     result = next(item for item in audit(seen, DECLARED) if item.name == name)
     assert result.status == Status.PASS
@@ -315,7 +315,7 @@ def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
     compiled["compiled"][plugin] = {}
     assert f"{plugin} requires gone" in failures(compiled)[name]
     for_torch = copy.deepcopy(seen)
-    for_torch["link"]["lost"] = {plugin: {**lost, "torch": ["libc10.so"]}}
+    for_torch["link"]["lost"] = {plugin: {**symbols, "torch": ["libc10.so"]}}
     assert f"{plugin} requires gone" in failures(for_torch)[name]
     for_torch["elves"][plugin]["dist"] = "torch"
     assert name not in failures(for_torch)

@@ -134,8 +134,8 @@ def test_hard_links_and_attributes(tmp_path):
 def test_locks_are_compared():
     """Of two images that are not made."""
     one, other = (
-        parse_lock(lock_text(*said).decode(), Path("x.lock"))
-        for said in (("1.19", "2.0", "a" * 40), ("1.20", "2.1", "b" * 40))
+        parse_lock(lock_text(*versions).decode(), Path("x.lock"))
+        for versions in (("1.19", "2.0", "a" * 40), ("1.20", "2.1", "b" * 40))
     )
     found = compare_sections(Side("a", None, one), Side("b", None, other))
     assert {name: part["changed"] for name, part in found.items() if part} == {

@@ -68,8 +68,8 @@ def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
 def test_what_nothing_runs_yet_is_not_run() -> None:
     checks = [Check("c", "x", tier="gpu"), Check("d", "x", tier="fabric")]
     results = run_checks(checks, lambda argv: (1, "must not run"))
-    told = Evidence("x", "", (), "", (), tuple(results)).tiers()
-    assert told["gpu"] == told["fabric"] == "not run: envbuild does not run checks of this tier yet"
+    tiers = Evidence("x", "", (), "", (), tuple(results)).tiers()
+    assert tiers["gpu"] == tiers["fabric"] == "not run: envbuild does not run checks of this tier yet"
 
 
 RESULTS = (

@@ -75,8 +75,8 @@ def test_one_that_needs_the_driver_is_named_and_no_failure(tmp_path: Path) -> No
         pytest.skip("gcc or Python.h is missing")
     driver = tmp_path / "libcuda.so.1"
     build = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-x", "none"]
-    stand_in = "int cuInit(int i) { return i; }"
-    subprocess.run([*build, "-o", driver, "-Wl,-soname,libcuda.so.1"], input=stand_in, text=True, check=True)
+    stub = "int cuInit(int i) { return i; }"
+    subprocess.run([*build, "-o", driver, "-Wl,-soname,libcuda.so.1"], input=stub, text=True, check=True)
     command = [*build, f"-I{headers}", "-o", tmp_path / "needs.so", "-Wl,--no-as-needed", driver]
     subprocess.run(command, input=MODULE, text=True, check=True)
     driver.unlink()

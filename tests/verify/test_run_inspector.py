@@ -71,6 +71,6 @@ def test_a_program_that_fails_is_told() -> None:
         done = subprocess.run([sys.executable, "-c", "raise SystemExit('no /usr')"], capture_output=True, text=True)
         return done.returncode, done.stderr
 
-    with pytest.raises(VerifyError, match="no /usr") as told:
+    with pytest.raises(VerifyError, match="no /usr") as caught:
         run_inspector.inspect_image(runner)
-    assert "python3" in told.value.findings[0].hint
+    assert "python3" in caught.value.findings[0].hint

@@ -20,7 +20,7 @@ HPCX, DEBUG = "/opt/hpcx/ucx/lib/libucp.so.0", "/opt/hpcx/ucx/debug/lib/libucp.s
 def result(
     library: str, files: list[str], taken: str = "", users: dict[str, str] | None = None, **more: Any
 ) -> AuditResult:
-    """What is said of one library; `users`: path → the file of the library that it gets."""
+    """Return the result for one library; `users`: path → the file of the library that it gets."""
     elves: dict[str, Any] = {path: {"soname": f"{library}.so.0"} for path in files}
     elves |= {path: {"needed": {f"{library}.so.0": target}} for path, target in (users or {}).items()}
     elves |= {path: {"soname": soname} for path, soname in more.pop("sonames", {}).items()}

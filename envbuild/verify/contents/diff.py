@@ -39,21 +39,24 @@ class Side:
     name: str
     file: Path | None
     lock: Lock | None
-    within: ImageMetadata | None = None
+    metadata: ImageMetadata | None = None
     debian: dict[str, str] = field(default_factory=dict)
     python: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class FileDiff:
-    """The differences of files. `places`: kind of change (added, removed, changed) → number of paths, by folder."""
+    """The differences of files.
+
+    `changed_folders`: folder → kind of change (added, removed, changed) → number of paths.
+    """
 
     before: SizeSummary = field(default_factory=SizeSummary)
     after: SizeSummary = field(default_factory=SizeSummary)
     entries: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     fields: Counter[str] = field(default_factory=Counter)
-    places: dict[bytes, Counter[str]] = field(default_factory=dict)
+    changed_folders: dict[bytes, Counter[str]] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
 
 
@@ -102,8 +105,8 @@ def find_side(name: str, workspace: Workspace) -> Side:
 
 def read_side(side: Side, tree: SquashTree, holdings: SizeSummary) -> Side:
     """Return a side with the content of its squashfs file."""
-    within = read_metadata(tree)
-    return Side(side.name, side.file, within.lock, within, within.debian, holdings.python)
+    metadata = read_metadata(tree)
+    return Side(side.name, side.file, metadata.lock, metadata, metadata.debian, holdings.python)
 
 
 def read_side_alone(side: Side) -> Side:
@@ -131,9 +134,9 @@ def compare_sections(one: Side, other: Side) -> dict[str, dict[str, Any]]:
         old, new = installed(one), installed(other)
     for name in ("debian", "python"):
         result[name] = diff_names(old[name], new[name])
-    if one.within and other.within:
-        result["env"] = diff_names(one.within.env, other.within.env)
-        result["start"] = diff_names(start(one.within), start(other.within))
+    if one.metadata and other.metadata:
+        result["env"] = diff_names(one.metadata.env, other.metadata.env)
+        result["start"] = diff_names(start(one.metadata), start(other.metadata))
     return result
 
 
@@ -153,14 +156,14 @@ def diff_names(before: Names, after: Names) -> dict[str, Any]:
 
 def versions(side: Side) -> Names:
     """Return component → version."""
-    if side.within and side.within.versions:
-        return side.within.versions
+    if side.metadata and side.metadata.versions:
+        return side.metadata.versions
     return side.lock.versions if side.lock else {}
 
 
 def installed(side: Side) -> dict[str, dict[str, str]]:
     """Return the installed packages, or those of the lock if the image is not built."""
-    if side.lock and not side.within:
+    if side.lock and not side.metadata:
         return locked_packages(side.lock)
     return {"debian": side.debian, "python": side.python}
 
@@ -169,14 +172,14 @@ def base(lock: Lock) -> Names:
     return {"base": f"{lock.base} ({lock.base_image.digest[:12]})" if lock.base_image else lock.base}
 
 
-def start(within: ImageMetadata) -> Names:
+def start(metadata: ImageMetadata) -> Names:
     """Return the start command and folder; {} for an image without /etc/rc."""
-    return {"command": within.command, "workdir": within.workdir} if within.started else {}
+    return {"command": metadata.command, "workdir": metadata.workdir} if metadata.has_start_script else {}
 
 
 def describe_side(side: Side) -> dict[str, Any]:
     """Return the description of an image."""
-    image = side.within.origin.get("image", "") if side.within else side.lock.image if side.lock else ""
+    image = side.metadata.origin.get("image", "") if side.metadata else side.lock.image if side.lock else ""
     return {
         "name": side.name,
         "file": str(side.file or ""),
@@ -207,7 +210,7 @@ def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> File
         diff.counts[what] += 1
         diff.fields.update(fields.keys())
         if what != "time":
-            diff.places.setdefault(counted_folder(entry.path), Counter())[what] += 1
+            diff.changed_folders.setdefault(counted_folder(entry.path), Counter())[what] += 1
         if everything or len(diff.changes) < FEW:
             inodes = [side.inode if side else None for side in (before, after)]
             diff.changes.append(Change(entry.path, inodes[0], inodes[1], fields))
@@ -228,7 +231,7 @@ def folder_changes(diff: FileDiff) -> dict[str, dict[str, Any]]:
     """Return the folders with differences, those whose size changed most first."""
     rows = {
         where: {"before": diff.before.folders[where], "after": diff.after.folders[where], **counts}
-        for where, counts in diff.places.items()
+        for where, counts in diff.changed_folders.items()
     }
     order = sorted(rows, key=lambda where: (-abs(rows[where]["after"] - rows[where]["before"]), where))
     return {printable_path(where): rows[where] for where in order}

@@ -33,17 +33,17 @@ class ImageMetadata:
     `origin`: its resolution (image, target, versions …); empty if envbuild did not build it.
     `export`: how it was written; empty if envbuild did not write it.
     `labels`, `provenance`, `command` (shell words, unchanged), `workdir`: from /etc/rc.
-    `started`: whether there is an /etc/rc.
+    `has_start_script`: whether there is an /etc/rc.
     `debian`: the packages that dpkg has installed (name → version).
     """
 
     origin: dict[str, Any] = field(default_factory=dict)
     export: dict[str, Any] = field(default_factory=dict)
     lock: Lock | None = None
-    trouble: str = ""  # why the lock inside is unreadable
+    lock_error: str = ""  # why the lock inside is unreadable
     provenance: str = ""
     labels: dict[str, str] = field(default_factory=dict)
-    started: bool = False
+    has_start_script: bool = False
     command: str = ""
     workdir: str = ""
     env: dict[str, str] = field(default_factory=dict)
@@ -82,20 +82,20 @@ def read_metadata(tree: SquashTree) -> ImageMetadata:
     Raises VerifyError if the file is damaged.
     """
     documents = read_texts(tree, ("resolution.json", "lock.yaml", "export.json"))
-    lock, trouble = None, ""
+    lock, lock_error = None, ""
     if "lock.yaml" in documents:
         try:
             lock = parse_lock(documents["lock.yaml"], tree.path)
         except LockError as error:  # perhaps of a later envbuild: everything else can still be shown
-            trouble = error.message
+            lock_error = error.message
     script = read_text(tree, "etc/rc")
     start = parse_start_script(script) if script is not None else {}
     return ImageMetadata(
         origin=parse_object(documents.get("resolution.json", "")),
         export=parse_object(documents.get("export.json", "")),
         lock=lock,
-        trouble=trouble,
-        started=script is not None,
+        lock_error=lock_error,
+        has_start_script=script is not None,
         env=parse_environment(read_text(tree, "etc/environment") or ""),
         debian=debian_packages(tree),
         **start,
