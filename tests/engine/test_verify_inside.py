@@ -203,7 +203,7 @@ def cached(root: Path) -> None:
 
 
 def failed_checks(root: Path, **expected: Any) -> dict[str, str]:
-    """Name of each result that failed → detail; packages that this file's other tests look at are let be."""
+    """Return name of each failed result → detail; packages that this file's other tests check are ignored."""
     results = audit(inspect_image(runner_in(root), OWN), replace(EXPECTED, python_more=True, **expected))
     return {item.name: item.detail for item in results if item.status == Status.FAIL}
 

@@ -46,7 +46,7 @@ def pages(how: str) -> int:
 
 
 def run_plainly(command: list[str]) -> str:
-    """What a program prints whose malloc is as it comes: some machines are told another way by the environment."""
+    """Return the output of a program with the default malloc: the environment of some machines sets another."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     return subprocess.run(command, check=True, capture_output=True, text=True, env=plain).stdout
 

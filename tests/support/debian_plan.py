@@ -18,7 +18,7 @@ AWKWARD = ("systemd", "dbus", "openssh-server", "cron", "sudo", "python3-minimal
 
 
 def fill(root: Path, packages: Path) -> Store:
-    """A store with the packages as blobs."""
+    """Return a store with the packages as blobs."""
     store = Store.open(root)
     for path in (packages / "cache/archives").glob("*.deb"):
         kit.add(store, path.name, path.read_bytes())
@@ -26,7 +26,7 @@ def fill(root: Path, packages: Path) -> Store:
 
 
 def debian(store: Store, packages: Path) -> Plan:
-    """The base as the planner makes it, and a unit upon it."""
+    """Return the plan of the base, as the planner makes it, and a unit on top of it."""
 
     def debs(name: str) -> Input:
         blobs = []
@@ -43,14 +43,14 @@ def debian(store: Store, packages: Path) -> Plan:
         Step(f"{install} apt"),
     )
     base = Unit("base", "Debian", steps, inputs=(debs("base"),), seed=seed, epoch=EPOCH)
-    upon = Unit(
+    packages_unit = Unit(
         "debian", "awkward", (Step(f"{install} {' '.join(AWKWARD)}"),), ("base",), (debs("awkward"),), epoch=EPOCH
     )
-    return Plan("debian", (base, upon), ImageConfig(), EPOCH)
+    return Plan("debian", (base, packages_unit), ImageConfig(), EPOCH)
 
 
 if __name__ == "__main__":
     folder, debs = map(Path, sys.argv[1:])
-    filled = fill(folder, debs)
-    built = kit.Embedded(packs=()).build(debian(filled, debs), filled, kit.SilentReporter(), kit.BuildOptions())
-    print(json.dumps([layer.diff_id for layer in built.layers]))
+    store = fill(folder, debs)
+    result = kit.Embedded(packs=()).build(debian(store, debs), store, kit.SilentReporter(), kit.BuildOptions())
+    print(json.dumps([layer.diff_id for layer in result.layers]))

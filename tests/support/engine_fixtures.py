@@ -63,9 +63,9 @@ def other_user(scratch: Path) -> Iterator[tuple[str, str]]:
         else:
             pytest.skip("no python 3.11 that another user can start")
         for path in (tiny_root.__file__, scratch):
-            seen = subprocess.run(["runuser", "-u", name, "--", "test", "-r", str(path)], check=False)
-            if seen.returncode:
-                pytest.skip(f"this lies where other users cannot read it: {path}")
+            readable = subprocess.run(["runuser", "-u", name, "--", "test", "-r", str(path)], check=False)
+            if readable.returncode:
+                pytest.skip(f"other users cannot read this path: {path}")
         yield name, python
 
 

@@ -31,12 +31,12 @@ def gone(path):
 
 
 def opaque(path):
-    """A mark that the folder (b"" is the root) holds nothing from below."""
+    """Return a mark that the folder (b"" is the root) holds nothing from below."""
     return file((path + b"/" if path else b"") + OPAQUE)
 
 
 def pack(path: Path, layer, chunk: int = 0, **kw) -> Pack:
-    """The pack of a layer (a list of (member, content)); `chunk` cuts the data into pieces of that many bytes."""
+    """Write the pack of a layer (a list of (member, content)); `chunk` cuts the data into pieces of that many bytes."""
     with PackWriter(path, **kw) as writer:
         for member, content in layer:
             writer.begin(member)
@@ -52,7 +52,7 @@ def packs(folder: Path, *layers) -> list[Pack]:
 
 
 def paths(tree) -> list[bytes]:
-    """All paths of a merged tree; directories end with a slash."""
+    """Return all paths of a merged tree; directories end with a slash."""
     found, stack = [], [(b"", tree.root)]
     while stack:
         path, node = stack.pop()
@@ -64,7 +64,7 @@ def paths(tree) -> list[bytes]:
 
 
 def tree(folder_of_packs: Path, *more):
-    """A merged tree with a shell, and `more` above it."""
+    """Return a merged tree with a shell, and `more` above it."""
     shell = [
         folder(b"usr/bin"),
         symlink(b"bin", b"usr/bin"),

@@ -1,4 +1,4 @@
-"""What tests of recipes have in common: a recipe as a spec would have it, an image for it, what it runs."""
+"""Helpers of the tests of recipes: a recipe as a spec would have it, an image for it, what it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NGC = "nvcr.io/nvidia/pytorch:25.10-py3"
 
 
 def recipe(name: str, **options: Any) -> Any:
-    """The recipe as a spec with these options would have it. Raises SpecError."""
+    """Return the recipe as a spec with these options would have it. Raises SpecError."""
     reader = Reader()
     node = parse(yaml.safe_dump(options), "x.yaml", reader.findings)
     found = read_options(reader, load_recipe(ROOT / "recipes" / f"{name.replace('-', '_')}.py"), node)
@@ -40,12 +40,12 @@ def recipe(name: str, **options: Any) -> Any:
 
 
 def table(name: str) -> Any:
-    """The module of a recipe, for its tables."""
+    """Return the module of a recipe, for its tables."""
     return sys.modules[type(recipe(name)).__module__]
 
 
 def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", versions: Any = None) -> RecipeEnv:
-    """An image with these recipes; one on an image reference is Ubuntu 24.04."""
+    """Return an image with these recipes; one on an image reference is Ubuntu 24.04."""
     distribution = DISTRIBUTIONS.get(base, DISTRIBUTIONS["ubuntu:24.04"])
     made = {item.name: item for item in recipes}
     node = targets.load_target(target, Project(ROOT))
@@ -53,23 +53,23 @@ def image(*recipes: Recipe, target: str = "h100-ib", base: str = "debian:13", ve
 
 
 def steps(made: Recipe, env: RecipeEnv) -> list[str]:
-    """The commands of its unit, one a step."""
+    """Return the commands of its unit, one a step."""
     with hpccm.hpccm_target("amd64"):
         return [step.command for step in hpccm.steps(made.build(env))]
 
 
 def commands(made: Recipe, env: RecipeEnv) -> str:
-    """The commands of its unit as one text."""
+    """Return the commands of its unit as one text."""
     return "\n".join(steps(made, env))
 
 
 def exported(made: Recipe, env: RecipeEnv) -> dict[str, str]:
-    """The variables that its build sets."""
+    """Return the variables that its build sets."""
     return dict(re.findall(r'export (\w+)="([^"]*)"', commands(made, env)))
 
 
 def line(made: Recipe, env: RecipeEnv, words: str) -> Check:
-    """The verify line whose name holds `words`."""
+    """Return the verify line whose name holds `words`."""
     (found,) = [check for check in made.verify(env) if words in check.name]
     return found
 
@@ -79,12 +79,12 @@ def matches(check: Check, output: str) -> bool:
 
 
 def moved(command: str, tmp_path: Path, prefix: str) -> str:
-    """The command with its fixed folders below `tmp_path`."""
+    """Return the command with its fixed folders below `tmp_path`."""
     return re.sub(rf"(?<!tree){prefix}", f"{tmp_path}{prefix}", command.replace(INPUTS, f"{tmp_path}{INPUTS}"))
 
 
 class Named(Recipe):
-    """A recipe that only is there, with a prefix or without."""
+    """A recipe without content, with a prefix or without."""
 
     def __init__(self, name: str, *, builds: bool = True) -> None:
         object.__setattr__(self, "name", name)
@@ -92,7 +92,7 @@ class Named(Recipe):
 
 
 def stack(*recipes: Recipe, torch: str = "2.6.0", **more: str) -> RecipeEnv:
-    """An image with torch and CUDA below the recipes."""
+    """Return an image with torch and CUDA below the recipes."""
     return image(recipe("torch", version=torch), recipe("cuda", version="12.4"), *recipes, **more)
 
 

@@ -59,7 +59,7 @@ IDS = [f"{name}-{number}" for number, (name, *_) in enumerate(SAMPLES)]
 
 
 def whole(name: str, options: Mapping[str, Any]) -> tuple[Any, RecipeEnv]:
-    """A recipe in an image that has everything it can make use of."""
+    """Return a recipe in an image that has everything that it can use."""
     mine = recipe(name, **options)
     others = [recipe(other, **choices[0]) for other, choices in PROVIDERS.items() if other != name]
     if name in ("ucc", "nccl-tests", "openmpi"):
@@ -68,7 +68,7 @@ def whole(name: str, options: Mapping[str, Any]) -> tuple[Any, RecipeEnv]:
 
 
 def sample(name: str, options: dict[str, Any], layers: tuple[str, ...], base: str) -> tuple[Recipe, RecipeEnv]:
-    """A recipe of SAMPLES in its image."""
+    """Return a recipe of SAMPLES in its image."""
     old = {"provider": "apt", "version": "12.6"}
     needed = {"cuda": old if name == "msccl" else {"version": "13.2"}, "libfabric": {"version": "2.4.0"}}
     made = recipe(name, **options)

@@ -14,7 +14,7 @@ def blob(name: str) -> Blob:
 
 
 def small_plan() -> Plan:
-    """Base, Debian packages, a build root, a prefix, two wheels, a venv in two parts, glue."""
+    """Return a plan of base, Debian packages, a build root, a prefix, two wheels, a venv in two parts, glue."""
 
     def unit(name: str, *steps: Step, **rest: object) -> Unit:
         return Unit(name, f"the unit {name}", steps, epoch=EPOCH, **rest)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Layers written down in Python, what a tree on disk holds, and a plain model of how layers stack. Run as a program
+"""Layers written in Python, the content of a tree on disk, and a plain model of how layers stack. Run as a program
 (`python FILE DIR`) it prints the snapshot of a folder, pickled: tests do that inside mount namespaces."""
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def make_packs(folder: Path, layers, **kw):
 
 
 def stack(layers, epoch=EPOCH):
-    """What OCI layers give, as a snapshot: path → attributes. Symlinks in the middle of a path are not modelled. A hard
-    link is another name of what its target is when its turn comes, whatever replaces the target later."""
+    """Return the merge of OCI layers as a snapshot: path → attributes. Symlinks in the middle of a path are not
+    modelled. A hard link is another name of what its target is when its turn comes, in spite of a later replacement of
+    the target."""
     tree: dict[bytes, tuple[Member, bytes]] = {b"": folder(b"", mtime=epoch)}
 
     def remove(path, itself=True):
@@ -118,7 +119,7 @@ def stack(layers, epoch=EPOCH):
 
 
 def snapshot(root: Path):
-    """The same of a folder on disk."""
+    """Return the snapshot of a folder on disk."""
     base = os.fsencode(root)
     result, names = {}, {}
     paths = [base] + [top + b"/" + name for top, dirs, files in os.walk(base) for name in dirs + files]
@@ -154,7 +155,7 @@ def snapshot(root: Path):
 
 
 def attributes(path: bytes) -> dict[bytes, bytes]:
-    """Extended attributes; an image without any has no support for them at all."""
+    """Return extended attributes; an image without any has no support for them at all."""
     try:
         names = os.listxattr(path, follow_symlinks=False)
     except OSError as error:
@@ -165,7 +166,7 @@ def attributes(path: bytes) -> dict[bytes, bytes]:
 
 
 def unpack(image: Path, to: Path):
-    """Extract with unsquashfs, which must not say a word of complaint; returns the snapshot."""
+    """Extract with unsquashfs, which must print no complaint; return the snapshot."""
     done = subprocess.run(["unsquashfs", "-n", "-q", "-d", to, image], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, ""), done
     return snapshot(to)
@@ -189,12 +190,12 @@ FUSE = ("squashfuse", "umount")
 
 
 def mounted(image: Path, at: Path, how=KERNEL):
-    """The snapshot of a mounted image."""
+    """Return the snapshot of a mounted image."""
     return pickle.loads(in_mount(image, *how, [sys.executable, __file__, str(at)], at))
 
 
 def differences(found, expected):
-    """Readable differences of two snapshots."""
+    """Return readable differences of two snapshots."""
     return [
         (path, found.get(path), expected.get(path))
         for path in sorted(found.keys() | expected.keys())
@@ -207,7 +208,7 @@ def without(tree, *fields):
 
 
 def as_root(tree):
-    """What a plain image shows of a tree: root owns all, no xattrs."""
+    """Return what an unprivileged image shows of a tree: root owns all, no xattrs."""
     return {path: {**entry, "owner": (0, 0), "xattrs": {}} for path, entry in tree.items()}
 
 

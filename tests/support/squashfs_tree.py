@@ -62,7 +62,7 @@ def image(tmp_path_factory) -> Path:
 
 
 def hard_links(tree: SquashTree) -> dict[int, list[bytes]]:
-    """Reference → paths of every inode but directories that has more than one name."""
+    """Return reference → paths of every inode with more than one name, except directories."""
     found: dict[int, list[bytes]] = {}
     for path, inode in tree.walk():
         if inode.links > 1 and inode.kind != DIRECTORY:

@@ -59,7 +59,7 @@ def ar(members: Mapping[str, bytes]) -> bytes:
 
 
 def make_deb(control: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]], form: str = "gz") -> bytes:
-    """A .deb whose two archives are compressed as `form` says (gz, xz, or "" for none)."""
+    """Return a .deb whose two archives are compressed as `form` (gz, xz, or "" for none)."""
     suffix = f".{form}" if form else ""
     return ar(
         {
@@ -71,7 +71,7 @@ def make_deb(control: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]], for
 
 
 def host_files() -> Iterator[tuple[str, Path]]:
-    """(place in the root, file of the host) of the programs and of all libraries that they load."""
+    """Yield (place in the root, file of the host) of the programs and of all libraries that they load."""
     libraries: dict[str, Path] = {}
     for name in PROGRAMS.split():
         path = shutil.which(name)
@@ -87,7 +87,7 @@ def host_files() -> Iterator[tuple[str, Path]]:
 
 
 def tiny_deb() -> bytes:
-    """The root: programs, libraries, a few files to change, one of them owned by another user."""
+    """Return the root as a .deb: programs, libraries, a few files to change, one of them owned by another user."""
     folders: list[str] = []
     files: list[tuple[tarfile.TarInfo, bytes]] = []
     for place, path in host_files():
@@ -120,7 +120,7 @@ _deb: list[bytes] = []
 
 
 def base(store: Store) -> Unit:
-    """The unit of the tiny root."""
+    """Return the unit of the tiny root."""
     if not _deb:
         shared = os.environ.get("ENVBUILD_TEST_DEB")  # made once, so that every process has the same bytes
         _deb.append(Path(shared).read_bytes() if shared else tiny_deb())
@@ -168,7 +168,7 @@ chmod 644 /etc/issue; echo log > /var/log/x.log; touch /etc/passwd-
 
 
 def plans(name: str, store: Store) -> Plan:
-    """Plans by name, for other processes."""
+    """Return the plan of a name, for other processes."""
     if name == "everything":
         return plan(
             store,
@@ -194,7 +194,7 @@ def plans(name: str, store: Store) -> Plan:
 
 
 def main() -> None:
-    """``tiny_root.py PLAN STORE [OPTION…]``: build, print what came out as JSON."""
+    """Run ``tiny_root.py PLAN STORE [OPTION…]``: build, print the result as JSON."""
     name, folder, *options = sys.argv[1:]
     reporter = SilentReporter()
     try:
