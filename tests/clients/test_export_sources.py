@@ -162,10 +162,10 @@ def test_damaged_archives(layout: Layout, tmp_path: Path) -> None:
     (tmp_path / "short.tar.gz").write_bytes(gzip.compress(whole, 1)[:2_000_000])
     (tmp_path / "text.tar").write_text("text")
     for name, why in (
-        ("short.tar", "is no archive of an image|cut short"),
+        ("short.tar", "is not an archive of an image|truncated"),
         ("other.tar", "layer 2 of 3"),
-        ("short.tar.gz", "cannot be unpacked|is no archive"),
-        ("text.tar", "is no archive of an image"),
+        ("short.tar.gz", "cannot be unpacked|is not an archive"),
+        ("text.tar", "is not an archive of an image"),
     ):
         with pytest.raises(InputError, match=why) as caught:
             made(str(tmp_path / name), at)

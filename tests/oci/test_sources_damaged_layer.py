@@ -56,7 +56,7 @@ def test_flipped_bytes_are_the_blob_s_damage(form: str) -> None:
         error = refused(lambda layer=layer: read_layer(layer, [Recorder()]))  # type: ignore[misc]
         assert error.message == (
             f"layer 1 of 1 of oci:/images/app is damaged: its blob is sha256:{sha256(wrong)}, "
-            f"and its image says sha256:{sha256(blob)}"
+            f"and its image names sha256:{sha256(blob)}"
         )
         assert error.hint.startswith("fetch or copy the layout again")
 
@@ -66,7 +66,7 @@ def test_bytes_that_are_missing(form: str) -> None:
     blob = PACKED[form]
     layer = source(blob[: len(blob) // 2], TAR, digest=f"sha256:{sha256(blob)}", size=len(blob))
     message = refused(lambda: read_layer(layer, [Recorder()])).message
-    assert f"it has {len(blob) // 2} bytes, and its image says {len(blob)}" in message
+    assert f"it has {len(blob) // 2} bytes, and its image names {len(blob)}" in message
     assert message.startswith("layer 1 of 1 is damaged: ")
 
 
@@ -74,7 +74,7 @@ def test_bytes_that_are_missing(form: str) -> None:
 def test_what_was_pushed_broken(form: str) -> None:
     wrong = flipped(PACKED[form])
     error = refused(lambda: read_layer(source(wrong, TAR), [Recorder()]))
-    assert error.message.startswith(f"layer 1 of 1 was pushed broken: it is sha256:{sha256(wrong)}, as its image says")
+    assert error.message.startswith(f"layer 1 of 1 is malformed: it is sha256:{sha256(wrong)}, as its image names")
     assert error.hint.startswith("use another image or tag")
 
 
@@ -89,7 +89,7 @@ def test_without_a_digest_of_the_blob(form: str) -> None:
         assert error.hint.startswith("save or copy the archive again")
     evil = tars.file(b"../../evil", b"x") + tars.END
     told = refused(lambda: read_layer(replace(source(evil, evil), digest=""), [Recorder()])).message
-    assert "was pushed broken: it is sha256:" in told and "evil" in told
+    assert "is malformed: it is sha256:" in told and "evil" in told
 
 
 # whole images
@@ -117,7 +117,7 @@ def test_a_layout(compression: str, cache: bool, tmp_path: Path) -> None:
     at = workspace(tmp_path / "store")
     error = refused(lambda: made(f"oci:{layout.path}", at, tmp_path / "out.sqsh", cache=cache))
     assert error.message.startswith(f"layer 2 of 3 of oci:{layout.path} is damaged: its blob is sha256:")
-    assert error.message.endswith(f"and its image says {digest}") and "skopeo copy" in error.hint
+    assert error.message.endswith(f"and its image names {digest}") and "skopeo copy" in error.hint
     assert not [path for path in tmp_path.iterdir() if "out.sqsh" in path.name]
 
 
@@ -128,7 +128,7 @@ def test_a_registry(compression: str, tmp_path: Path, monkeypatch: pytest.Monkey
     at = workspace(tmp_path / "store", docker=str(tmp_path / "mirror"))
     error = refused(lambda: made("docker://some/app:1", at))
     assert error.message.startswith("layer 2 of 3 of docker://docker.io/some/app:1 is damaged: its blob is sha256:")
-    assert error.message.endswith(f"and its image says {digest}") and "run the command again" in error.hint
+    assert error.message.endswith(f"and its image names {digest}") and "run the command again" in error.hint
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
@@ -175,5 +175,5 @@ def test_what_a_registry_holds_pushed_broken(tmp_path: Path) -> None:
     manifest["layers"][1] = layout.blob(wrong, part["mediaType"])
     layout.add({**plain, **layout.blob(json.dumps(manifest).encode(), plain["mediaType"])})
     error = refused(lambda: made(f"oci:{layout.path}", workspace(tmp_path / "store")))
-    assert "layer 2 of 3 of oci:" in error.message and "was pushed broken: it is sha256:" in error.message
+    assert "layer 2 of 3 of oci:" in error.message and "is malformed: it is sha256:" in error.message
     assert hashlib.sha256(wrong).hexdigest() in error.message and error.hint.startswith("use another image or tag")

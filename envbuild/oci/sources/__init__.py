@@ -1,1 +1,1 @@
-"""Where images come from: registries, archives, layouts and the Docker Engine."""
+"""Sources of images: registries, archives, layouts and the Docker Engine."""

@@ -1,9 +1,9 @@
-"""An archive of images: what ``docker save`` and ``podman save`` write, or the tar of an OCI layout.
+"""Archives of images: what ``docker save`` and ``podman save`` write, or the tar of an OCI layout.
 
 Docker's form (Docker image specification 1.2, "Combined Image JSON + Filesystem Changeset Format"): manifest.json lists
 the images with the names of their configurations and layers; the layers are ``ID/layer.tar``, later ``blobs/sha256/…``.
-The files are read where they lie in the archive. Of a compressed archive nothing can be read out of turn: it is gone
-through once for the names and once for the layers (`stream.py`).
+The files are read in place. A compressed archive has no random access: it is read once for the names and once for the
+layers (`archive_stream.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from envbuild.oci.sources.platform import Platform
 
 @contextlib.contextmanager
 def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
-    """The image ``docker-archive:PATH:TAG``. Raises InputError, ConflictError."""
+    """Return the image ``docker-archive:PATH:TAG``. Raises InputError, ConflictError."""
     packed = is_compressed(path)
     archive = index_compressed_archive(path) if packed else index_archive(path)
     image = read_image(archive, tag, platform)
@@ -36,19 +36,19 @@ def open_archive(path: Path, tag: str, platform: Platform) -> Iterator[SourceIma
 
 
 def index_archive(path: Path) -> ArchiveIndex:
-    """Where the files of an archive are: its headers are read, and the content skipped. Raises InputError."""
+    """Return the index of the files of an archive: its headers are read, the content is skipped. Raises InputError."""
     archive = ArchiveIndex(path)
     with convert_archive_errors(path), tarfile.open(path, "r:") as tar:
         for entry in tar:
             archive.add(entry)
     end = path.stat().st_size
     if any(start + size > end for start, size in archive.places.values()):
-        raise InputError(f"{path} is cut short", hint=HINT)
+        raise InputError(f"{path} is truncated", hint=HINT)
     return archive
 
 
 def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceImage:
-    """The image that an archive calls `tag` (empty: its only one)."""
+    """Return the image that an archive calls `tag` (empty: its only one)."""
     reference = f"docker-archive:{archive.path}:{tag}" if tag else f"docker-archive:{archive.path}"
     stem = archive.path.name.partition(".tar")[0].removesuffix(".tgz")
     if "manifest.json" not in archive.places:
@@ -88,12 +88,12 @@ def read_image(archive: ArchiveIndex, tag: str, platform: Platform) -> SourceIma
 
 
 def find_entry(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
-    """The entry of Docker's manifest.json that `tag` calls: the whole name, or its end (``app:1``, ``1``)."""
+    """Return the entry of Docker's manifest.json that `tag` names: the whole name, or its end (``app:1``, ``1``)."""
     try:
         listed = json.loads(content)
         names = [[str(name) for name in item.get("RepoTags") or []] for item in listed]
         if not isinstance(listed, list):
-            raise m.InvalidDocumentError("it is no list")
+            raise m.InvalidDocumentError("it is not a list")
     except (ValueError, RecursionError, TypeError, AttributeError) as error:
         raise m.corrupt_manifest_error(reference, error) from None
     there = sorted(name for tags in names for name in tags)
@@ -112,6 +112,6 @@ def find_entry(content: bytes, tag: str, reference: str) -> Mapping[str, Any]:
         if len(found) == 1:
             return cast("Mapping[str, Any]", found[0])
     raise InputError(
-        f"{reference} has no one image with that name; it has {', '.join(there) or 'one without a name'}",
+        f"{reference} has no unique image with that name; it has {', '.join(there) or 'one without a name'}",
         hint="name one of these" if there else "leave out the tag",
     )

@@ -1,4 +1,4 @@
-"""The files of an archive by name: where each lies in it, so that it can be read in any order."""
+"""Index of the files of an archive: the position of each, so that they can be read in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HINT = "write it with docker save -o FILE NAME, podman save, or skopeo copy"
 
 
 class FileSection(io.RawIOBase):
-    """Bytes `start` to `start` + `size` of a file."""
+    """File of the bytes `start` to `start` + `size` of a file."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.file, self.left = path.open("rb", buffering=0), size
@@ -40,7 +40,7 @@ class FileSection(io.RawIOBase):
 
 @dataclass(slots=True)
 class ArchiveIndex:
-    """The files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
+    """Files of an archive by name. `places`: (start, size); `links`: name → what it is another name of;
     `contents`: small files, of an archive that can be read only once."""
 
     path: Path
@@ -59,14 +59,14 @@ class ArchiveIndex:
         return name
 
     def real(self, name: str) -> str:
-        """The name of the file that `name` is, links followed. Raises InputError."""
+        """Return the name of the file that `name` is, links followed. Raises InputError."""
         real = posixpath.normpath(name)
         for _ in range(HOPS):
             if real not in self.links:
                 break
             real = self.links[real]
         if real not in self.places:
-            raise InputError(f"{self.path} is no whole archive, because {name[:200]!r} is not in it", hint=HINT)
+            raise InputError(f"{self.path} is an incomplete archive, because {name[:200]!r} is not in it", hint=HINT)
         return real
 
     def size(self, name: str) -> int:
@@ -87,10 +87,10 @@ class ArchiveIndex:
 
 @contextlib.contextmanager
 def convert_archive_errors(path: Path) -> Iterator[None]:
-    """What is wrong with an archive, as an InputError."""
+    """Turn errors of reading an archive into an InputError."""
     try:
         yield
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=HINT) from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise InputError(f"{path} is no archive of an image: {error}", hint=HINT) from None
+        raise InputError(f"{path} is not an archive of an image: {error}", hint=HINT) from None

@@ -27,14 +27,14 @@ HEAD = 512
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether an archive is compressed. Raises InputError."""
+    """Return whether an archive is compressed. Raises InputError."""
     with convert_archive_errors(path), path.open("rb") as file:
         return file.read(4).startswith((GZIP, ZSTD))
 
 
 @contextlib.contextmanager
 def open_inflated(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a compressed file. What is wrong with it is raised while it is read, as InputError."""
+    """Return the content of a compressed file. Damage is raised while it is read, as InputError."""
     import zstandard
     from isal import igzip, isal_zlib
 
@@ -54,7 +54,7 @@ def open_inflated(path: Path) -> Iterator[IO[bytes]]:
 
 
 def index_compressed_archive(path: Path) -> ArchiveIndex:
-    """The names of a compressed archive, and its documents. Raises InputError."""
+    """Return the index of a compressed archive, with its documents. Raises InputError."""
     archive, total = ArchiveIndex(path), 0
     with (
         convert_archive_errors(path),
@@ -69,15 +69,15 @@ def index_compressed_archive(path: Path) -> ArchiveIndex:
                     archive.contents[name] = content
                     total += len(content)
             if total > ALL:
-                raise InputError(f"{path} holds more than {ALL} bytes of JSON", hint="it is no archive of an image")
+                raise InputError(f"{path} holds more than {ALL} bytes of JSON", hint="it is not an archive of an image")
     return archive
 
 
 def iterate_entries(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The entries of an archive, forgotten once they went by."""
+    """Yield the entries of an archive, and release each one after it."""
     while (entry := tar.next()) is not None:
         yield entry
-        tar.members.clear()  # type: ignore[attr-defined]  # it would remember all of them, to be able to go back
+        tar.members.clear()  # type: ignore[attr-defined]  # it would collect all of them, to be able to go back
 
 
 def with_layer_stream(image: SourceImage, archive: ArchiveIndex) -> SourceImage:
@@ -103,7 +103,7 @@ def with_layer_stream(image: SourceImage, archive: ArchiveIndex) -> SourceImage:
 
 @contextlib.contextmanager
 def open_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Iterator[IO[bytes]]:
-    """The content of the entry that the archive stands at."""
+    """Return the content of the current entry of the archive."""
     yield cast("IO[bytes]", tar.extractfile(entry))
 
 
@@ -134,10 +134,11 @@ class PrefixedFile(io.RawIOBase):
 
 
 def read_sent_layers(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterator[SourceLayer]:
-    """What may be layers in the archive that a Docker Engine sends, as they come.
+    """Yield the possible layers in the archive that a Docker Engine sends, in its order.
 
-    Which layer an entry is says its name (``blobs/sha256/<diff_id>``, Docker 25 and newer), or nothing before
-    manifest.json at the end; such a layer has no `diff_id`."""
+    The name of an entry identifies its layer (``blobs/sha256/<diff_id>``, Docker 25 and newer), or else only
+    manifest.json at the end; such a layer has no `diff_id`.
+    """
     count = len(diff_ids)
     numbers = {diff_id: number for number, diff_id in enumerate(diff_ids, 1)}
     for entry in iterate_entries(tar):
@@ -150,13 +151,13 @@ def read_sent_layers(tar: tarfile.TarFile, diff_ids: Collection[str]) -> Iterato
             continue
         digest = f"sha256:{name.removeprefix(BLOBS)}" if name.startswith(BLOBS) else ""
         if digest in numbers:
-            told = image_documents.layer_name(numbers[digest], count)
-            yield SourceLayer(digest, "", entry.size, told, partial(open_joined, head, file))
+            label = image_documents.layer_name(numbers[digest], count)
+            yield SourceLayer(digest, "", entry.size, label, partial(open_joined, head, file))
         else:
             yield SourceLayer("", digest, entry.size, name, partial(open_joined, head, file))
 
 
 def may_be_layer(head: bytes) -> bool:
-    """Whether a file begins as a tar does, compressed or not, or as an empty one; documents begin with a brace."""
+    """Return whether a file begins as a tar does, compressed or not, or an empty one; documents begin with a brace."""
     tar = len(head) == HEAD and (head[257:262] == b"ustar" or not head.strip(b"\0"))
     return tar or head.startswith((GZIP, ZSTD))

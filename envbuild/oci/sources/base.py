@@ -1,8 +1,8 @@
-"""An image that somebody else made, as it is read: its configuration and its layers, bottom first.
+"""Third-party images, as they are read: the configuration and the layers, bottom first.
 
-One module of `envbuild.oci.sources.open` for each kind of place: a registry, an OCI layout, an archive of ``docker
-save``, a Docker Engine. What they give is the same, so that what reads layers (`envbuild.oci.sources.read_layer`) knows
-nothing of places.
+`envbuild.oci.sources.open` has one module for each kind of source: a registry, an OCI layout, an archive of ``docker
+save``, a Docker Engine. All return the same classes, so that the reader of layers
+(`envbuild.oci.sources.read_layer`) is independent of the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envbuild.oci.config import ImageConfig
 
 
 class RawStream(io.RawIOBase):
-    """A stream that gives what its `read` gives."""
+    """Base class of streams that implement `read`."""
 
     def readable(self) -> bool:
         return True
@@ -32,12 +32,14 @@ class RawStream(io.RawIOBase):
 class SourceLayer:
     """One layer.
 
-    `diff_id`: ``sha256:`` of the uncompressed tar, as the image's configuration says it (empty only in a stream that
-    names its layers otherwise: see `SourceImage.stream`). `digest`: ``sha256:`` of the blob as it is stored (empty: the
-    place names none, then only `diff_id` is checked), `size` its bytes (0: not said). `name`: for messages, e.g.
-    ``layer 3 of 12``. `open` gives the blob from its first byte, compressed or not; it may be called again after a
-    failure, and then asks another of the `places` that may have it first. `image`: what a person calls the image, as
-    its `reference` (empty: not said).
+    - `diff_id`: ``sha256:`` of the uncompressed tar, from the image's configuration (empty only in a stream that names
+      its layers otherwise: see `SourceImage.stream`)
+    - `digest`: ``sha256:`` of the stored blob (empty: the source names none, then only `diff_id` is checked)
+    - `size`: bytes of the blob (0: unknown)
+    - `name`: for messages, e.g. ``layer 3 of 12``
+    - `open`: returns the blob from its first byte, compressed or not; it may be called again after a failure, and then
+      tries another of the `places` that may have it first
+    - `image`: the `reference` of the image (empty: unknown)
     """
 
     diff_id: str
@@ -54,15 +56,18 @@ LayerStream = Callable[[], AbstractContextManager[Iterator[SourceLayer]]]
 
 @dataclass(frozen=True, slots=True)
 class SourceImage:
-    """An image. `origin`: where it came from, by digest and without a host's address where there is one
-    (``oci:nvcr.io/nvidia/pytorch@sha256:…``, ``docker-archive:sha256:…``); `manifest`: ``sha256:`` of its manifest
-    (empty where there is none); `identity`: ``sha256:`` of its configuration, which names its content wherever it
-    comes from (Docker's image id); `name`: what files made from it are called; `created`: seconds since 1970 (0: not
-    said). `notes`: what was left out of the configuration, and what else a person should know, one line each.
+    """One image.
 
-    `stream`, where there is one: the place gives its layers only one after another and in an order of its own. They
-    are to be read from there, each before the next is asked for; a layer of the stream that says no `diff_id` is known
-    when it was read, and what turns out to be no layer of the image is left out.
+    - `origin`: its source, by digest and without a host's address where there is one
+      (``oci:nvcr.io/nvidia/pytorch@sha256:…``, ``docker-archive:sha256:…``)
+    - `manifest`: ``sha256:`` of its manifest (empty if there is none)
+    - `identity`: ``sha256:`` of its configuration, which names its content for any source (Docker's image id)
+    - `name`: base name of files made from it
+    - `created`: seconds since 1970 (0: unknown)
+    - `notes`: what was left out of the configuration, and other notes for the user, one line each
+    - `stream`, if there is one: the source sends its layers only one after another and in its own order. They must
+      be read from it, each before the next is requested. The `diff_id` of a layer of the stream that has none is known
+      after it was read, and an entry that is not a layer of the image is left out.
     """
 
     reference: str

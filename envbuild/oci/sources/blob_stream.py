@@ -1,8 +1,8 @@
-"""One blob of a registry as a stream that survives a broken connection.
+"""Blobs of a registry as streams that survive a broken connection.
 
-Bytes go from the socket to the reader; none are kept. Where a connection breaks off the stream goes on with a range
-request (RFC 9110, section 14) at the first byte that is missing, at the same place or the next one that has the blob:
-a blob is named by its digest, so that all of them hold the same bytes, and whoever reads it checks that.
+Bytes go from the socket to the reader; none are stored. After a broken connection the stream resumes with a range
+request (RFC 9110, section 14) at the first missing byte, at the same place or the next one that has the blob: a blob is
+named by its digest, so that all places have the same bytes, and the reader checks that.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ CHUNK = 1 << 20
 
 
 class RegistryBlob(RawStream):
-    """The blob `part` of `repository`. `first`: which of its places is asked first.
+    """Blob `part` of `repository`. `first`: index of the place that is tried first.
 
-    `read` raises InputError, with every place and what it said, when none gives it whole.
+    `read` raises InputError, with every place and its failure, if no place has it complete.
     """
 
     def __init__(self, repository: Repository, part: BlobDescriptor, first: int = 0, pause: float = PAUSE) -> None:
@@ -43,10 +43,10 @@ class RegistryBlob(RawStream):
         self.misses: list[Miss] = []
         self.position = self.mark = self.failures = 0
         self.source: IO[bytes] | Any = None
-        self.held = contextlib.ExitStack()
+        self.resources = contextlib.ExitStack()
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; none at the end."""
+        """Return up to `size` bytes; none at the end. Raises InputError, EngineError after a signal."""
         size = CHUNK if size < 0 else size
         while self.places:
             if signals.number():
@@ -62,15 +62,15 @@ class RegistryBlob(RawStream):
             except (NotFoundError, RefusedError) as error:
                 self.give_up(error)
             except UnreachableError as error:
-                self.again(error)
+                self.retry(error)
             except (HTTPError, OSError) as error:
-                self.again(UnreachableError(describe_error(error)))
+                self.retry(UnreachableError(describe_error(error)))
         raise self.repository.not_available(
             f"a part of the image {self.repository.reference.name} (sha256 {self.part.digest})", self.misses
         )
 
-    def again(self, error: UnreachableError) -> None:
-        """The connection failed: once more after a pause, or after the seconds that the place wants, or elsewhere."""
+    def retry(self, error: UnreachableError) -> None:
+        """Disconnect and wait: `pause`, or the seconds that the place requires. After ATTEMPTS give the place up."""
         self.disconnect()
         if self.position - self.mark >= PROGRESS:
             self.failures = 0
@@ -81,7 +81,7 @@ class RegistryBlob(RawStream):
             signals.pause(max(self.pause * 2 ** (self.failures - 1), error.wait))
 
     def give_up(self, error: TransportError, more: str = "") -> None:
-        """This place is of no use."""
+        """Record the failure of the current place, and continue with the next one."""
         self.disconnect()
         self.misses.append(error.miss(str(self.places.pop(0)), more))
         self.failures = 0
@@ -91,19 +91,19 @@ class RegistryBlob(RawStream):
         url = place.blob(self.part.digest)
         path = local_path(url)
         if path is not None:
-            self.source = self.held.enter_context(self.repository.transport.open(path))
+            self.source = self.resources.enter_context(self.repository.transport.open(path))
             self.source.seek(self.position)
             return
         headers = {"Range": f"bytes={self.position}-"} if self.position else None
-        answer = self.held.enter_context(self.repository.transport.get(url, headers))
+        answer = self.resources.enter_context(self.repository.transport.get(url, headers))
         if answer.status_code == 416:
-            raise UnreachableError("it has less than it gave before")
+            raise UnreachableError("it has less than it sent before")
         start = self.position if answer.status_code == 206 else 0
         if start and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            raise UnreachableError("it answered with another range than was asked for")
-        self.held.enter_context(signals.at_stop(getattr(answer.raw, "shutdown", answer.close)))  # urllib3 2.3
+            raise UnreachableError("it answered with another range than the requested one")
+        self.resources.enter_context(signals.at_stop(getattr(answer.raw, "shutdown", answer.close)))  # urllib3 2.3
         self.source = answer.raw
-        missing = self.position - start  # a place that knows no ranges begins anew: what was read goes by
+        missing = self.position - start  # a place without range support starts again: skip what was read
         while missing:
             chunk = self.source.read(min(CHUNK, missing))
             if not chunk:
@@ -113,7 +113,7 @@ class RegistryBlob(RawStream):
     def disconnect(self) -> None:
         self.source = None
         with contextlib.suppress(HTTPError, OSError):
-            self.held.close()
+            self.resources.close()
 
     def close(self) -> None:
         self.disconnect()

@@ -1,8 +1,8 @@
-"""A layer's blob that is kept in the store while it is read.
+"""Blobs of layers that are cached in the store while they are read.
 
-What comes from the registry is also written to ``partial/<sha256>.part``, where `envbuild fetch` has its own, and
-becomes a blob of the store once it is whole. A run that was killed leaves the part, and the next one reads that first
-and asks the registry for the rest only.
+The bytes from the registry are also written to ``partial/<sha256>.part``, where `envbuild fetch` has its own, and
+become a blob of the store once it is complete. An interrupted run leaves the part; the next one reads that first and
+requests only the rest from the registry.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from envbuild.oci.sources.blob_stream import RegistryBlob
 
 
 class CachedBlob(RawStream):
-    """The blob with the sha256 `digest` (hex) and `size` bytes that `source` gives, kept in `store`.
+    """Blob with the sha256 `digest` (hex) and `size` bytes, read from `source` and cached in `store`.
 
-    The digest is taken of everything that is read, so that no other content is ever kept under its name; who reads it
-    checks it as well. Where another process is keeping the same blob now, it is read and not kept.
+    The digest of everything that is read is computed, so that no other content is ever cached under its name; the
+    reader checks it as well. If another process is caching the same blob now, it is read and not cached.
     """
 
     def __init__(self, source: RegistryBlob, store: Store, digest: str, size: int) -> None:
         self.source, self.store, self.digest, self.length = source, store, digest, size
         self.hash, self.at = hashlib.sha256(), 0
         self.file: IO[bytes] | None = open_part(store, digest)
-        self.there = 0  # bytes of an earlier run
+        self.resumed = 0  # bytes of an earlier run
         if self.file is not None:
-            self.there = os.fstat(self.file.fileno()).st_size
-            if self.there > size:
+            self.resumed = os.fstat(self.file.fileno()).st_size
+            if self.resumed > size:
                 self.file.truncate(0)
-                self.there = 0
-        source.position = self.there
+                self.resumed = 0
+        source.position = self.resumed
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; none at the end. Raises what `source` raises, EngineError when the store is full."""
+        """Return up to `size` bytes; none at the end. Raises what `source` raises, EngineError if the store is full."""
         if self.at >= self.length:
             return b""
         chunk = b""
-        if self.file is not None and self.at < self.there:
-            chunk = os.pread(self.file.fileno(), min(size, self.there - self.at) if size >= 0 else 1 << 20, self.at)
+        if self.file is not None and self.at < self.resumed:
+            chunk = os.pread(self.file.fileno(), min(size, self.resumed - self.at) if size >= 0 else 1 << 20, self.at)
         if not chunk:
             chunk = self.source.read(size)
             if self.file is not None:
@@ -57,11 +57,11 @@ class CachedBlob(RawStream):
         if self.file is not None:
             self.hash.update(chunk)
             if self.at >= self.length:
-                self.end()
+                self.finish()
         return chunk
 
-    def end(self) -> None:
-        """All of it is here: it becomes a blob of the store, or is thrown away."""
+    def finish(self) -> None:
+        """Move the complete file into the store, or discard it if its digest is wrong."""
         assert self.file is not None
         part = self.store.part(self.digest)
         if self.hash.hexdigest() == self.digest:
@@ -74,19 +74,19 @@ class CachedBlob(RawStream):
 
     def close(self) -> None:
         if self.file is not None:
-            self.file.close()  # what came stays for the next run
+            self.file.close()  # the part remains for the next run
             self.file = None
         self.source.close()
         super().close()
 
 
 def has_blob_or_part(store: Store, digest: str) -> bool:
-    """Whether the store has something of a blob that may turn out to be wrong."""
+    """Return whether the store has a blob or a part of it, whose content may turn out to be wrong."""
     return store.has_blob(digest) or store.part(digest).is_file()
 
 
 def open_part(store: Store, digest: str) -> IO[bytes] | None:
-    """The file that a blob is written to, open at its end and locked; None: somebody else has it."""
+    """Return the file that a blob is written to, open at its end and locked; None: another process writes it."""
     path = store.part(digest)
     folder_in(path.parent)
     with contextlib.ExitStack() as stack:
@@ -103,8 +103,10 @@ def open_part(store: Store, digest: str) -> IO[bytes] | None:
 
 
 def open_cached(store: Store, digest: str, *, again: bool) -> IO[bytes] | None:
-    """A blob of the store. `again`: what it gave before was wrong, so that it is looked at as a whole; a damaged one is
-    set aside. None where there is none."""
+    """Return a blob of the store; None if there is none.
+
+    `again`: its content was wrong before, so that all of it is checked; a corrupt one is set aside.
+    """
     if again:
         with contextlib.suppress(InputError, FileNotFoundError):
             store.check_blob(digest)

@@ -1,7 +1,8 @@
-"""An image of the Docker Engine of this machine, through its API.
+"""Images of the Docker Engine of this machine, through its API.
 
-It is looked at first (``GET /images/NAME/json``): when all of its layers are packed already, nothing is sent. Otherwise
-the engine sends an archive once (``GET /images/NAME/get``, as `docker save` writes it), which is packed as it comes.
+An image is inspected first (``GET /images/NAME/json``): if all of its layers are packed already, nothing is sent.
+Otherwise the engine sends an archive once (``GET /images/NAME/get``, as `docker save` writes it), which is packed
+as it comes.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ HINT = f"{START}, or take the image from its registry: docker://NAME"
 
 @contextlib.contextmanager
 def open_daemon(name: str, platform: Platform) -> Iterator[SourceImage]:
-    """The image that the engine calls `name` (a reference or an id). Raises EngineError without an engine, InputError,
-    ConflictError."""
+    """Return the image that the engine calls `name` (a reference or an id).
+
+    Raises EngineError without an engine, InputError, ConflictError.
+    """
     with contextlib.closing(connect_engine(HINT)) as engine:
         yield inspect_image(engine, name, platform)
 
@@ -45,10 +48,10 @@ def inspect_image(engine: DockerClient, name: str, platform: Platform) -> Source
         value: Any = engine.api.inspect_image(name)  # type: ignore[no-untyped-call]
     except docker.errors.NotFound:
         raise InputError(
-            f"the Docker Engine has no image {name}", hint="docker images lists what there is; docker pull gets one"
+            f"the Docker Engine has no image {name}", hint="docker images lists them; docker pull gets one"
         ) from None
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        raise EngineError(f"the Docker Engine does not tell of {name}: {error}", hint=HINT) from None
+        raise EngineError(f"the Docker Engine does not describe {name}: {error}", hint=HINT) from None
     found = parse_inspection(value, reference, platform)
     layers = tuple(
         SourceLayer(diff_id, "", 0, image_documents.layer_name(number, len(found.diff_ids)), refuse_direct_read)
@@ -84,7 +87,7 @@ def inspect_image(engine: DockerClient, name: str, platform: Platform) -> Source
 
 
 def parse_inspection(value: Mapping[str, Any], reference: str, platform: Platform) -> image_documents.SourceConfig:
-    """What the engine's answer says; it holds the image's configuration under other names. Its id is the digest of the
+    """Return the configuration in the engine's answer, which has other names for its keys. Its id is the digest of the
     configuration, but with the image store of containerd that of the manifest."""
     try:
         layers = (value.get("RootFS") or {}).get("Layers") or []
@@ -103,17 +106,18 @@ def parse_inspection(value: Mapping[str, Any], reference: str, platform: Platfor
 
 
 def save_image(engine: DockerClient, identity: str) -> Iterator[bytes]:
-    """The archive of an image. Named by its id, because a name may be given to another image meanwhile."""
+    """Return the archive of an image, named by its id: its name may move to another image meanwhile."""
     engine.api.timeout = None  # type: ignore[assignment]  # older engines write the archive to their disk before the first byte comes
     return cast("Iterator[bytes]", engine.api.get_image(identity, chunk_size=CHUNK))
 
 
 def refuse_direct_read() -> contextlib.AbstractContextManager[IO[bytes]]:
+    """Raise EngineError: layers of an engine have no blob of their own."""
     raise EngineError("a layer of a Docker Engine is read from its stream")
 
 
 class ChunkFile(io.RawIOBase):
-    """A file of what an iterator gives."""
+    """File of the chunks of an iterator."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self.chunks, self.rest = chunks, memoryview(b"")

@@ -1,4 +1,4 @@
-"""The configuration of an image as anybody may have written it, and the image that it makes with its layers.
+"""Configurations of third-party images, and the image that one forms with its layers.
 
 Formats: OCI image spec 1.1, config.md; Docker image specification 1.2, "Image JSON Description". The fields are the
 same; Docker's writers leave empty ones out or write null.
@@ -25,7 +25,7 @@ MAX_DOCUMENT = 16 << 20  # bytes of a manifest or configuration; real ones have 
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """What a configuration says. `identity`: its digest; `diff_ids`: of the layers, bottom first."""
+    """Content of a configuration. `identity`: its digest; `diff_ids`: of the layers, bottom first."""
 
     identity: str
     config: ImageConfig
@@ -35,7 +35,8 @@ class SourceConfig:
 
 
 def read_configuration(content: bytes, name: str, platform: Platform) -> SourceConfig:
-    """Raises InputError for a damaged one, ConflictError for an image of another platform than was asked for."""
+    """Parse a configuration. Raises InputError for a corrupt one, ConflictError for an image of another platform than
+    the requested one."""
     if len(content) > MAX_DOCUMENT:
         raise m.corrupt_manifest_error(name, m.InvalidDocumentError(f"its configuration has {len(content)} bytes"))
     identity = f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -43,7 +44,7 @@ def read_configuration(content: bytes, name: str, platform: Platform) -> SourceC
 
 
 def parse_configuration(value: Mapping[str, Any], identity: str, name: str, platform: Platform) -> SourceConfig:
-    """The same from a configuration that is read already."""
+    """Return the configuration from a document that is parsed already. Raises as `read_configuration`."""
     try:
         arch, system = str(value["architecture"]), str(value["os"])
         variant = str(value.get("variant") or "")
@@ -75,7 +76,7 @@ def parse_configuration(value: Mapping[str, Any], identity: str, name: str, plat
 
 
 def check_layer_count(found: SourceConfig, layers: Sequence[object], name: str) -> None:
-    """Raises InputError when the manifest and the configuration count the layers otherwise."""
+    """Raise InputError if the manifest and the configuration list different numbers of layers."""
     if len(layers) != len(found.diff_ids):
         why = f"it lists {len(layers)} layers, and its configuration {len(found.diff_ids)}"
         raise m.corrupt_manifest_error(name, m.InvalidDocumentError(why))
@@ -92,8 +93,10 @@ def make_source_image(
     name: str,
     places: int = 1,
 ) -> SourceImage:
-    """The image of a manifest and its configuration; `opener` gives what opens a layer's blob, `name` is what files
-    made from it are called. Raises InputError when the two do not fit."""
+    """Return the image of a manifest and its configuration. Raises InputError if they do not match.
+
+    `opener` returns the function that opens a layer's blob; `name` is the base name of files made from the image.
+    """
     check_layer_count(found, image.layers, reference)
     count = len(image.layers)
     layers = tuple(
@@ -120,7 +123,7 @@ def layer_name(number: int, count: int) -> str:
 
 
 def file_name(parts: Iterable[str]) -> str:
-    """A plain file name of a reference's words."""
+    """Return a plain file name from the parts of a reference."""
     name = "-".join(re.sub(r"[^A-Za-z0-9_.-]+", "-", part).strip("-.") for part in parts if part)
     return name[:100] or "image"
 
@@ -129,25 +132,25 @@ def check_digest(content: bytes, digest: str, name: str) -> bytes:
     """`content`, if it has that digest (``sha256:…``). Raises InputError."""
     found = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if found != digest:
-        raise InputError(f"a document of {name} is damaged: {found} instead of {digest}", hint="have it made anew")
+        raise InputError(f"a document of {name} is damaged: {found} instead of {digest}", hint="have it written again")
     return content
 
 
 def parse_text(value: object) -> str:
     if value is not None and not isinstance(value, str):
-        raise m.InvalidDocumentError(f"{value!r:.80} stands where a text should")
+        raise m.InvalidDocumentError(f"{value!r:.80} where a text is required")
     return value or ""
 
 
 def parse_texts(value: object) -> list[str]:
-    """A list of texts, the keys of a table, or nothing."""
+    """Return a list of texts, the keys of a table, or nothing. Raises InvalidDocumentError."""
     if isinstance(value, dict):
         value = list(value)
     if value is not None and not isinstance(value, list):
-        raise m.InvalidDocumentError(f"{value!r:.80} stands where a list should")
+        raise m.InvalidDocumentError(f"{value!r:.80} where a list is required")
     return [parse_text(item) for item in value or []]
 
 
 def parse_command(value: object) -> tuple[str, ...]:
-    """A command: a list of words, or (in old images) a line for the shell."""
+    """Return a command: a list of words, or (in old images) a line for the shell."""
     return ("/bin/sh", "-c", value) if isinstance(value, str) and value else tuple(parse_texts(value or None))

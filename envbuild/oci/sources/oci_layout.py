@@ -1,4 +1,4 @@
-"""An OCI layout (OCI image spec 1.1, image-layout.md): a folder, or the archive of one."""
+"""OCI layouts (OCI image spec 1.1, image-layout.md): a folder, or the archive of one."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ INDEXES = 4  # one index in another, at most
 
 
 class LayoutFiles(Protocol):
-    """The files of a layout, wherever they are."""
+    """Files of a layout, in a folder or an archive."""
 
     def read(self, name: str) -> bytes:
-        """All of a small file. Raises InputError."""
+        """Return all of a small file. Raises InputError."""
         ...
 
     def open(self, name: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """A file from its first byte. Raises InputError."""
+        """Return a file from its first byte. Raises InputError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutFolder:
-    """The files of a folder."""
+    """Files of a layout in a folder."""
 
     path: Path
 
@@ -47,16 +47,16 @@ class LayoutFolder:
         except OSError as error:
             raise InputError(
                 f"{self.path / name} cannot be read: {error.strerror}",
-                hint="write the layout anew, e.g. skopeo copy docker://NAME oci:DIR",
+                hint="write the layout again, e.g. skopeo copy docker://NAME oci:DIR",
             ) from None
 
 
 @contextlib.contextmanager
 def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImage]:
-    """The image ``oci:PATH:TAG``. Raises InputError, ConflictError."""
+    """Return the image ``oci:PATH:TAG``. Raises InputError, ConflictError."""
     if not (path / "index.json").is_file():
         raise InputError(
-            f"{path} is no OCI layout, because it has no index.json",
+            f"{path} is not an OCI layout, because it has no index.json",
             hint="skopeo copy docker://NAME:TAG oci:DIR makes one",
         )
     reference = f"oci:{path}:{tag}" if tag else f"oci:{path}"
@@ -64,8 +64,8 @@ def open_layout(path: Path, tag: str, platform: Platform) -> Iterator[SourceImag
 
 
 def read_layout_image(files: LayoutFiles, tag: str, reference: str, stem: str, platform: Platform) -> SourceImage:
-    """The image that a layout's index.json calls `tag` (empty: its only one); `stem` is what files made from it are
-    called."""
+    """Return the image that a layout's index.json calls `tag` (empty: its only one); `stem` is the base name of files
+    made from it."""
     digest, value = "", m.parse_document(files.read("index.json"), reference)
     listed = find_entries(value, tag, reference)
     for _ in range(INDEXES):
@@ -97,7 +97,7 @@ def blob_path(digest: str) -> str:
 
 
 def find_entries(value: Mapping[str, Any], tag: str, reference: str) -> list[Mapping[str, Any]]:
-    """The entries of index.json that `tag` calls: a name as it stands there, or the tag of one."""
+    """Return the entries of index.json that `tag` names: a whole name, or the tag of one."""
     try:
         listed = list(value["manifests"])
         names = [str((item.get("annotations") or {}).get(REF_NAME) or "") for item in listed]

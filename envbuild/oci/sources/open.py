@@ -1,11 +1,11 @@
-"""Images that somebody else made, by what a person calls them: one module for each kind of place.
+"""Third-party images by the references that users write: one module for each kind of source.
 
     docker://[REGISTRY/]PATH[:TAG][@sha256:…]   a registry (registry.py)
-    oci:DIR[:TAG]                               an OCI layout (layout.py)
+    oci:DIR[:TAG]                               an OCI layout (oci_layout.py)
     docker-archive:FILE[:TAG]                   of `docker save` or `podman save`, or an OCI archive (archive.py)
-    docker-daemon:NAME, dockerd://NAME          an image of the Docker Engine of this machine (daemon.py)
+    docker-daemon:NAME, dockerd://NAME          an image of the Docker Engine of this machine (docker_daemon.py)
 
-A path alone is a layout or an archive, by what is there.
+A path alone is a layout if it is a folder, else an archive.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ SCHEME = re.compile(r"([a-z][a-z0-9+-]*):")
 
 @dataclass(frozen=True, slots=True)
 class SourceReference:
-    """A source as it was named: `kind` is one of registry, layout, archive, daemon; `rest` what follows the prefix."""
+    """Reference of a source: `kind` is one of registry, layout, archive, daemon; `rest` the text after the prefix."""
 
     kind: str
     rest: str
 
 
 def parse_source(text: str) -> SourceReference | None:
-    """The place that `text` names; None: it names an image of the project. Raises SpecError for other programs' forms
-    and for what is no form at all, InputError for a path where nothing is."""
+    """Return the source that `text` names; None: it names an image of the project.
+
+    Raises SpecError for forms of other programs and for texts that are not a form, InputError for a missing path.
+    """
     for prefix, kind in PREFIXES.items():
         if text.startswith(prefix):
             rest = text.removeprefix(prefix).removeprefix("//")
@@ -53,14 +55,14 @@ def parse_source(text: str) -> SourceReference | None:
             return SourceReference(kind, rest)
     scheme = SCHEME.match(text)
     if scheme:
-        raise SpecError(f"{text[:200]!r} is no source that envbuild reads", hint=suggest_form(text, scheme[1]))
+        raise SpecError(f"{text[:200]!r} is not a source that envbuild reads", hint=suggest_form(text, scheme[1]))
     if text.endswith((".yaml", ".yml")) or ("/" not in text and not text.endswith(ARCHIVES)):
         return None
     return parse_path(text)
 
 
 def suggest_form(text: str, scheme: str) -> str:
-    """What to write in place of another program's form."""
+    """Return the hint for another program's form: what to write instead."""
     rest = text[len(scheme) + 1 :].lstrip("/")
     if scheme in ("podman", "containers-storage"):
         return f"podman save -o image.tar {rest}; then: envbuild export docker-archive:image.tar --to squashfs"
@@ -74,7 +76,7 @@ def suggest_form(text: str, scheme: str) -> str:
 
 
 def parse_path(text: str) -> SourceReference:
-    """What a bare path is, by what is there."""
+    """Return the source at a bare path. Raises InputError for a missing one, SpecError for a squashfs file."""
     try:
         path, _ = split_path(text)
     except InputError:
@@ -90,28 +92,30 @@ def parse_path(text: str) -> SourceReference:
 
 
 def split_path(text: str) -> tuple[Path, str]:
-    """(path, tag) of ``PATH[:TAG]``: the longest beginning that is there. Raises InputError."""
+    """Return (path, tag) of ``PATH[:TAG]``: the longest beginning that exists. Raises InputError."""
     ends = [len(text), *(found.start() for found in reversed(list(re.finditer(":", text))))]
     for end in ends:
         path = Path(text[:end]).expanduser()
         if text[:end] and path.exists():
             return path, text[end + 1 :]
-    raise InputError(f"there is no file or folder {text}", hint="look at the path; a tag follows it after a colon")
+    raise InputError(f"there is no file or folder {text}", hint="check the path; a tag follows it after a colon")
 
 
 def open_source(
     text: str, site: Site, store: Store, arch: str = "", *, keep: bool = False
 ) -> AbstractContextManager[SourceImage]:
-    """The image that `text` names; what it opened is closed at the end of the context.
+    """Return the image that `text` names; what it opened is closed at the end of the context.
 
-    `arch`: the CPU architecture of it (``amd64``, ``arm64``, ``arm/v7``); empty: this machine's where there is a
-    choice. `keep`: the layers of a registry stay in the store. Raises SpecError for a text that names no source and for
-    a `keep` where there is no registry, InputError with every finding for what cannot be had or read, ConflictError
-    where the image is not made for `arch`, EngineError without a Docker Engine.
+    - `arch`: its CPU architecture (``amd64``, ``arm64``, ``arm/v7``); empty: this machine's where there is a choice
+    - `keep`: cache the layers of a registry in the store
+
+    Raises SpecError for a text that names no source and for `keep` without a registry, InputError with every finding if
+    the image is not available or unreadable, ConflictError if there is no image for `arch`, EngineError without a
+    Docker Engine.
     """
     place = parse_source(text)
     if place is None:
-        raise SpecError(f"{text[:200]!r} is no source", hint=f"write one of: {FORMS}")
+        raise SpecError(f"{text[:200]!r} is not a source", hint=f"write one of: {FORMS}")
     platform = Platform.of(arch)
     if place.kind == "registry":
         from envbuild.oci.sources.registry import open_registry

@@ -1,4 +1,4 @@
-"""Which image of several is taken: that of a CPU architecture, among what an index offers (OCI image-index.md)."""
+"""Selection of an image by CPU architecture from an index (OCI image-index.md)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from envbuild.oci import manifest as m
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 GRAMMAR = re.compile(r"(?:linux/)?([a-z0-9_]+)(?:/(v[0-9]+))?")
-NO_IMAGES = ("unknown/unknown", "None/None")  # attestations, which stand in an index beside the images
+NO_IMAGES = ("unknown/unknown", "None/None")  # attestations, which an index lists beside the images
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A CPU architecture as OCI names it. `asked`: a person named it, so that no other will do."""
+    """CPU architecture as OCI names it. `asked`: the user named it, so that no other is accepted."""
 
     arch: str
     variant: str = ""
@@ -29,23 +29,24 @@ class Platform:
 
     @classmethod
     def of(cls, text: str) -> Platform:
-        """``linux/arm64``, ``arm64``, ``arm/v7``; empty: this machine's. Raises SpecError."""
+        """Parse ``linux/arm64``, ``arm64``, ``arm/v7``; empty: this machine's. Raises SpecError."""
         if not text:
             machine = os.uname().machine
             return cls(MACHINES.get(machine, machine))
         found = GRAMMAR.fullmatch(text)
         if not found:
-            raise SpecError(f"--platform {text!r} is no Linux platform", hint="write it as linux/amd64 or linux/arm64")
+            raise SpecError(f"--platform {text!r} is not a Linux platform", hint="write linux/amd64 or linux/arm64")
         return cls(MACHINES.get(found[1], found[1]), found[2] or "", True)
 
     def fits(self, arch: str, variant: str) -> bool:
+        """Return whether an image of this architecture and variant is one for the platform."""
         return arch == self.arch and self.variant in ("", variant)
 
 
 def pick_manifest(listed: Iterable[Mapping[str, Any]], name: str, platform: Platform) -> m.BlobDescriptor:
-    """The manifest for `platform` among the entries of an index; without a person's choice the only one will do.
+    """Return the manifest for `platform` among the entries of an index; if the user named none, the only one.
 
-    Raises ConflictError with what there is, InputError for a damaged index.
+    Raises ConflictError with the platforms in the index, InputError for a corrupt index.
     """
     found: list[tuple[str, m.BlobDescriptor]] = []
     try:
@@ -68,7 +69,7 @@ def pick_manifest(listed: Iterable[Mapping[str, Any]], name: str, platform: Plat
 
 
 def wrong_platform_error(name: str, platform: Platform, found: Iterable[str]) -> ConflictError:
-    """The error for an image that is made for other platforms: `found`."""
+    """Return the error for an image that is made for other platforms: `found`."""
     offered = sorted(set(found))
     linux = [have for have in offered if have.startswith(f"{m.SYSTEM}/")]
     return ConflictError(

@@ -1,7 +1,8 @@
-"""What is told of a layer that is not what its image says: first whose fault it is, because that says what to do.
+"""Reader of the layers of a source, which checks them against the digests of their image.
 
-A blob with another digest than the image names was damaged on its way or where it lies: it is to be fetched or saved
-again. One with the right digest that is no sound layer all the same was pushed so: fetching it again does not help.
+Errors distinguish two causes, because the remedies differ. A blob with another digest than the image names was damaged
+in transfer or in storage: fetch or save it again. A blob with the right digest that is not a valid layer was pushed in
+that state: fetching it again does not help.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from envbuild.oci.tar.decompress import convert_layer_errors, open_decompressed
 from envbuild.oci.tar.member import Member, Sink
 from envbuild.oci.tar.reader import LayerError, read_tar
 
-PUSHED = "use another image or tag, or have whoever made this one build and push it again"
+PUSHED = "use another image or tag, or ask the publisher of this one to rebuild and push it"
 AGAIN = {
-    "docker://": "run the command again; if that does not help, the registry or its mirror holds it damaged: have the "
-    "image pushed there again",
+    "docker://": "run the command again; if that does not help, the registry or its mirror has a damaged copy: push "
+    "the image there again",
     "docker-daemon:": "pull or build the image again, e.g. docker pull NAME",
     "docker-archive:": "save or copy the archive again, e.g. docker save -o FILE NAME",
     "oci:": "fetch or copy the layout again, e.g. skopeo copy docker://NAME:TAG oci:DIR",
@@ -30,33 +31,34 @@ AGAIN = {
 
 
 def corrupt_layer_error(layer: SourceLayer, why: str) -> InputError:
-    """The bytes are others than the image names."""
+    """Return the error for bytes that are not those that the image names."""
     hints = [hint for prefix, hint in AGAIN.items() if layer.image.startswith(prefix)]
     return InputError(f"{layer_label(layer)} is damaged: {why}", hint=hints[0] if hints else "fetch or save it again")
 
 
 def malformed_layer_error(layer: SourceLayer, why: str) -> InputError:
-    """The bytes are those that the image names, and no layer."""
+    """Return the error for bytes that the image names, but that are not a valid layer."""
     digest = layer.digest or layer.diff_id
     return InputError(
-        f"{layer_label(layer)} was pushed broken: it is {digest}, as its image says, but no sound layer: {why}",
+        f"{layer_label(layer)} is malformed: it is {digest}, as its image names, but not a valid layer: {why}",
         hint=PUSHED,
     )
 
 
 def layer_label(layer: SourceLayer) -> str:
+    """Return what messages call a layer."""
     return f"{layer.name} of {layer.image}" if layer.image else layer.name
 
 
 LIMIT = 1 << 42  # bytes of an unpacked layer: more than any image has, less than hours of zeros
-RATIO, SUSPECT = 200, 1 << 30  # a blob that grows more than 200 times, to more than 1 GiB, is no honest layer
-UNNAMED = "sha256:?"  # of a layer that does not say which it is: Docker's are all of this kind
+RATIO, SUSPECT = 200, 1 << 30  # a blob that grows more than 200 times, to more than 1 GiB, is not a real layer
+UNNAMED = "sha256:?"  # of a layer that does not name itself: Docker's are all sha256
 ALGORITHMS = ("sha256", "sha384", "sha512")
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """A layer that was taken in: the bytes of its tar, and its members."""
+    """Size of a layer that was read: the bytes of its tar, and its members."""
 
     bytes: int
     members: int
@@ -67,8 +69,8 @@ def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
 
     `limit`: the most bytes that its tar may have; `ratio`: how many times the size of its blob it may be when it is
     larger than 1 GiB (0: any). Raises InputError for a blob that is damaged, is not the one that the image names, or
-    is not a sound tar (which of them: `envbuild.oci.sources.read_layer`), what the sinks refuse, and what reading from
-    its place raises. The sinks are then not closed: whoever made them discards what they hold.
+    is not a valid tar (the message distinguishes them), and what the sinks and the source raise. The sinks are then not
+    closed: the caller discards their content.
     """
     with convert_layer_errors(layer.name), layer.open() as stream:
         blob = _BlobReader(stream, layer)
@@ -89,7 +91,7 @@ def read_layer(layer: SourceLayer, sinks: Sequence[Sink], *, limit: int = LIMIT,
 
 
 def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
-    """As `take_layer`, for a layer of a stream that does not say which it is; returns its diff_id."""
+    """Read a layer of a stream that does not name itself, as `read_layer` does. Return its diff_id."""
     with convert_layer_errors(layer.name), layer.open() as stream:
         blob = _BlobReader(stream, layer)
         with open_decompressed(blob) as content:
@@ -102,7 +104,7 @@ def read_unnamed_layer(layer: SourceLayer, sink: Sink) -> str:
 
 
 class LayerTooLargeError(LayerError):
-    """There is more in a layer than there may be: it is not read to its end."""
+    """Layer that exceeds a limit: it is not read to its end."""
 
 
 def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: str) -> None:
@@ -110,14 +112,14 @@ def check_layer(layer: SourceLayer, blob: _BlobReader, tar: _TarReader, fault: s
     if why := blob.differs():
         raise corrupt_layer_error(layer, why)
     why = tar.differs()
-    if blob.hash is None and (why or not tar.whole):  # the tar's digest is all there is to tell damage by
+    if blob.hash is None and (why or not tar.whole):  # only the tar's digest can show damage
         raise corrupt_layer_error(layer, why or f"it cannot be unpacked: {fault}")
     if fault or why:
         raise malformed_layer_error(layer, fault or why)
 
 
 class _BlobReader:
-    """The blob as it comes. `size`: bytes read of it; `known`: how many there are, 0 when nobody said."""
+    """Blob while it is read. `size`: bytes read of it; `known`: its size, 0 if unknown."""
 
     def __init__(self, stream: Readable, layer: SourceLayer) -> None:
         self.stream, self.layer, self.size, self.known = stream, layer, 0, layer.size
@@ -128,13 +130,13 @@ class _BlobReader:
         chunk = self.stream.read(size)
         self.size += len(chunk)
         if self.known and self.size > self.known:
-            raise LayerError(f"it is larger than the {self.known} bytes that its image says it has")
+            raise LayerError(f"it is larger than the {self.known} bytes that its image names")
         if self.hash is not None:
             self.hash.update(chunk)
         return chunk
 
     def differs(self) -> str:
-        """Read the blob to its end; returns in what it is another one than the image names (empty: in nothing)."""
+        """Read the blob to its end; return how it differs from the one that the image names (empty: not at all)."""
         try:
             while self.read(CHUNK):
                 pass
@@ -142,12 +144,12 @@ class _BlobReader:
             return error.message
         why = "" if self.hash is None else digest_mismatch("its blob", self.hash, self.layer.digest)
         if self.known and self.size != self.known:
-            return f"it has {self.size} bytes, and its image says {self.known}" + (f"; {why}" if why else "")
+            return f"it has {self.size} bytes, and its image names {self.known}" + (f"; {why}" if why else "")
         return why
 
 
 class _TarReader:
-    """The unpacked blob."""
+    """Unpacked blob while it is read. `whole`: it was read to its end; `cut`: unpacking failed before."""
 
     def __init__(self, content: Readable, blob: _BlobReader, layer: SourceLayer, limit: int, ratio: int) -> None:
         self.content, self.blob, self.layer, self.limit, self.ratio = content, blob, layer, limit, ratio
@@ -178,14 +180,14 @@ class _TarReader:
                     pass
 
     def differs(self) -> str:
-        """In what the tar, read to its end, is another one than the image's configuration names."""
+        """Return how the tar, read to its end, differs from that of the configuration (empty: not at all)."""
         # a blob that has the tar's digest is the tar
         what = "its blob" if self.blob.hash is None and self.layer.digest else "its tar"
         return digest_mismatch(what, self.hash, self.layer.diff_id) if self.whole else ""
 
 
 class _FanOut:
-    """A sink that gives everything to several, and counts members."""
+    """Sink that passes everything to several others, and counts members."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self.sinks, self.members = sinks, 0
@@ -215,13 +217,14 @@ class _FanOut:
 
 
 def new_hash(digest: str) -> Any:
-    """The hash that a digest is of. Raises LayerError for one that is not known."""
+    """Return a new hash of the algorithm of a digest. Raises LayerError for an unknown one."""
     name, _, value = digest.partition(":")
     if name not in ALGORITHMS or not value:
-        raise LayerError(f"its digest {digest!r} is of a kind that envbuild does not know")
+        raise LayerError(f"its digest {digest!r} is of a kind that envbuild does not support")
     return hashlib.new(name)
 
 
 def digest_mismatch(what: str, found: Any, digest: str) -> str:
+    """Return how a hash differs from a digest; empty if they match."""
     name, _, value = digest.partition(":")
-    return "" if found.hexdigest() == value else f"{what} is {name}:{found.hexdigest()}, and its image says {digest}"
+    return "" if found.hexdigest() == value else f"{what} is {name}:{found.hexdigest()}, and its image names {digest}"

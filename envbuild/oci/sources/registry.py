@@ -1,8 +1,8 @@
-"""An image of a registry: its tag is resolved once, everything else is asked for by digest.
+"""Images of registries: the tag is resolved once, everything else is requested by digest.
 
-Where it is asked for, with which certificates and with whose login is as for base images
-(`envbuild.net.registry.client`). Manifests and configurations are kept as blobs of the store; layers come straight from
-the socket (`Blob`), and are kept when that is wished (`KeptBlob`). One that the store has is read there.
+Mirrors, certificates and logins are those of base images (`envbuild.net.registry.client`). Manifests and configurations
+are cached as blobs of the store; layers come straight from the socket (`RegistryBlob`), and are cached on request
+(`CachedBlob`). One that the store has is read there.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from envbuild.oci.sources.platform import Platform, pick_manifest
 def open_registry(
     rest: str, site: Site, store: Store, platform: Platform, *, keep: bool = False
 ) -> Iterator[SourceImage]:
-    """The image that ``docker://REST`` names; `keep` its layers in the store. Raises SpecError, InputError,
-    ConflictError (see `open_source`)."""
+    """Return the image that ``docker://REST`` names; `keep`: cache its layers in the store.
+
+    Raises SpecError, InputError, ConflictError (see `open_source`)."""
     reference = parse_source_reference(rest)
     place = _RepositoryReader(Repository(reference, site, Transport(site.network())), store, keep)
     name = printable_reference(reference)
@@ -59,13 +60,13 @@ def open_registry(
 
 
 def parse_source_reference(rest: str) -> Reference:
-    """The reference in what follows ``docker://``: docker's form, where a name without a registry is docker.io's, or
-    enroot's (``REGISTRY#PATH``). Raises SpecError."""
+    """Return the reference in the text after ``docker://``: docker's form, where a name without a registry is
+    docker.io's, or enroot's (``REGISTRY#PATH``). Raises SpecError."""
     before, _, _ = rest.partition("@sha256:")
     user, at, _ = before.rpartition("@")
     if at:
         raise SpecError(
-            # what stands before @ may be a password
+            # the text before @ may be a password
             f"docker://…@{rest[len(user) + 1 :][:200]} names a user, and envbuild takes docker's own logins",
             hint=f"docker login; then write docker://{rest[len(user) + 1 :]}",
         )
@@ -83,7 +84,7 @@ def printable_reference(reference: Reference) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RepositoryReader:
-    """What is read of one repository."""
+    """Reader of one repository. `keeps`: layers are cached in the store."""
 
     repository: Repository
     store: Store
@@ -91,13 +92,13 @@ class _RepositoryReader:
 
     def document(self, wanted: str, name: str) -> tuple[str, dict[str, Any]]:
         """(digest, content) of a manifest or index: ``sha256:…`` or a tag."""
-        content = self.kept(wanted) or self.keep(self.repository.manifest(wanted))
+        content = self.read_cached(wanted) or self.keep(self.repository.manifest(wanted))
         return f"sha256:{hashlib.sha256(content).hexdigest()}", m.parse_document(content, name)
 
     def blob(self, part: m.BlobDescriptor, name: str) -> bytes:
-        """A small blob."""
+        """Return a small blob, from the store if it has it. Raises InputError."""
         digest = f"sha256:{part.digest}"
-        if content := self.kept(digest):
+        if content := self.read_cached(digest):
             return content
         with RegistryBlob(self.repository, part) as stream:
             content = b""
@@ -105,8 +106,8 @@ class _RepositoryReader:
                 content += chunk
         return self.keep(image_documents.check_digest(content, digest, name))
 
-    def kept(self, wanted: str) -> bytes | None:
-        """What the store has under that digest."""
+    def read_cached(self, wanted: str) -> bytes | None:
+        """Return what the store has under that digest; None if nothing, or if `wanted` is a tag."""
         digest = wanted.removeprefix("sha256:")
         if digest == wanted or not self.store.has_blob(digest):
             return None
@@ -114,7 +115,7 @@ class _RepositoryReader:
         return self.store.blob(digest).read_bytes()
 
     def keep(self, content: bytes) -> bytes:
-        """Into the store, so that an image that is named by digest and has its packs needs no network."""
+        """Add content to the store, so that an image that is named by digest and has its packs needs no network."""
         with self.store.workdir() as work:
             (work / "document").write_bytes(content)
             self.store.add_blob(work / "document")
@@ -123,8 +124,8 @@ class _RepositoryReader:
 
 @dataclass(slots=True)
 class _Opener:
-    """Opens a layer's blob: the store's own, or else at a place; each time another one is asked first, because the last
-    one's content may be wrong."""
+    """Opener of a layer's blob: the store's own, or else at a place; each call tries another one first, because the
+    content of the last one may be wrong."""
 
     place: _RepositoryReader
     part: m.BlobDescriptor
