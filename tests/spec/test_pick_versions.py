@@ -94,7 +94,7 @@ def test_where_no_small_change_helps_the_hint_says_what_stands_in_the_way(tmp_pa
             resolve_in(load_image_spec(str(path), project), project)
         finding = next(one for one in error.value.findings if "[cuda.targets]" in one.message)
         before, _, waiver = finding.hint.partition("; where you know better")
-        assert "cuda==11.3 and torch==1.10.1+cu113 stand in the way of sm_" in before
+        assert "cuda==11.3 and torch==1.10.1+cu113 are incompatible with sm_" in before
         assert f"take {cuda}" in before and f"a target of {other}" in before
         assert "{fact: cuda.targets, reason: …}" in waiver
         told = check_image(str(path))

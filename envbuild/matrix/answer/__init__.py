@@ -1,1 +1,1 @@
-"""What the version matrix answers, in words: verdicts, conflicts, tables, what is newer than the facts."""
+"""Answers of the version matrix: verdicts, conflicts, tables, and releases newer than the facts."""

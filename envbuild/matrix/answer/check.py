@@ -1,4 +1,4 @@
-"""The answer to a request: valid, conflict, conditional, disputed or unknown, and because of what."""
+"""The answer to a request: valid, conflict, conditional, disputed or unknown, with the reasons."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from envbuild.matrix.solve.query import Query, prefer_known_plan, unlisted_versi
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
-if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
+if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.fix_trial import PlanFilter
 
-NEAR = 100  # plans that are looked at for what is known nearby
-FEW = 5  # plans that are looked at for each change that is to be proposed
+NEAR = 100  # plans that are tried to find known ones nearby
+FEW = 5  # plans that are tried for each change that is to be proposed
 
 
 def check(
-    matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver] = (), met: Collection[str] = frozenset()
+    matrix: FactTable, asks: Sequence[Ask], waivers: Sequence[Waiver] = (), satisfied: Collection[str] = frozenset()
 ) -> Answer:
-    """Answer a request. `met`: facts whose condition is seen to. Raises SpecError for a waiver of a fact that does not
-    exist."""
+    """Answer a request. `satisfied`: facts whose condition is satisfied. Raises SpecError for a waiver of a fact that
+    does not exist."""
     case = Query.of(matrix, asks, waivers)
     if case.plan is None:
         from envbuild.matrix.answer.conflict import find_conflicts
 
         return Answer("conflict", case.asks, conflicts=find_conflicts(case, plan_filter(case)), waived=tuple(waivers))
-    answer = judge_plan(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), met)
+    answer = judge_plan(case.matrix, case.plan.assignment, case.asks, case.waived, tuple(waivers), satisfied)
     strangers = tuple(unlisted_version_gaps(matrix, asks))
     if strangers and "unheard" not in case.waived:
         answer = replace(answer, verdict="unknown", unknown=(*answer.unknown, *strangers))
@@ -44,7 +44,7 @@ def check(
 
 
 def unlisted_version_gaps(matrix: FactTable, asks: Sequence[Ask]) -> Iterator[Unknown]:
-    """Versions that are asked for of components whose versions are all known, and are none of them."""
+    """Yield the requested versions that no fact lists, of components whose versions are all known."""
     for name, versions in unlisted_versions(matrix, asks).items():
         component = matrix.component(name)
         if component and (component.complete or component.kind == "sm"):
@@ -52,8 +52,9 @@ def unlisted_version_gaps(matrix: FactTable, asks: Sequence[Ask]) -> Iterator[Un
 
 
 def plan_filter(case: Query) -> PlanFilter:
-    """Whether a plan is one to propose: it adds nothing of its own, facts speak of all of it, or of an older choice of
-    what the request leaves open, and where its base is another one, that can be built on."""
+    """Return whether a plan may be proposed, as a function of the plan. It adds no component of its own; facts cover
+    all of it, or of an older choice of what the request leaves open; and if its base is another one, images can be
+    built on that."""
     matrix = case.matrix
     asked = {request.component for request in case.wanted}
     whole = {request.component: request.mask for request in case.wanted if request.id}
@@ -86,7 +87,8 @@ def plan_filter(case: Query) -> PlanFilter:
 
 
 def is_buildable_base(chosen: Mapping[str, str]) -> bool:
-    """Whether the base of a plan is a distribution that images are built on, with its own Python, or made of one."""
+    """Return whether the base of a plan is a distribution that images are built on, with its own Python, or made of
+    one."""
     known = DISTRIBUTIONS.get(chosen["base"])
     if known:
         return chosen.get("python", known.python) == known.python
@@ -94,7 +96,7 @@ def is_buildable_base(chosen: Mapping[str, str]) -> bool:
 
 
 def nearest_known_changes(case: Query, unknown: Sequence[Unknown], good: PlanFilter) -> tuple[str, ...]:
-    """The nearest changes after which nothing is unknown."""
+    """Return the nearest changes after which nothing is unknown."""
     from envbuild.matrix.answer.conflict import fix_text, prefer_plain_fixes, rule_stages
     from envbuild.matrix.answer.fixes import find_fixes
 

@@ -1,4 +1,4 @@
-"""Conflicts in words: because of what, and what to change. And what holds a version back."""
+"""Conflicts as sentences: the reasons, and what to change. Also why a version is not newer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from envbuild.matrix.solve.request import Ask
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Facts and requests that cannot stand together. `minimal`: without any one of them the rest can be had. `fixes`
-    are the nearest changes that work, cheapest first; `also` are other reasons against the same asks. `beyond`: of an
-    image for which there is no such change, what would have to be otherwise."""
+    """Facts and requirements that contradict each other. `minimal`: without any one of them the rest is possible.
+    `fixes` are the nearest changes that work, cheapest first; `also` are other reasons against the same `asks`.
+    `beyond`: of an image for which there is no such change, what would have to be otherwise."""
 
     text: str
     reasons: tuple[Reason, ...]
@@ -41,27 +41,27 @@ class Conflict:
 
 
 def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
-    """Every conflict of a request, in words, with the nearest changes that work. Conflicts of the same asks are told
-    together. `good` says whether a change leads to something known."""
+    """Return every conflict of a request as a sentence, with the nearest changes that work. Conflicts of the same
+    `asks` are one. `good` decides whether a change leads to a plan that is known."""
     with undecided_as_unknown():
         found = conflict_core.find_cores(case.matrix, case.wanted, case.waived)
-    mends = fixes_by_conflict(case, found, good)
-    far = hardware_hint(case, found, spec_rules(case)) if case.image and not all(mends) else ""
-    told: dict[tuple[Ask, ...], Conflict] = {}
-    for core, some in zip(found, mends, strict=True):
+    found_fixes = fixes_by_conflict(case, found, good)
+    far = hardware_hint(case, found, spec_rules(case)) if case.image and not all(found_fixes) else ""
+    by_asks: dict[tuple[Ask, ...], Conflict] = {}
+    for core, some in zip(found, found_fixes, strict=True):
         involved = needed_asks(case, core)
         reasons = core_reasons(case, core, {ask.component: ask.constraint.text for ask in involved})
         text = conflict_sentence(reasons, involved, case.matrix)
-        if (first := told.get(involved)) is None:
+        if (first := by_asks.get(involved)) is None:
             fixed = tuple(map(fix_text, some))
-            told[involved] = Conflict(text, reasons, involved, core.minimal, fixed, beyond="" if fixed else far)
+            by_asks[involved] = Conflict(text, reasons, involved, core.minimal, fixed, beyond="" if fixed else far)
         else:
-            told[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
-    return tuple(told.values())
+            by_asks[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
+    return tuple(by_asks.values())
 
 
 def needed_asks(case: Query, core: Core) -> tuple[Ask, ...]:
-    """The asks of a conflict, without those that only decide what is meant by default (a GPU, of the architecture)."""
+    """Return the requirements of a conflict, without those that only decide a default (a GPU, of the architecture)."""
     matrix, about = case.matrix, set[str]()
     for row in core.rows:
         if not matrix.fact(row).default:
@@ -72,8 +72,8 @@ def needed_asks(case: Query, core: Core) -> tuple[Ask, ...]:
 
 
 def core_reasons(case: Query, core: Core, known: Mapping[str, str]) -> tuple[Reason, ...]:
-    """The rows of a conflict as reasons, what stands in the way first; a component whose definition is among them has
-    that value."""
+    """Return the rows of a conflict as reasons, the obstacle first. A component whose definition is among them has that
+    value."""
     matrix = case.matrix
     whole = dict(known)
     for row in core.rows:
@@ -83,28 +83,31 @@ def core_reasons(case: Query, core: Core, known: Mapping[str, str]) -> tuple[Rea
 
 
 def fixes_by_conflict(case: Query, found: Sequence[Core], good: PlanFilter) -> list[list[Fix]]:
-    """For each conflict the nearest changes that work: those that mend everything at once, else those that mend it when
-    the others are left aside. None leads to what is unknown. Other hardware is proposed where nothing else helps, and
-    never for an image."""
-    mends: list[list[Fix]] = [[] for _ in found]
+    """Return the nearest changes that work, per conflict: those that resolve everything at once, else those that
+    resolve it when the others are ignored. None leads to what is unknown. Other hardware is proposed only if nothing
+    else helps, and never for an image."""
+    found_fixes: list[list[Fix]] = [[] for _ in found]
     for rules in rule_stages(case):
         if whole := prefer_plain_fixes(
             case, find_fixes(case.matrix, case.wanted, found, case.waived, good, rules=rules)
         ):
-            return [some or [fix for fix in whole if touches(fix, core)] or whole for some, core in pairs(mends, found)]
+            return [
+                some or [fix for fix in whole if touches(fix, core)] or whole
+                for some, core in pairs(found_fixes, found)
+            ]
         if len(found) > 1:
-            mends = [some or fixes_of_one(case, core, found, rules) for some, core in pairs(mends, found)]
-        if all(mends):
+            found_fixes = [some or fixes_of_one(case, core, found, rules) for some, core in pairs(found_fixes, found)]
+        if all(found_fixes):
             break
-    return mends
+    return found_fixes
 
 
-def pairs(mends: Sequence[list[Fix]], found: Sequence[Core]) -> Iterator[tuple[list[Fix], Core]]:
-    return zip(mends, found, strict=True)
+def pairs(found_fixes: Sequence[list[Fix]], found: Sequence[Core]) -> Iterator[tuple[list[Fix], Core]]:
+    return zip(found_fixes, found, strict=True)
 
 
 def fixes_of_one(case: Query, core: Core, found: Sequence[Core], rules: Rules) -> list[Fix]:
-    """What mends one conflict when the others are left aside."""
+    """Return the changes that resolve one conflict when the others are ignored."""
     others = [other for other in found if other is not core]
     plans = PLANS // len(found)
     return prefer_plain_fixes(
@@ -113,22 +116,23 @@ def fixes_of_one(case: Query, core: Core, found: Sequence[Core], rules: Rules) -
 
 
 def rule_stages(case: Query) -> list[Rules]:
-    """What may be proposed: first anything but other hardware; then, where somebody asks by hand, that as well."""
+    """Return what may be proposed: first anything but other hardware; then, for a request of the command line, that as
+    well."""
     rules = spec_rules(case) if case.image else FREE
     hardware = [component.name for component in case.matrix.components if component.cost >= HARDWARE]
-    kept = rules.fixing(hardware)
-    return [kept] if case.image else [kept, rules]
+    same_hardware = rules.fixing(hardware)
+    return [same_hardware] if case.image else [same_hardware, rules]
 
 
 def spec_rules(case: Query) -> Rules:
-    """What a person can change in the spec of an image: its layers, and its base where that is a distribution, which
-    has one Python. The target stays, as does what is in somebody's image."""
+    """Return what a user can change in the spec of an image: its layers, and its base if that is a distribution, which
+    has one Python. The target is fixed, and so is the content of a third-party image."""
     matrix = case.matrix
-    said: dict[str, set[str]] = {}
+    by_recipe: dict[str, set[str]] = {}
     for ask in case.asks:
         if ask.by.startswith("recipe "):
-            said.setdefault(ask.by, set()).add(ask.component)
-    ties = {name: frozenset(names - {name}) for names in said.values() for name in names}
+            by_recipe.setdefault(ask.by, set()).add(ask.component)
+    ties = {name: frozenset(names - {name}) for names in by_recipe.values() for name in names}
     fixed = {ask.component for ask in case.asks if ask.by and not ask.by.startswith("recipe ")}
     fixed |= {component.name for component in matrix.components if component.hidden}
     base = next((request.mask for request in case.wanted if request.id and request.component == "base"), 0)
@@ -147,7 +151,8 @@ def has_value(matrix: FactTable, name: str, value: str) -> bool:
 
 
 def prefer_plain_fixes(case: Query, some: list[Fix]) -> list[Fix]:
-    """Without other hardware, and without what nobody asks for by name, where anything else helps."""
+    """Return the fixes without other hardware and without components that no user requests by name, if there are any;
+    else all."""
 
     def plain(fix: Fix) -> bool:
         components = [case.matrix.component(change.component) for change in fix.changes]
@@ -168,20 +173,20 @@ def fix_text(fix: Fix) -> str:
 def explain_not_newer(
     matrix: FactTable, asks: Sequence[Ask], component: str, waivers: Sequence[Waiver] = ()
 ) -> list[str]:
-    """Sentences that say why `component` is not newer in the answer to `asks`. Raises SpecError for a component that is
-    not there."""
+    """Return sentences on why `component` is not newer in the answer to `asks`. Raises SpecError for a component that
+    does not exist."""
     case = Query.of(matrix, asks, waivers)
     if case.plan is None:
         return []
     matrix = case.matrix
     chosen = matrix.named(case.plan.assignment)
     if component not in chosen:
-        raise SpecError(f"'{component}' is not among what was asked for", did_you_mean(component, chosen, "there are"))
+        raise SpecError(f"'{component}' is not part of the request", did_you_mean(component, chosen, "there are"))
     lines = []
     with undecided_as_unknown():
-        held = conflict_core.newer_value_conflicts(matrix, case.wanted, case.plan, component, case.waived)
-    for value, core in held:
-        shown = component_text(matrix, component, {component: value})
+        newer = conflict_core.newer_value_conflicts(matrix, case.wanted, case.plan, component, case.waived)
+    for value, core in newer:
+        name = component_text(matrix, component, {component: value})
         given = case.involved(core)
         known = {ask.component: ask.constraint.text for ask in given}
         silent = [request.component for request in core.requests if not request.id]
@@ -189,9 +194,9 @@ def explain_not_newer(
         reasons = [one.cited for one in core_reasons(case, core, {**known, component: value}) if not one.default]
         if not reasons:
             texts = join_and([f"{ask.text}{f' ({ask.by})' if ask.by else ''}" for ask in given])
-            lines.append(f"{shown} is not taken, because {texts} was asked for.")
+            lines.append(f"{name} is not taken, because of the request for {texts}.")
         else:
-            lines.append(f"{shown} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
+            lines.append(f"{name} is not taken, because {' and '.join(dict.fromkeys(reasons))}.")
     if lines:
         return lines
     taken = component_text(matrix, component, chosen)

@@ -1,4 +1,4 @@
-"""Why a request cannot be met: the smallest set of requests and rows that contradict each other.
+"""The smallest set of requests and rows that contradict each other: why a request is impossible.
 
 Facts are left out first, as wholes, then the rows of those that are needed."""
 
@@ -15,7 +15,7 @@ from envbuild.matrix.solve.encoding import SECONDS, Core, Owner, Picks, Problem,
 
 ORDERS = 8  # enough to find the smallest set in every instance that was measured
 ROW_ORDERS = 2
-GROUPED = 6  # rows of one fact that are told one by one
+GROUPED = 6  # rows of one fact that are named one by one
 CONFLICTS = 20
 
 
@@ -27,8 +27,8 @@ def find_core(
     ignored: Collection[int] = frozenset(),
     seconds: float = SECONDS,
 ) -> Core | None:
-    """The smallest conflict that is found within `seconds`; None when there is a plan. Rows `ignored` are left out.
-    Raises UndecidedError when not even that can be told."""
+    """Return the smallest conflict that is found within `seconds`; None when there is a plan. Rows `ignored` are left
+    out. Raises UndecidedError when not even that can be decided."""
     return _find_core(Problem.of(matrix, requests, waived, strengths, ignored), Deadline(seconds))
 
 
@@ -36,7 +36,7 @@ def _find_core(whole: Problem, clock: Deadline) -> Core | None:
     matrix, whole = whole.matrix, whole.relevant()
 
     def fact(owner: Owner) -> Hashable:
-        """A request, a fact, or the facts that dispute one thing."""
+        """Return the request, the fact, or the facts that dispute one thing."""
         return owner if isinstance(owner, int) else tuple(sorted({matrix.fact(row).id for row in owner}))
 
     members, ask = whole.contradict(fact)
@@ -72,8 +72,8 @@ def _build_core(whole: Problem, members: Collection[Hashable], minimal: bool) ->
 
 
 def _order_rows(matrix: FactTable, rows: Collection[int], known: set[int]) -> list[int]:
-    """Rows in the order in which one can be followed after another: first those about what is `known`. Where there is a
-    choice, definitions come first."""
+    """Return the rows in the order in which one can be followed after another: first those about what is `known`. If
+    there is a choice, definitions come first."""
     left = sorted(rows, key=lambda row: (matrix.fact(row).kind != "provides", matrix.fact(row).id, row))
     ordered: list[int] = []
     known = set(known)
@@ -88,9 +88,9 @@ def _order_rows(matrix: FactTable, rows: Collection[int], known: set[int]) -> li
 def find_cores(
     matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = (), seconds: float = SECONDS
 ) -> list[Core]:
-    """Conflicts that stand beside each other; none when there is a plan. After one is found, the search goes on without
-    its rows (but with definitions, such as what a GPU's compute capability is, unless it consists of nothing else), or,
-    where requests contradict each other, without the last of them. Raises UndecidedError when nothing can be told."""
+    """Return independent conflicts; none when there is a plan. After one is found, the search continues without its
+    rows (but with definitions, such as what a GPU's compute capability is, unless it consists of nothing else), or, if
+    requests contradict each other, without the last of them. Raises UndecidedError when nothing can be decided."""
     found: list[Core] = []
     ignored: set[int] = set()
     clock = Deadline(seconds)
@@ -114,10 +114,10 @@ def newer_value_conflicts(
     waived: Collection[str] = (),
     count: int = 3,
 ) -> list[tuple[str, Core]]:
-    """Why `component` is not newer in `plan`: for each of the next `count` values that would be preferred, nearest
-    first, the conflict with the requests and with what is picked before it. What is picked stands among the requests of
-    a conflict with an empty id, the value itself does not. A conflict of nothing but a request means that this request
-    rules the value out."""
+    """Return why `component` is not newer in `plan`: for each of the next `count` values that would be preferred,
+    nearest first, the conflict with the requests and with what is picked before it. Picked values are among the
+    requests of a conflict with an empty id; the value itself is not. A conflict of only one request means that this
+    request rules the value out."""
     at = matrix.number[component]
     whole = Problem.of(matrix, requests, waived, HARD_AND_WARN, plan.unheeded)
     search = whole.search()

@@ -1,4 +1,4 @@
-"""A request without what it says of some components: which of their values would do."""
+"""Trial of a request without its requirements of some components: which of their values would work."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from envbuild.matrix.solve.encoding import Problem, Request
 
 STEPS = 100_000  # for one value
 PATIENCE = 12  # values that are possible but not good before the search for better ones ends
-LOOKS = 4  # values that are tried before it is looked whether any is left
+LOOKS = 4  # values that are tried before the rest is tested as a whole
 
 PlanFilter = Callable[[list[int]], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be proposed. `fixed`: components that stay as they are. `ties`: component → those whose requests go when
-    it changes, because one line of a spec says them all; it is not left out. `sets`: component → values of it and of
-    others that change together, each as component → mask; nothing else is proposed for it."""
+    """Rules of what may be proposed. `fixed`: components that do not change. `ties`: component → those whose requests
+    are dropped when it changes, because one line of a spec states them all; it is not left out. `sets`: component →
+    values of it and of further ones that change together, each as component → mask; nothing else is proposed for it."""
 
     fixed: frozenset[str] = frozenset()
     ties: Mapping[str, frozenset[str]] = field(default_factory=dict)
     sets: Mapping[str, Sequence[Mapping[str, int]]] = field(default_factory=dict)
 
     def fixing(self, names: Iterable[str]) -> Rules:
-        """These rules with more that stays as it is."""
+        """Return these rules with more components that do not change."""
         return replace(self, fixed=self.fixed.union(names))
 
 
@@ -38,21 +38,21 @@ FREE = Rules()
 
 
 class Budget:
-    """How many plans may be looked at."""
+    """The number of plans that may still be tried."""
 
     def __init__(self, plans: int) -> None:
         self._left = plans
 
     def over(self) -> bool:
-        """Take one; whether there was none left."""
+        """Use one; return whether there was none left."""
         self._left -= 1
         return self._left < 0
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request to mend. `good` says whether a plan is one to propose, `budget` how many may be looked at; the rows
-    `ignored` are left aside."""
+    """A request to fix. `good` decides whether a plan may be proposed, `budget` how many may be tried; the rows
+    `ignored` are left out."""
 
     matrix: FactTable
     requests: Sequence[Request]
@@ -64,7 +64,7 @@ class Task:
 
 
 class Trial:
-    """The request without what it says of some components, which are there all the same."""
+    """The request without its requirements of some components, which are present all the same."""
 
     def __init__(self, task: Task, free: Sequence[str], left_out: str = "") -> None:
         self._task, self._matrix = task, task.matrix
@@ -77,7 +77,8 @@ class Trial:
         self._alike = {at: interchangeable_values(self._matrix, at) for at in numbers}
 
     def plan(self, wanted: Mapping[int, int]) -> list[int] | None:
-        """The plan in which these components have values within these masks; None when there is none, or no time."""
+        """Return the plan in which these components have values within these masks; None when there is none, or no
+        time."""
         if self._task.budget.over():
             return None
         try:
@@ -86,7 +87,7 @@ class Trial:
             return None
 
     def possible(self, wanted: Mapping[int, int], at: int, bits: Sequence[int]) -> Iterator[int]:
-        """Those of `bits` that component `at` can have beside `wanted`."""
+        """Yield those of `bits` that component `at` can have beside `wanted`."""
         left = sum(bits)
         answers: dict[int, bool] = {}
         for bit in bits:
@@ -102,7 +103,7 @@ class Trial:
     def working(
         self, at: int, bits: Sequence[int], wanted: Mapping[int, int] | None = None
     ) -> Iterator[tuple[int, list[int]]]:
-        """Those of `bits` with which there is a good plan, and the plan."""
+        """Yield those of `bits` with which there is a good plan, and the plan."""
         disliked: set[int] = set()
         for bit in self.possible(wanted or {}, at, bits):
             alike = self._alike[at][bit]
@@ -115,7 +116,7 @@ class Trial:
                     return
 
     def all_work(self, at: int, bits: Sequence[int]) -> bool:
-        """Whether there is a good plan with each of `bits`."""
+        """Return whether there is a good plan with each of `bits`."""
         different = {self._alike[at][bit]: bit for bit in bits}.values()
         plans = [plan for bit in different if (plan := self.plan({at: bit})) is not None]
         over = self._task.budget.over
@@ -125,7 +126,7 @@ class Trial:
         return self._task.good is None or self._task.good(plan)
 
     def near(self, name: str) -> list[int]:
-        """All values but those that are asked for, nearest first."""
+        """Return all values but the requested ones, nearest first."""
         at = self._matrix.number[name]
         if self._matrix.components[at].kind == "name":
             return [2 << place for place in range(len(self._matrix.values[at])) if not 2 << place & self._asked[name]]
@@ -136,7 +137,7 @@ class Trial:
         return mixed
 
     def builds(self, name: str) -> list[int]:
-        """Other builds of the version that is asked for: those with a local label (``2.0.1+cu118``)."""
+        """Return other builds of the requested version: those with a local label (``2.0.1+cu118``)."""
         at = self._matrix.number[name]
         builds, asked = labelled_mask(self._matrix, at), self._matrix.values_of(at, self._asked[name])
         bits = [2 << place for place in range(len(self._matrix.values[at])) if builds & 2 << place]
@@ -144,15 +145,15 @@ class Trial:
         return [bit for bit in bits if self._matrix.values_of(at, bit)[0].partition("+")[0] in same]
 
     def sides(self, name: str) -> tuple[list[int], list[int]]:
-        """(newer values, older values) than those that are asked for, nearest first. Where a build with a label is
-        asked for, other releases' builds with one count too."""
+        """Return (newer values, older values) than the requested ones, nearest first. If a build with a label is
+        requested, other releases' builds with one count too."""
         at = self._matrix.number[name]
         builds = 0
         if self._asked[name] & labelled_mask(self._matrix, at):
             builds = sum(2 << place for place, value in enumerate(self._matrix.values[at]) if pick_penalty(value) == 1)
         releases = ascending_bits(self._matrix, at, self._asked[name] | builds)
         wanted = [place for place, bit in enumerate(releases) if bit & self._asked[name]]
-        if not wanted:  # what is asked for has no order, or there is no such version: from the newest down
+        if not wanted:  # the requested value has no order, or there is no such version: from the newest down
             return [], releases[::-1]
         return releases[wanted[-1] + 1 :], releases[: wanted[0]][::-1]
 

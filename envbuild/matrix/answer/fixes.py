@@ -1,7 +1,7 @@
-"""What to change in a request that cannot be met: the nearest combinations that can, cheapest first.
+"""Changes to a request that is impossible: the nearest possible combinations, cheapest first.
 
-One component is freed at a time, and each of its values tried together with everything else that is asked for; where no
-single change helps, two at a time; where that does not help either, each conflict is mended by itself."""
+One component is freed at a time, and each of its values tried together with all other requirements; if no single change
+helps, two at a time; if that does not help either, each conflict is resolved by itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
 from envbuild.matrix.solve.encoding import Core, Request
 
-PLANS = 200  # plans that are looked at: about a second. A count, so that a busy machine proposes the same
-PAIRS = 4  # pairs of components that are told
+PLANS = 200  # plans that are tried: about a second. A count, so that a busy machine proposes the same
+PAIRS = 4  # pairs of components that are proposed
 NEAR = 24  # values of each component of a pair that are tried
 NAMES = 8  # names that are proposed in place of one
 SPARE = 2  # components of this cost or less may also be left out
@@ -26,7 +26,7 @@ LEFT_OUT = 3  # what that costs more than another version
 @dataclass(frozen=True, slots=True)
 class Change:
     """`component` becomes `value` (None: it is left out). `reach`: ``>=`` or ``<=`` when every known value from there
-    on will do as well. `others`: further names that will do."""
+    on works as well. `others`: further names that work."""
 
     component: str
     value: str | None
@@ -35,7 +35,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """As people write it: ``torch>=2.1``, ``gpu=A100``; ``leave apex out``."""
+        """Return the change as users write it: ``torch>=2.1``, ``gpu=A100``; ``leave apex out``."""
         if self.value is None:
             return f"leave {self.component} out"
         return f"{self.component}{self.reach or '='}{_short(self.value) if self.reach else self.value}"
@@ -59,8 +59,8 @@ def find_fixes(
     plans: int = PLANS,
     rules: Rules = FREE,
 ) -> list[Fix]:
-    """What mends all `conflicts` of `requests` at once, cheapest first: single changes, or else pairs. Only plans that
-    are `good` are proposed. Empty when nothing is found among `plans`."""
+    """Return what resolves all `conflicts` of `requests` at once, cheapest first: single changes, or else pairs. Only
+    plans that are `good` are proposed. Empty when nothing is found among `plans`."""
     task = Task(matrix, requests, waived, good, Budget(plans), frozenset(), rules)
     return _find(task, [conflict.components() for conflict in conflicts])
 
@@ -75,7 +75,7 @@ def find_fixes_of_one(
     plans: int = PLANS,
     rules: Rules = FREE,
 ) -> list[Fix]:
-    """What mends one conflict when the `others` are left aside."""
+    """Return what resolves one conflict when the `others` are ignored."""
     others = list(others)
     ignored = frozenset(row for other in others for row in other.aside)
     dropped = [other.requests[-1] for other in others if not other.rows]  # requests that contradict each other
@@ -85,12 +85,13 @@ def find_fixes_of_one(
 
 
 def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
-    """Return what mends all `conflicts`, each given by its components. A change mends only what it takes part in."""
+    """Return what resolves all `conflicts`, each a collection of its components. A change resolves only a conflict that
+    it takes part in."""
     fixed = task.rules.fixed
     conflicts = [{*conflict, *_leading_components(task, conflict)} for conflict in conflicts]
     names = sorted({name for conflict in conflicts for name in conflict} - fixed, key=partial(_cost, task))
     found: list[Fix] = []
-    for name in sorted(names, key=lambda name: name not in task.rules.sets):  # few plans tell all of these
+    for name in sorted(names, key=lambda name: name not in task.rules.sets):  # few plans answer all of these
         if all(name in conflict for conflict in conflicts):
             found += _change_one(task, name)
             found += _leave_out(task, name)
@@ -106,7 +107,7 @@ def _find(task: Task, conflicts: Sequence[Collection[str]]) -> list[Fix]:
 
 
 def _leading_components(task: Task, conflict: Collection[str]) -> list[str]:
-    """The components whose change brings one of `conflict` along."""
+    """Return the components that change together with one of `conflict`."""
     sets = task.rules.sets
     return [name for name in sets if any(other in conflict for one in sets[name] for other in one)]
 
@@ -119,7 +120,7 @@ def _cost(task: Task, name: str) -> tuple[int, str]:
 
 
 def _change_one(task: Task, name: str) -> list[Fix]:
-    """The nearest value on either side with which everything else can be met."""
+    """Return the nearest value on either side with which everything else is satisfied."""
     if name in task.rules.sets:
         return _change_set(task, name)
     trial = Trial(task, (name,))
@@ -145,7 +146,7 @@ def _change_one(task: Task, name: str) -> list[Fix]:
 
 
 def _change_set(task: Task, name: str) -> list[Fix]:
-    """Another value of a component that changes together with others."""
+    """Return another value of a component that changes together with others."""
     number, sets = task.matrix.number, task.rules.sets[name]
     trial = Trial(task, tuple(dict.fromkeys(other for one in sets for other in one)))
     for one in sets:
@@ -171,19 +172,20 @@ def _leave_out(task: Task, name: str) -> list[Fix]:
 
 
 def _change_two(task: Task, cheap: str, dear: str) -> list[Fix]:
-    """The nearest value of the dearer component for which the cheaper one has any, and then the nearest of that."""
+    """Return the nearest value of the dearer component for which the cheaper one has any, and then the nearest of
+    that."""
     trial = Trial(task, (cheap, dear))
     first, second = task.matrix.number[cheap], task.matrix.number[dear]
     for bit in trial.possible({}, second, trial.near(dear)[:NEAR]):
         for other, plan in islice(trial.working(first, trial.near(cheap)[:NEAR], {second: bit}), 1):
             changes = [(dear, second, bit), (cheap, first, other)]
-            told = tuple(Change(name, task.matrix.values_of(at, mask)[0]) for name, at, mask in changes)
-            return [Fix(told, _cost(task, cheap)[0] + _cost(task, dear)[0], plan)]
+            changed = tuple(Change(name, task.matrix.values_of(at, mask)[0]) for name, at, mask in changes)
+            return [Fix(changed, _cost(task, cheap)[0] + _cost(task, dear)[0], plan)]
     return []
 
 
 def _short(value: str) -> str:
-    """``2.1`` of ``2.1.0``: as a bound it is the same."""
+    """Return ``2.1`` for ``2.1.0``: as a bound it is the same."""
     while value.endswith(".0") and value.count(".") > 1:
         value = value.removesuffix(".0")
     return value

@@ -1,5 +1,5 @@
-"""What to tell where no change of one or two versions helps an image: which of its versions stand in the way of the
-target's hardware, from where on each would not, and which other hardware would do."""
+"""The hint of an image that no change of one or two versions helps: which of its versions are incompatible with the
+target's hardware, from which version on each would be compatible, and which other hardware would do."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ REACHES = {">=": " or newer", "<=": " or older", "": ""}
 
 
 def hardware_hint(case: Query, found: Sequence[Core], rules: Rules) -> str:
-    """One sentence for all conflicts of an image; `rules`: what may be changed in its spec. Each conflict is looked at
-    by itself, so that what is told is needed, and need not be enough."""
+    """Return one sentence for all conflicts of an image; `rules`: what may be changed in its spec. Each conflict is
+    examined by itself, so what the sentence names is necessary and may not be sufficient."""
     plans = PLANS // (2 * len(found))
     hardware = {component.name for component in case.matrix.components if component.cost >= HARDWARE}
     versions: list[str] = []
@@ -41,15 +41,15 @@ def hardware_hint(case: Query, found: Sequence[Core], rules: Rules) -> str:
     if not versions:
         return ""
     obstacles, nodes = _join_once(versions), _join_once(on)
-    head = f"no change of one or two versions was found to work: {obstacles} stand in the way of {nodes}"
+    head = f"no change of one or two versions was found to work: {obstacles} are incompatible with {nodes}"
     take = f"{join_and(newer.values())} and versions of the others that go with it" if newer else ""
     other = f"a target of {' or '.join(value + reach for value, reach in targets.items())}" if targets else ""
     return f"{head}; take {', or '.join(filter(None, (take, other or 'another target')))}"
 
 
 def single_changes(case: Query, core: Core, rules: Rules, plans: int) -> list[Change]:
-    """The single changes that mend one conflict when nothing else is asked for, cheapest first, one of each component;
-    none leads to what is unknown."""
+    """Return the single changes that resolve one conflict when nothing else is required, cheapest first, one of each
+    component; none leads to what is unknown."""
     asks = case.involved(core)
 
     def known(assignment: list[int]) -> bool:

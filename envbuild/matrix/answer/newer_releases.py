@@ -1,4 +1,4 @@
-"""What a package index has that is newer than the facts."""
+"""Releases of a package index that are newer than the facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envbuild.net.python_index import PackageIndex
 def newer_than_facts(index: PackageIndex, matrix: FactTable, components: Sequence[str] = ("torch",)) -> list[str]:
     """Return a sentence for each of `components` (named as on the index) that has newer releases there than the facts
     know. Raises InputError when the index does not answer."""
-    told = []
+    notes = []
     for name in components:
         values = matrix.values[matrix.number[name]]
         known = [value for value in values if "+" not in value and not version.is_prerelease(value)]
@@ -22,8 +22,8 @@ def newer_than_facts(index: PackageIndex, matrix: FactTable, components: Sequenc
         there = [number for number in list_releases(index, name) if version.key(number) > version.key(newest)]
         if there:
             own = [fact.source.seen for fact in matrix.facts if fact.id.startswith(f"{name}.")]
-            told.append(
+            notes.append(
                 f"the package index has {name} {human_list(there, 1)}; "
                 f"the facts are of {max(own, default='no day')} and end at {newest}"
             )
-    return told
+    return notes

@@ -1,4 +1,4 @@
-"""Answers as text for people and as plain data for ``--json``."""
+"""Answers as text for users and as plain data for ``--json``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SOURCES = 12  # sources that a text lists; --json has all
 
 
 def answer_text(answer: Answer, matrix: FactTable, title: str) -> str:
-    """The answer as people read it."""
+    """Return the answer as text for users."""
     lines = [f"{answer.verdict}: {title}"]
     for conflict in answer.conflicts:
         lines += ["", text_with_place(answer, conflict.text, (ask.component for ask in reversed(conflict.asks)))]
@@ -53,8 +53,8 @@ def answer_text(answer: Answer, matrix: FactTable, title: str) -> str:
 
 
 def brief_lines(answer: Answer) -> list[str]:
-    """What stands in the way, a text each, with its place in a spec and the nearest change; of an answer that stands in
-    nobody's way the facts that ask for attention."""
+    """Return the obstacles, a text each, with its place in a spec and the nearest change; of an answer without
+    obstacles the facts that need attention."""
     lines = []
     for conflict in answer.conflicts:
         hint = f"\nhint: {conflict.hint}" if conflict.hint else ""
@@ -71,20 +71,20 @@ def brief_lines(answer: Answer) -> list[str]:
 
 
 def text_with_place(answer: Answer, text: str, names: Iterable[str]) -> str:
-    """A text about components, with the place in the spec of the first of them that has one."""
+    """Return a text about components, with the place in the spec of the first of them that has one."""
     place = ask_place(names, answer.asks)
     return f"{place}: {text}" if place else text
 
 
 def caution_lines(answer: Answer) -> list[str]:
-    """What a person is to see to, one line each."""
+    """Return what the user has to ensure, one line each."""
     lines = [f"condition: {one.condition or one.text} [{one.fact}]" for one in answer.conditions]
     lines += [f"disputed: {one.cited} ({one.source.type}: {one.source.where})" for one in answer.disputes]
     return lines + [f"warning: {one.cited}{f'; {one.hint}' if one.hint else ''}" for one in answer.warnings]
 
 
 def version_lines(answer: Answer, matrix: FactTable) -> list[str]:
-    """Component, version and where it is from, one line each, aligned."""
+    """Return component, version and origin, one line each, aligned."""
     asked = {ask.component: ask for ask in answer.asks}
     rows = []
     for component in matrix.components:
@@ -101,7 +101,7 @@ def version_lines(answer: Answer, matrix: FactTable) -> list[str]:
 
 
 def source_lines(answer: Answer) -> list[str]:
-    """Each fact that stands in the way, or that a person has to see to, with where it is known from."""
+    """Return each fact that is an obstacle, or that the user has to act on, with its source."""
     groups: Iterable[Iterable[Reason]]
     if answer.conflicts:
         groups = [conflict.reasons for conflict in answer.conflicts]
@@ -118,12 +118,12 @@ def _shorten(where: str) -> str:
 
 
 def oldest_date(answer: Answer) -> str:
-    """The date of the oldest fact used."""
+    """Return the date of the oldest fact used."""
     return min((one.source.seen for one in answer.used), default="")
 
 
 def answer_data(answer: Answer) -> dict[str, Any]:
-    """The answer as plain data."""
+    """Return the answer as plain data."""
 
     def all_of(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
         return [asdict(one) for one in reasons]

@@ -1,4 +1,4 @@
-"""The tables that people ask for: each version of a component with what the facts say goes with it."""
+"""The tables of `envbuild matrix show`: each version of a component with the values that the facts allow beside it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PAGE = """\
 # Tables
 
 Made from the facts by `make tables` (`envbuild matrix show --markdown`); a test compares. A cell is what all facts
-together leave of a component beside the first column, on amd64: `/` stands before what is also asked for but does not
-bind (a driver that is native to a CUDA, where an older one runs it by minor-version compatibility). An empty cell means
+together leave of a component beside the first column, on amd64: `/` precedes what facts also require but does not bind
+(a driver that is native to a CUDA, where an older one runs it by minor-version compatibility). An empty cell means
 that no fact narrows it. Where a fact comes from: `envbuild check torch=2.8.0 --json`."""
 TABLES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (
@@ -44,7 +44,7 @@ MANY = 4  # values with a flavour (3.13t) that a cell names
 
 
 def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
-    """Return all components of the fact files in `folders` that a person can ask for; with `markdown` the page of the
+    """Return all components of the fact files in `folders` that a user can request; with `markdown` the page of the
     main tables (docs/tables.md)."""
     matrix = load_fact_table(folders)
     if markdown:
@@ -59,7 +59,7 @@ def show_components(folders: Sequence[Path], markdown: bool = False) -> Result:
 
 
 def tables_page(matrix: FactTable) -> str:
-    """The tables that docs/ holds."""
+    """Return the tables of docs/tables.md."""
     parts = [PAGE]
     for title, name, given, about in TABLES:
         rows = component_rows(matrix, name, parse_request(given, matrix))
@@ -68,7 +68,7 @@ def tables_page(matrix: FactTable) -> str:
 
 
 def table_columns(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """The component itself, then the others by rank."""
+    """Return the component itself, then the others by rank."""
     return [
         name,
         *(item.name for item in matrix.components if item.name != name and any(item.name in row for row in rows)),
@@ -76,8 +76,8 @@ def table_columns(matrix: FactTable, name: str, rows: Sequence[Mapping[str, str]
 
 
 def show_component(name: str, given: Sequence[str], folders: Sequence[Path], markdown: bool = False) -> Result:
-    """Return the table of one component of the fact files in `folders`; `given` are words such as ``arch=arm64`` under
-    which it is asked. Raises SpecError."""
+    """Return the table of one component of the fact files in `folders`; `given` are words such as ``arch=arm64`` that
+    restrict it. Raises SpecError."""
     matrix = load_fact_table(folders)
     component = matrix.component(name)
     if component is None:
@@ -93,8 +93,8 @@ def show_component(name: str, given: Sequence[str], folders: Sequence[Path], mar
 
 
 def component_rows(matrix: FactTable, name: str, given: Sequence[Ask]) -> list[dict[str, str]]:
-    """One row for each value of a component: component → what it may be beside it. Values that cannot be had under what
-    is `given` have no row; what few rows speak of, or all in the same way, has no column."""
+    """Return one row per value of a component: component → what it may be beside it. Values that are impossible under
+    what is `given` have no row; a component that few rows restrict, or all in the same way, has no column."""
     number = matrix.number[name]
     rows = []
     for value in matrix.values[number]:
@@ -119,18 +119,18 @@ def _exact_ask(matrix: FactTable, name: str, value: str) -> tuple[Ask, ...]:
 
 
 def allowed_values(case: Query, named: Collection[str]) -> dict[str, str]:
-    """Component → the values that all facts that hold leave it; after a stroke what is also asked for, but does not
-    bind."""
+    """Return component → the values that all facts that apply leave it; after a stroke what is recommended beside that,
+    but not required."""
     assert case.plan is not None
     matrix = case.matrix
     hard: dict[int, int] = {}
     soft: dict[int, int] = {}
-    for held in evaluate_rows(matrix, case.plan.assignment, case.waived):
-        fact = matrix.fact(held.row)
+    for row in evaluate_rows(matrix, case.plan.assignment, case.waived):
+        fact = matrix.fact(row.row)
         if fact.default:
             continue
-        for number, mask in row_claim(matrix, held.row).allowed.items():
-            if matrix.components[number].name not in held.yields and fact.strength != "disputed":
+        for number, mask in row_claim(matrix, row.row).allowed.items():
+            if matrix.components[number].name not in row.yields and fact.strength != "disputed":
                 cells = hard if fact.strength == "hard" else soft
                 cells[number] = cells.get(number, matrix.full[number]) & mask
     found = {}
@@ -148,7 +148,7 @@ def allowed_values(case: Query, named: Collection[str]) -> dict[str, str]:
 
 
 def format_ranges(matrix: FactTable, number: int, mask: int) -> str:
-    """The values of a mask, neighbours as ranges: ``3.10–3.14, 3.13t``, ``>=525.60.13``."""
+    """Return the values of a mask, neighbours as ranges: ``3.10–3.14, 3.13t``, ``>=525.60.13``."""
     component = matrix.components[number]
     values = [value_text(component, value) for value in matrix.values_of(number, mask)]
     if component.kind == "name":
@@ -176,7 +176,7 @@ def _shorten(text: str) -> str:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     lines += [f"| {' | '.join(row.get(column, '').replace('|', '/') for column in columns)} |" for row in rows]
     return lines

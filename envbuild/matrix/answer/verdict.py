@@ -1,4 +1,4 @@
-"""The answer to a request, and what the facts say of a plan: valid, conditional, disputed or unknown."""
+"""The answer to a request, and the verdict of the facts on a plan: valid, conditional, disputed or unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envbuild.matrix.solve.phrasing import Reason, join_and, row_reason, value_p
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
-if TYPE_CHECKING:  # what words a conflict and looks for ways around it is imported where there is one
+if TYPE_CHECKING:  # the module that describes conflicts and searches fixes is imported where there is one
     from envbuild.matrix.answer.conflict import Conflict
 
 VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown": 9}  # → exit code
@@ -25,7 +25,7 @@ VERDICTS = {"valid": 0, "conditional": 0, "disputed": 0, "conflict": 3, "unknown
 
 @dataclass(frozen=True)
 class CitedRows:
-    """Rows that speak of what was chosen, put into words when somebody wants to see them."""
+    """Rows that are about what was chosen, formatted as sentences on demand."""
 
     matrix: FactTable
     chosen: Mapping[str, str]
@@ -38,9 +38,9 @@ class CitedRows:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`chosen`: component → value of all that are there, asked for, picked, or brought by others. `reasons` are the
-    facts that speak of them; `needs` those about what was not asked for (the host's driver); `superseded` those that a
-    better source contradicts; `nearest`, where something is unknown, the nearest changes to what is known."""
+    """`chosen`: component → value of all that are present: requested, picked, or required by others. `reasons` are the
+    facts about them; `needs` those about what was not requested (the host's driver); `superseded` those that a better
+    source contradicts; `nearest`, if something is unknown, the nearest changes to what is known."""
 
     verdict: str
     asks: tuple[Ask, ...]
@@ -54,12 +54,12 @@ class Answer:
     waived: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
-    spoken: CitedRows | None = None
+    cited_rows: CitedRows | None = None
     yielding: CitedRows | None = None
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        return self.spoken.reasons if self.spoken else ()
+        return self.cited_rows.reasons if self.cited_rows else ()
 
     @property
     def superseded(self) -> tuple[Reason, ...]:
@@ -71,14 +71,14 @@ class Answer:
 
     @property
     def used(self) -> list[Reason]:
-        """All that the answer rests on."""
+        """Return all reasons that the answer rests on."""
         groups = [conflict.reasons for conflict in self.conflicts]
         groups += [self.conditions, self.disputes, self.warnings, self.needs, self.reasons]
         return [one for group in groups for one in group]
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """Ids of all facts that the answer rests on."""
+        """Return the ids of all facts that the answer rests on."""
         return tuple(sorted({one.fact for one in self.used}))
 
 
@@ -88,33 +88,33 @@ def judge_plan(
     asks: Sequence[Ask],
     waived: frozenset[str],
     waivers: tuple[Waiver, ...],
-    met: Collection[str] = frozenset(),
+    satisfied: Collection[str] = frozenset(),
 ) -> Answer:
-    """What the facts say of an assignment that breaks no hard one."""
+    """Return the verdict of the facts on an assignment that breaks no hard one."""
     chosen = matrix.named(assignment)
-    held = evaluate_rows(matrix, assignment, waived)
+    applicable = evaluate_rows(matrix, assignment, waived)
     failing: dict[str, list[Reason]] = {"conditional": [], "disputed": [], "warn": []}
     reasons: list[int] = []
     needs: list[Reason] = []
     superseded: list[int] = []
-    for one in held:
+    for one in applicable:
         fact, then = matrix.fact(one.row), row_claim(matrix, one.row).allowed
         missing = any(assignment[number] == ABSENT for number in then)
         if one.yields:
             if any(not assignment[number] & allowed for number, allowed in then.items()):
                 superseded.append(one.row)
-        elif one.fails and fact.id in met:
+        elif one.fails and fact.id in satisfied:
             reasons.append(one.row)
         elif one.fails and fact.strength in failing:
             failing[fact.strength].append(row_reason(matrix, one.row, chosen))
         elif missing and fact.scope == "container-start" and fact.strength == "hard":
-            told = row_reason(matrix, one.row, chosen)
-            texts = [value_phrase(matrix, name, wanted, {}) for name, wanted in told.then.items() if name not in chosen]
-            needs.append(replace(told, text=join_and(texts)))
+            need = row_reason(matrix, one.row, chosen)
+            texts = [value_phrase(matrix, name, wanted, {}) for name, wanted in need.then.items() if name not in chosen]
+            needs.append(replace(need, text=join_and(texts)))
         elif not missing:
             reasons.append(one.row)
-    if failing["disputed"]:  # those who allow it are heard as well
-        open_ones = [one for one in held if matrix.fact(one.row).strength == "disputed"]
+    if failing["disputed"]:  # also report the facts that allow it
+        open_ones = [one for one in applicable if matrix.fact(one.row).strength == "disputed"]
         questions = {matrix.fact(one.row).question for one in open_ones if one.fails}
         allow = [one for one in open_ones if not one.fails and matrix.fact(one.row).question in questions]
         failing["disputed"] += [row_reason(matrix, one.row, chosen, plainly=True) for one in allow]
@@ -137,7 +137,7 @@ def judge_plan(
         disputes=tuple(failing["disputed"]),
         warnings=tuple(failing["warn"]),
         needs=tuple(needs),
-        spoken=CitedRows(matrix, chosen, tuple(reasons)),
+        cited_rows=CitedRows(matrix, chosen, tuple(reasons)),
         yielding=CitedRows(matrix, chosen, tuple(superseded)),
         waived=waivers,
         notes=tuple(newer_version_notes(matrix, chosen)),
@@ -145,7 +145,7 @@ def judge_plan(
 
 
 def newer_version_notes(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:
-    """Says which versions are newer than all that the facts know."""
+    """Return a note for each version that is newer than all that the facts list."""
     notes = []
     for name, value in chosen.items():
         component = matrix.component(name)

@@ -1,1 +1,1 @@
-"""From a question to a choice of versions."""
+"""The way from a question to a choice of versions."""

@@ -1,4 +1,4 @@
-"""What is asked for, put before the solver, and the plan that meets it."""
+"""A request as clauses for the solver, and the plan that satisfies it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Picks:
-    """A plan: one value a component. `unheeded`: the rows of warnings that no plan can heed."""
+    """A plan: one value a component. `unheeded`: the rows of warnings that no plan can obey."""
 
     assignment: list[int]
     unheeded: tuple[int, ...] = ()
@@ -38,8 +38,8 @@ class Picks:
 @dataclass(frozen=True, slots=True)
 class Core:
     """Requests and rows that contradict each other. `rows` are in the order in which one follows from another; `groups`
-    are the same, with the rows of one fact together where they are many. `minimal`: it was proved that nothing of it
-    can be left out. `aside`: the rows that are left out when other conflicts are looked for."""
+    are the same, with the rows of one fact together if they are many. `minimal`: it was proved that nothing of it can
+    be left out. `aside`: the rows that are left out when other conflicts are searched."""
 
     requests: tuple[Request, ...]
     rows: tuple[int, ...]
@@ -48,7 +48,7 @@ class Core:
     minimal: bool
 
     def components(self) -> tuple[str, ...]:
-        """What the requests in it are about."""
+        """Return the components of its requests."""
         return tuple(dict.fromkeys(request.component for request in self.requests))
 
 
@@ -76,7 +76,8 @@ class Problem:
         strengths: tuple[str, ...] = HARD,
         ignored: Collection[int] = frozenset(),
     ) -> Problem:
-        """What `requests` and facts of these `strengths` ask for, less the facts `waived` and the rows `ignored`."""
+        """Return the clauses of `requests` and of facts of these `strengths`, less the facts `waived` and the rows
+        `ignored`."""
         program = program_of(matrix, waived, strengths)
         asked = [((matrix.number[request.component], request.mask),) for request in requests]
         clauses = (*program.clauses, *asked)
@@ -87,22 +88,22 @@ class Problem:
         return whole.part(at for at, owner in enumerate(owners) if isinstance(owner, int) or owner[0] not in ignored)
 
     def search(self, free: Iterable[int] = ()) -> Search:
-        """The search for plans; assumptions will speak of `free` components."""
+        """Return the search for plans; assumptions will be about `free` components."""
         free = list(free)
         search = Search(self.domains, self.clauses, free, self.index)
         search.arrange(self.order(search, free))
         return search
 
     def order(self, search: Search, free: Iterable[int] = ()) -> list[int]:
-        """What is asked for, or must be there, in the order of ranks, then the rest: so that no component is left out
-        at the price of an older one that somebody asked for."""
+        """Return what is requested, or must be present, in the order of ranks, then the rest: so that no component is
+        left out at the price of an older one that the user requested."""
         asked = {self.matrix.number[request.component] for request in self.requests}.union(free)
         implied = search.implied_domains()[: len(self.domains)]
         first = [at for at, domain in enumerate(implied) if at in asked or not domain & ABSENT]
         return first + sorted(set(range(len(self.domains))).difference(first))
 
     def relevant(self) -> Problem:
-        """Without the rows that hold whatever is chosen, as long as every request is met."""
+        """Return the problem without the rows that apply to every choice, as long as every request is satisfied."""
         domains = list(self.domains)
         for request in self.requests:
             domains[self.matrix.number[request.component]] &= request.mask
@@ -112,14 +113,14 @@ class Problem:
         return self.part(number for number, owner in enumerate(self.owners) if isinstance(owner, int) or owner in kept)
 
     def part(self, numbers: Iterable[int]) -> Problem:
-        """Only the clauses of these numbers."""
+        """Return the problem with only the clauses of these numbers."""
         chosen = sorted(numbers)
         clauses = tuple(self.clauses[number] for number in chosen)
         return replace(self, clauses=clauses, owners=tuple(self.owners[number] for number in chosen), index=EMPTY_INDEX)
 
     def contradict(self, member: Callable[[Owner], Hashable | None]) -> tuple[list[Hashable], FindCore[Hashable]]:
-        """(what the clauses belong to, the question which of these contradict each other). `member` says what a clause
-        belongs to; clauses that belong to None always take part."""
+        """Return (what the clauses belong to, the question which of these contradict each other). `member` maps an
+        owner to what its clause belongs to; clauses that belong to None always take part."""
         parts: dict[Hashable, list[int]] = {}
         for number, owner in enumerate(self.owners):
             parts.setdefault(member(owner), []).append(number)
@@ -136,9 +137,9 @@ class Problem:
 
 
 def pick_newest(matrix: FactTable, requests: Sequence[Request], waived: Collection[str] = ()) -> Picks | None:
-    """The newest plan: component by component, in `Problem.order`, the first value with which the rest can still be
-    met; what nothing asks for is absent. Before that, as many warnings as can be are heeded, those of better sources
-    first. None when the hard facts cannot be met. Raises UndecidedError."""
+    """Return the newest plan: component by component, in `Problem.order`, the first value with which the rest can still
+    be satisfied; what nothing requires is absent. Before that, as many warnings as possible are obeyed, those of better
+    sources first. None when the hard facts are not satisfiable. Raises UndecidedError."""
     hard = Problem.of(matrix, requests, waived)
     soft = soft_program_of(matrix, frozenset(waived))
     asked = hard.clauses[len(hard.clauses) - len(requests) :]
@@ -154,7 +155,7 @@ def pick_newest(matrix: FactTable, requests: Sequence[Request], waived: Collecti
 def soft_program_of(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
     """Return the clauses of hard facts and of warnings, less the facts `waived`; the rows of warnings by precedence.
 
-    Each warning has a variable, after those of the components, in this order: bit 0, it is heeded; bit 1, it is not.
+    Each warning has a variable, after those of the components, in this order: bit 0, it is obeyed; bit 1, it is not.
     These are chosen before all components."""
     programs = matrix.caches.soft_programs
     if waived not in programs:
@@ -169,7 +170,7 @@ def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
     index = None
     if replaced == waived:
         rows = sorted({owners[0] for owners in warnings.owners}, key=lambda row: _precedence(matrix, row))
-    else:  # the others only leave gaps in the clauses, so that rows and index stay
+    else:  # the others only leave gaps in the clauses, so that rows and index do not change
         whole = soft_program_of(matrix, replaced)
         rows, index = whole.rows, whole.index
     variable = {row: len(matrix.components) + at for at, row in enumerate(rows)}
@@ -180,6 +181,6 @@ def _soft_program(matrix: FactTable, waived: frozenset[str]) -> SoftProgram:
 
 
 def _precedence(matrix: FactTable, row: int) -> tuple[Any, ...]:
-    """Sorts rows the same whatever their order in the files."""
+    """Return a key that sorts rows the same in any order of the files."""
     fact = matrix.fact(row)
     return SOURCES.index(fact.source.type), fact.id, sorted(matrix.when(row).items()), sorted(matrix.then(row).items())

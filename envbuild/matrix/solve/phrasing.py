@@ -1,4 +1,4 @@
-"""What rows and requests say, as sentences."""
+"""Rows and requests as sentences."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ class Reason:
 def row_reason(
     matrix: FactTable, row: int, known: Mapping[str, str], rows: int = 1, *, plainly: bool = False
 ) -> Reason:
-    """What a row says when components are as `known` has them (component → value, or the text of a request).
-    `plainly`: what it says, not why it stands in the way."""
+    """Return the statement of a row when components are as `known` has them (component → value, or the text of a
+    request). `plainly`: state the row itself, not why it is an obstacle."""
     fact, when, then = matrix.fact(row), matrix.when(row), matrix.then(row)
     texts = {**then, **when}
 
     seen = {name: value for name, value in known.items() if fact.kind != "provides" or name not in then}
 
-    def filled(template: str) -> str:  # what comes with something is what its row says, whatever was asked for
+    def filled(template: str) -> str:  # a provided value is that of its row, not that of the request
         return fill_template(template, matrix, seen, texts)
 
     text = "" if plainly else filled(fact.because)
     if not text:
-        told = {name: wanted for name, wanted in when.items() if name in known or "-" not in wanted.split(" or ")}
-        left = " with ".join(value_phrase(matrix, name, wanted, known) for name, wanted in told.items()) or "everything"
+        named = {name: wanted for name, wanted in when.items() if name in known or "-" not in wanted.split(" or ")}
+        left = (
+            " with ".join(value_phrase(matrix, name, wanted, known) for name, wanted in named.items()) or "everything"
+        )
         right = " and ".join(value_phrase(matrix, name, wanted, {}) for name, wanted in then.items())
         text = VERBS[fact.kind].format(when=left, then=right) if right else f"{left} is known to work"
     return Reason(
@@ -77,7 +79,7 @@ def row_reason(
 
 
 def fill_template(template: str, matrix: FactTable, known: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """The template with its ``{component}`` filled in, and ``{row.component}`` with what the row itself says of it;
+    """Return the template with its ``{component}`` filled in, and ``{row.component}`` with the row's own value of it;
     ``torch=={torch}`` becomes ``torch<2.5`` for a request of that text."""
 
     def put(match: re.Match[str]) -> str:
@@ -96,7 +98,8 @@ def fill_template(template: str, matrix: FactTable, known: Mapping[str, str], te
 
 
 def value_phrase(matrix: FactTable, name: str, wanted: str, known: Mapping[str, str]) -> str:
-    """A component with what is said of it: ``torch==2.8.0``, ``python 3.9 or 3.10``, ``driver>=525.60.13``."""
+    """Return a component with its value or constraint: ``torch==2.8.0``, ``python 3.9 or 3.10``,
+    ``driver>=525.60.13``."""
     component = matrix.component(name)
     wanted = known.get(name, wanted)
     if component is None or wanted == "*":
@@ -112,7 +115,7 @@ def value_phrase(matrix: FactTable, name: str, wanted: str, known: Mapping[str, 
 
 
 def value_text(component: Component, value: str) -> str:
-    """A value as people read it inside a sentence."""
+    """Return a value as users read it inside a sentence."""
     bare = value.removeprefix("==")
     if component.kind == "sm" and re.fullmatch(r"\d+\.\d", bare):
         return f"sm_{bare.replace('.', '')}"
@@ -120,14 +123,14 @@ def value_text(component: Component, value: str) -> str:
 
 
 def component_text(matrix: FactTable, name: str, chosen: Mapping[str, str]) -> str:
-    """A component with its value: ``torch==2.8.0``, ``H100``."""
+    """Return a component with its value: ``torch==2.8.0``, ``H100``."""
     component = matrix.component(name)
     assert component is not None
     return component.shown.format(name=name, value=value_text(component, chosen[name]))
 
 
 def conclusion(asks: Sequence[Ask], matrix: FactTable, scope: str) -> str:
-    """What follows for the person who asked. What only says where things come from is left out."""
+    """Return what follows for the user. Components that only name an origin are left out."""
     asks = [ask for ask in asks if (c := matrix.component(ask.component)) and not (c.hidden and c.kind == "name")]
     hardware = [ask for ask in asks if (c := matrix.component(ask.component)) and c.cost >= HARDWARE]
     rest = [f"{ask.text} ({ask.by})" if ask.by else ask.text for ask in asks if ask not in hardware]
@@ -135,17 +138,17 @@ def conclusion(asks: Sequence[Ask], matrix: FactTable, scope: str) -> str:
         return f"{join_and(rest)} cannot run on {join_and([ask.text for ask in hardware])}"
     verb = {"install": "be installed", "build": "be built"}.get(scope, "run")
     texts = [*rest, *(ask.text for ask in hardware)]
-    return f"{join_and(texts)} cannot {verb}{' together' if len(texts) > 1 else ''}" if texts else "nothing can be had"
+    return f"{join_and(texts)} cannot {verb}{' together' if len(texts) > 1 else ''}" if texts else "nothing is possible"
 
 
 def join_and(texts: Iterable[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return ``a``, ``a and b``, ``a, b and c``."""
     *first, last = list(texts)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def conflict_sentence(reasons: Sequence[Reason], asks: Sequence[Ask], matrix: FactTable) -> str:
-    """The sentence of a conflict."""
+    """Return the sentence of a conflict."""
     parts = " and ".join(dict.fromkeys(one.cited for one in reasons if not one.default))
     obstacles = sorted((one for one in reasons if not one.default), key=lambda one: one.kind == "provides")
     tail = conclusion(asks, matrix, obstacles[0].scope if obstacles else "")

@@ -1,4 +1,4 @@
-"""A request as the solver sees it, and the newest plan that meets it."""
+"""A request as the solver sees it, and the newest plan that satisfies it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from envbuild.matrix.solve.encoding import Core, Picks, Request, pick_newest
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns
 
-TRIES = 24  # plans that are looked at for one of which nothing is unknown
+TRIES = 24  # plans that are tried for one of which nothing is unknown
 
 
 @contextmanager
 def undecided_as_unknown() -> Iterator[None]:
-    """A search that was given up inside becomes UnknownError: a question without an answer is no valid one."""
+    """Raise UnknownError for a search that ran out of steps inside: a question without an answer is not a valid
+    combination."""
     try:
         yield
     except UndecidedError as error:
@@ -37,9 +38,9 @@ def undecided_as_unknown() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A request as the solver sees it. `wanted` begins with the asks; what follows are components that must stay
-    absent, because nothing asks for them. `waived`: ids of facts set aside, by waivers or because they only say what is
-    meant when nobody says otherwise."""
+    """A request as the solver sees it. `wanted` begins with the `asks`; what follows are components that must be
+    absent, because nothing requires them. `waived`: ids of facts set aside, by waivers or because they only state a
+    default that the request overrides."""
 
     matrix: FactTable
     asks: tuple[Ask, ...]
@@ -49,7 +50,7 @@ class Query:
 
     @classmethod
     def of(cls, matrix: FactTable, asks: Sequence[Ask], waivers: Iterable[Waiver]) -> Query:
-        """The newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
+        """Return the newest plan for `asks`, or none. Raises SpecError for a waiver of a fact that does not exist."""
         waived = waived_ids(matrix, waivers) | overridden_defaults(matrix, asks)
         matrix = extend_table(matrix, unlisted_versions(matrix, asks))
         wanted = ask_requests(matrix, asks, waived)
@@ -67,11 +68,11 @@ class Query:
 
     @property
     def image(self) -> bool:
-        """Whether an image is asked about: then its target says what hardware it is for."""
+        """Return whether the request is that of an image: then its target states its hardware."""
         return any(ask.by.startswith("target ") for ask in self.asks)
 
     def involved(self, core: Core) -> tuple[Ask, ...]:
-        """The asks that a conflict names."""
+        """Return the requirements that a conflict names."""
         return tuple(self.asks[int(request.id)] for request in core.requests if request.id)
 
 
@@ -83,9 +84,9 @@ def prefer_known_plan(
     plan: Picks,
     tries: int = TRIES,
 ) -> Picks:
-    """The newest plan of which nothing is unknown, as far as what the request leaves open allows one: what cannot be
-    helped of one component is no reason to take another one of which nothing is known. What is open is made older, the
-    last component in the order of picking first."""
+    """Return the newest plan of which nothing is unknown, as far as what the request leaves open allows one: an
+    unavoidable gap about one component does not justify another one of which nothing is known. What is open is made
+    older, the last component in the order of picking first."""
     asked = {ask.component for ask in asks}
     best, missing = plan, find_unknowns(matrix, plan.assignment, asks, waived)
     kept: list[Request] = []  # what was found to be better avoided
@@ -111,8 +112,8 @@ def prefer_known_plan(
 def avoid_unknown(
     matrix: FactTable, wanted: Sequence[Request], plan: Picks, missing: Sequence[Unknown], waived: frozenset[str]
 ) -> tuple[Request, Picks] | None:
-    """(what to avoid, the newest plan then) to get away from what is unknown: the value, and those of which the facts
-    say the same, of the last component in the order of picking that can be another one."""
+    """Return (what to avoid, the newest plan then) to get away from what is unknown: the value, and those that the
+    facts do not distinguish from it, of the last component in the order of picking that can be another one."""
     for number in sorted({matrix.number[name] for unknown in missing for name in unknown.of}, reverse=True):
         value = plan.assignment[number]
         alike = interchangeable_values(matrix, number).get(value, value) if value != ABSENT else value
@@ -124,15 +125,15 @@ def avoid_unknown(
 
 
 def ask_requests(matrix: FactTable, asks: Sequence[Ask], waived: Collection[str] = ()) -> list[Request]:
-    """The asks as masks; each request's id is the number of its ask. A default that is set aside no longer says that a
-    version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
+    """Return `asks` as masks; each request's id is the number of its ask. A default that is set aside no longer means
+    that a version without a label is one without: ``torch=2.8 channel=pytorch`` is 2.8.0+cu128."""
     labelled = {name for row in matrix.defaults if matrix.fact(row).id in waived for name in matrix.when(row)}
     masks = [requested_mask(matrix, ask.component, ask.constraint, labels=ask.component in labelled) for ask in asks]
     return [Request(str(at), ask.component, mask) for at, (ask, mask) in enumerate(zip(asks, masks, strict=True))]
 
 
 def overridden_defaults(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str]:
-    """The ids of defaults about what a request names itself."""
+    """Return the ids of defaults about what a request names itself."""
     named = {ask.component for ask in asks}
     return frozenset(matrix.fact(row).id for row in matrix.defaults if named & matrix.then(row).keys())
 
@@ -140,27 +141,27 @@ def overridden_defaults(matrix: FactTable, asks: Iterable[Ask]) -> frozenset[str
 def unrequested_components(
     matrix: FactTable, assignment: Sequence[int], asked: set[str], waived: frozenset[str]
 ) -> set[str]:
-    """Components that are there although nobody asks for them and no fact brings them: the search may add one to get
-    around a fact (a cuda-compat package under an old driver), which is for a person to decide."""
+    """Return components that are present although nothing requests or requires them: the search may add one to get
+    around a fact (a cuda-compat package under an old driver), which is the user's decision."""
     called = {matrix.number[name] for name in asked}
     there = {number for number, mask in enumerate(assignment) if mask != ABSENT}
     calls = [
-        (row_claim(matrix, held.row).when.keys() & there, row_claim(matrix, held.row).allowed.keys())
-        for held in evaluate_rows(matrix, assignment, waived)
-        if matrix.fact(held.row).kind in PRESENT_KINDS
+        (row_claim(matrix, row.row).when.keys() & there, row_claim(matrix, row.row).allowed.keys())
+        for row in evaluate_rows(matrix, assignment, waived)
+        if matrix.fact(row.row).kind in PRESENT_KINDS
     ]
     grown = True
     while grown:
         before = len(called)
-        for needs, says in calls:
+        for needs, claimed in calls:
             if needs <= called:
-                called |= says
+                called |= claimed
         grown = len(called) > before
     return {matrix.components[number].name for number in there - called}
 
 
 def unlisted_versions(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[str]]:
-    """Versions that are asked for and that no fact names."""
+    """Return requested versions that no fact names."""
     found: dict[str, list[str]] = {}
     for ask in asks:
         for value in unknown_versions(matrix, ask.component, ask.constraint):
@@ -169,7 +170,7 @@ def unlisted_versions(matrix: FactTable, asks: Iterable[Ask]) -> dict[str, list[
 
 
 def waived_ids(matrix: FactTable, waivers: Iterable[Waiver]) -> frozenset[str]:
-    """The ids of the facts and questions waived. Raises SpecError for those that do not exist."""
+    """Return the ids of the facts and questions waived. Raises SpecError for those that do not exist."""
     ids = {fact.id for fact in matrix.facts} | set(matrix.questions) | {"unrelated", "unheard"}
     findings = [
         Finding(

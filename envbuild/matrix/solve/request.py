@@ -1,4 +1,4 @@
-"""Requests: what is asked of the matrix, and the words of a command line that ask it."""
+"""Requests to the matrix, and their syntax on a command line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LOCK = "lock"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One thing that a request says: `component` is to be as `constraint` has it. `text` is how people read it
-    (``torch==2.0.1``), `where` the place in a file, `by` who says so when it is not the person ("target h100-ib")."""
+    """One requirement of a request: `component` is to be as `constraint` has it. `text` is how users read it
+    (``torch==2.0.1``), `where` the place in a file, `by` its origin when it is not the user ("target h100-ib")."""
 
     component: str
     constraint: Constraint
@@ -29,13 +29,13 @@ class Ask:
 
 
 def ask_place(names: Iterable[str], asks: Iterable[Ask]) -> str:
-    """The place in a spec where the first of the components `names` that has one is asked for; "" when none has."""
+    """Return the place in a spec of the first of the components `names` that has one; "" when none has."""
     places = {ask.component: ask.where for ask in asks if ask.where}
     return next((places[name] for name in names if name in places), "")
 
 
 def parse_request(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
-    """The request that ``torch=2.0.1 gpu=H100 apex`` makes. Raises SpecError with every mistake."""
+    """Return the request that ``torch=2.0.1 gpu=H100 apex`` makes. Raises SpecError with every mistake."""
     asks: list[Ask] = []
     findings: list[Finding] = []
     known = {component.name: component for component in matrix.components}
@@ -52,7 +52,7 @@ def parse_request(words: Sequence[str], matrix: FactTable) -> tuple[Ask, ...]:
 
 
 def override_asks(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
-    """`asks` with the `exact` ones in place of those of the same components."""
+    """Return `asks` with the `exact` ones in place of those of the same components."""
     known = {ask.component: ask for ask in exact}
     kept = [replace(known[ask.component], where=ask.where) if ask.component in known else ask for ask in asks]
     return tuple(
@@ -61,7 +61,7 @@ def override_asks(asks: Iterable[Ask], exact: Iterable[Ask]) -> tuple[Ask, ...]:
 
 
 def is_known_value(matrix: FactTable, name: str, value: str) -> bool:
-    """Whether the facts have heard of this value of a component."""
+    """Return whether the facts list this value of a component."""
     try:
         parse_ask(matrix, name, value)
     except SpecError:
@@ -85,30 +85,30 @@ def _word(name: str, text: str) -> str:
 def _ask(
     matrix: FactTable, component: Component, constraint: Constraint, *, plain: str = "", where: str = "", by: str = ""
 ) -> Ask:
-    if by != LOCK:  # what was locked did exist, whatever the facts have heard of
+    if by != LOCK:  # what was locked did exist, even if the facts do not list it
         _check_existed(component, constraint)
     return Ask(component.name, constraint, ask_text(component, constraint, plain), where, by)
 
 
 def _single_term(constraint: Constraint) -> Term | None:
-    """The one term of a constraint that has one."""
+    """Return the one term of a constraint that has one."""
     one = constraint.alternatives[0] if len(constraint.alternatives) == 1 else ()
     return one[0] if len(one) == 1 else None
 
 
 def ask_text(component: Component, constraint: Constraint, plain: str = "") -> str:
-    """How people read an ask: ``H100``, ``torch==2.0.1``, ``torch>=2.1``."""
+    """Return a requirement as users read it: ``H100``, ``torch==2.0.1``, ``torch>=2.1``."""
     term = _single_term(constraint)
     if term and term.op in ("==", "is", "in") and term.operand:
-        shown = f"sm_{term.operand.replace('.', '')}" if component.kind == "sm" else term.operand
-        return component.shown.format(name=component.name, value=shown)
+        operand = f"sm_{term.operand.replace('.', '')}" if component.kind == "sm" else term.operand
+        return component.shown.format(name=component.name, value=operand)
     if constraint.text == "*":
         return component.name
     return plain or f"{component.name}{constraint.text}"
 
 
 def _check_existed(component: Component, constraint: Constraint) -> None:
-    """Raises SpecError for one version asked for by name that lies between those that there were."""
+    """Raise SpecError for one version requested by name that falls between those that existed."""
     term, known = _single_term(constraint), component.values
     if not (component.complete and known and term and component.kind == "version" and term.op in ("==", "in")):
         return
@@ -116,13 +116,11 @@ def _check_existed(component: Component, constraint: Constraint) -> None:
         return
     if (neighbours := values.neighbours(component, term.operand)) is not None:
         below, above = (f"{component.name}={value}" for value in neighbours)
-        raise SpecError(
-            f"there never was a {component.name} {short(term.operand)}", f"next to it are {below} and {above}"
-        )
+        raise SpecError(f"{component.name} {short(term.operand)} does not exist", f"nearest: {below} and {above}")
 
 
 def _contradictions(asks: Iterable[Ask], matrix: FactTable) -> list[Finding]:
-    """Asks about one component that no value can satisfy together."""
+    """Return findings for requirements of one component that no value satisfies together."""
     findings = []
     by_name: dict[str, list[Ask]] = {}
     for ask in asks:
@@ -135,7 +133,7 @@ def _contradictions(asks: Iterable[Ask], matrix: FactTable) -> list[Finding]:
 
 
 def locked_asks(versions: Mapping[str, str], matrix: FactTable) -> tuple[Ask, ...]:
-    """Asks for versions that were picked once; those that nobody knows any more are left out."""
+    """Return requirements for versions that were picked once; those that are unknown now are left out."""
     return tuple(
         parse_ask(matrix, name, f"=={value}", by=LOCK) for name, value in versions.items() if matrix.component(name)
     )

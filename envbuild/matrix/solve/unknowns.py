@@ -1,4 +1,4 @@
-"""What no fact says of a plan: questions without an answer, and components that no fact relates to the others."""
+"""Gaps of the facts about a plan: questions without an answer, and components that no fact relates to the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envbuild.matrix.solve.request import Ask
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What no fact answers: `id` is the question's (or ``unrelated``), `of` the components."""
+    """A question that no fact answers: `id` is the question's (or ``unrelated``), `of` the components."""
 
     id: str
     of: tuple[str, ...]
@@ -26,19 +26,19 @@ class Unknown:
 def find_unknowns(
     matrix: FactTable, assignment: Sequence[int], asks: Sequence[Ask], waived: frozenset[str]
 ) -> list[Unknown]:
-    """What no fact says of an assignment."""
-    held = evaluate_rows(matrix, assignment, waived)
-    return unanswered_questions(matrix, assignment, held, waived) + unrelated_components(
-        matrix, assignment, held, asks, waived
+    """Return what no fact covers in an assignment."""
+    rows = evaluate_rows(matrix, assignment, waived)
+    return unanswered_questions(matrix, assignment, rows, waived) + unrelated_components(
+        matrix, assignment, rows, asks, waived
     )
 
 
 def unanswered_questions(
-    matrix: FactTable, assignment: Sequence[int], held: Iterable[EvaluatedRow], waived: frozenset[str]
+    matrix: FactTable, assignment: Sequence[int], rows: Iterable[EvaluatedRow], waived: frozenset[str]
 ) -> list[Unknown]:
-    """Questions about components that are all there and that no fact answers."""
+    """Return questions about components that are all present and that no fact answers."""
     answered: dict[str, list[set[int]]] = {}
-    for one in held:
+    for one in rows:
         if not one.unsure:
             answered.setdefault(matrix.fact(one.row).question, []).append(row_components(matrix, one.row))
     chosen, found = matrix.named(assignment), []
@@ -48,13 +48,13 @@ def unanswered_questions(
         numbers = {matrix.number[name] for name in question.of}
         if not any(numbers <= touched for touched in answered.get(question.id, ())):
             texts = join_and([component_text(matrix, name, chosen) for name in question.of])
-            what = f"whether {texts} go together" if len(question.of) > 1 else f"what {texts} asks for"
-            found.append(Unknown(question.id, question.of, f"no fact says {what}: {question.about}"))
+            what = f"the combination of {texts}" if len(question.of) > 1 else f"the requirements of {texts}"
+            found.append(Unknown(question.id, question.of, f"no fact covers {what}: {question.about}"))
     return found
 
 
 def question_arises(matrix: FactTable, question: Question, assignment: Sequence[int]) -> bool:
-    """Whether an assignment has all that a question is about, and is as the question wants it."""
+    """Return whether an assignment has all that a question is about, and is as the question requires it."""
     if any(assignment[matrix.number[name]] == ABSENT for name in question.of):
         return False
     atoms = [matrix.atoms[at] for at in matrix.arising.get(question.id, ())]
@@ -64,11 +64,11 @@ def question_arises(matrix: FactTable, question: Question, assignment: Sequence[
 def unrelated_components(
     matrix: FactTable,
     assignment: Sequence[int],
-    held: Iterable[EvaluatedRow],
+    rows: Iterable[EvaluatedRow],
     asks: Sequence[Ask],
     waived: frozenset[str],
 ) -> list[Unknown]:
-    """Components that were asked for and that no chain of facts relates to the others."""
+    """Return requested components that no chain of facts relates to the others."""
     parent = list(range(len(assignment)))
 
     def root(number: int) -> int:
@@ -77,7 +77,7 @@ def unrelated_components(
             number = parent[number]
         return number
 
-    for one in held:
+    for one in rows:
         there = [number for number in row_components(matrix, one.row) if assignment[number] != ABSENT]
         for number in there[1:]:
             parent[root(number)] = root(there[0])
