@@ -49,7 +49,7 @@ PYTHON = r"3\.[0-9]{1,2}"
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """One image as its file says it. `recipes` are in the order of the file; `where` names the place
+    """One image as its file describes it. `recipes` are in the order of the file; `where` names the place
     (``path:line:column``) of each layer, and under `envbuild.core.distributions.PLACE` that of the base."""
 
     name: str
@@ -66,13 +66,13 @@ class ImageSpec:
     text: str = ""
 
     def recipe_env(self, target: Target, versions: Mapping[str, str] = {}) -> RecipeEnv:
-        """What the recipes may know of this image on `target`; `versions`: what is locked, by package."""
+        """Return what the recipes may know of this image on `target`; `versions`: what is locked, by package."""
         distribution = DISTRIBUTIONS[self.distribution]
         return RecipeEnv(target, self.python, self.recipes, versions, distribution, self.base)
 
 
 def fill_versions(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
-    """The spec with these versions (by component) in the recipes that have none."""
+    """Return the spec with these versions (by component) in the recipes that have none."""
     recipes = {
         name: replace(recipe, version=versions[recipe.component])
         if not recipe.version and recipe.component in versions
@@ -95,10 +95,9 @@ class _Draft:
 
 
 def load_image_spec(name: str, project: Project) -> ImageSpec:
-    """The spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
+    """Return the spec called `name` (or the file of that path), checked against the recipes and targets of `project`.
 
-    Raises SpecError with every mistake that its file and the files that it extends hold.
-    """
+    Raises SpecError with every mistake in its file and in the files that it extends."""
     path = project.find_image(name)
     reader = Reader()
     draft = _draft(path, project, reader, ())
@@ -134,7 +133,7 @@ def load_image_spec(name: str, project: Project) -> ImageSpec:
 
 
 def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
-    """The nodes of one file over those of the file that it extends."""
+    """Return the nodes of one file over those of the file that it extends."""
     top = reader.load(path)
     reader.schema(top, "spec")
     nodes = reader.table(top, KEYS, "spec", "a spec")
@@ -199,7 +198,7 @@ def _target(reader: Reader, draft: _Draft, project: Project) -> str:
 
 
 def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
-    """Base, Python and distribution."""
+    """Return base, Python and distribution."""
     if "base" not in draft.top:
         reader.wrong(draft.where, "the spec has no base", f"write base: {NEWEST_BASE}")
         return "", "", ""
@@ -264,7 +263,7 @@ def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recip
 
 
 def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
-    """What only the whole list of layers can show."""
+    """Report what only the whole list of layers can show."""
     for name, recipe in recipes.items():
         for needed in recipe.requires:
             if needed not in draft.layers:

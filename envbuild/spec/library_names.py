@@ -1,4 +1,4 @@
-"""Libraries that come with packages, as far as the names of the packages tell: Debian's and the package index's."""
+"""Libraries of packages, as far as the names of the packages show: Debian's and the package index's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
     # lib/libmpi.so.12: 2021.15.0 (with lib/libfabric.so.1) and 2021.19.0 (without); intellibs/lib in impi 2019.4
     r"impi(-rt)?": ("libmpi",),
 }
-# Names of Python packages → the one of those above that each version of them asks for, directly or by one between.
+# Names of Python packages → the one of those above that each version of them requires, directly or by one between.
 # Source: Requires-Dist of ucxx and libucxx 0.52.0, ucx-py 0.45.0, nvshmem4py 0.4.1, impi-devel 2021.19.0.
 REQUIRING: Mapping[str, str] = {
     r"(?:libucxx|ucxx|ucx-py)-(cu\d\d)": r"libucx-\1",
@@ -61,24 +61,25 @@ REQUIRING: Mapping[str, str] = {
 
 @cache
 def debian_libraries(package: str) -> tuple[str, ...]:
-    """The libraries that come with a Debian package (``libnccl2``, ``libnccl2=2.27.3-1+cuda12.9``)."""
+    """Return the libraries that come with a Debian package (``libnccl2``, ``libnccl2=2.27.3-1+cuda12.9``)."""
     name = package.partition("=")[0]
     return tuple(library for pattern, found in PACKAGES.items() if re.fullmatch(pattern, name) for library in found)
 
 
 @cache
 def wheel_libraries(package: str) -> tuple[str, ...]:
-    """The libraries in the wheel of a Python package (``nvidia-nccl-cu13``)."""
+    """Return the libraries in the wheel of a Python package (``nvidia-nccl-cu13``)."""
     return next((found for pattern, found in WHEELS.items() if re.fullmatch(pattern, package)), ())
 
 
 def required_wheel(package: str) -> str:
-    """The package of `WHEELS` that a Python package always asks for (``libucx-cu13`` for ``ucxx-cu13``); empty for all
-    others."""
+    """Return the package of `WHEELS` that a Python package always requires (``libucx-cu13`` for ``ucxx-cu13``); empty
+    for all others."""
     found = ((re.fullmatch(pattern, package), wheel) for pattern, wheel in REQUIRING.items())
     return next((match.expand(wheel) for match, wheel in found if match), "")
 
 
 def python_name(requirement: str) -> str:
-    """``nvidia-nccl-cu13`` of ``Nvidia_NCCL.cu13>=2`` (PEP 503), without `packaging`, whose import takes long."""
+    """Return ``nvidia-nccl-cu13`` for ``Nvidia_NCCL.cu13>=2`` (PEP 503), without `packaging`, whose import takes
+    long."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]).lower()

@@ -1,4 +1,4 @@
-"""The request that an image makes of the version matrix, by its spec and by what its lock holds."""
+"""The request that an image makes of the version matrix, by its spec and by the versions in its lock."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from envbuild.spec.target import Target
 # The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
 NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
 
-Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, who says so)
+Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, its origin)
 
 
 def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
-    """The request that an image makes: its base and Python, its target's hardware, its recipes. Raises SpecError with
+    """Return the request of an image: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
     line = key_place(spec, "base")
-    told: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
+    requested: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
     if is_image(spec.base):
         system = spec.distribution.replace(":", "")
-        told.append(("os", system, key_place(spec, "distribution"), "the spec's distribution"))
+        requested.append(("os", system, key_place(spec, "distribution"), "the spec's distribution"))
     base = spec.base.partition("@")[0]
-    if not is_image(spec.base) or is_known_value(
-        matrix, "base", base
-    ):  # of an image of one's own the facts say nothing
-        told.insert(0, ("base", base, line, ""))
+    if not is_image(spec.base) or is_known_value(matrix, "base", base):  # the facts do not list a user's own image
+        requested.insert(0, ("base", base, line, ""))
     node, line = f"target {target.name}", key_place(spec, "target")
-    said = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
-    told += [(component, text, line, node) for component, text in said.items() if text]
+    hardware = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
+    requested += [(component, text, line, node) for component, text in hardware.items() if text]
     env = spec.recipe_env(target)
     for name, recipe in spec.recipes.items():
         for component, text in ask_recipe(recipe, "matrix", dict, env).items():
             place = spec.where.get(name, "") or shown(recipe_file(recipe))
-            told.append((str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"))
-    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(told, matrix)
-    named = {component for component, *_ in told}
+            requested.append(
+                (str(component), str(text), place, "" if component == recipe.component else f"recipe {name}")
+            )
+    findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(requested, matrix)
+    named = {component for component, *_ in requested}
     for name, recipe in spec.recipes.items():
         runtime = ask_recipe(recipe, "runtime", Runtime, env)
         for component, text in required_components((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
             if component not in named:
-                told.append((component, text, spec.where.get(name, ""), ""))
+                requested.append((component, text, spec.where.get(name, ""), ""))
     asks: dict[tuple[str, str], Ask] = {}
-    for component, text, where, by in told:
+    for component, text, where, by in requested:
         try:
             ask = parse_ask(matrix, component, text, where=where, by=by)
             asks[component, ask.text] = ask
@@ -66,17 +66,17 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
     return tuple(asks.values())
 
 
-def _unknown_channels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
-    """Channels of PyTorch's own index that are none: its builds carry the channel as their label (``+cu126``). A recipe
-    without a whole version names the CUDA of the channel instead."""
+def _unknown_channels(requested: Sequence[Line], matrix: FactTable) -> list[Finding]:
+    """Return findings for channels that PyTorch's own index does not have: its builds have the channel as their label
+    (``+cu126``). A recipe without a whole version names the CUDA of the channel instead."""
     if "torch" not in matrix.number or ("channel", "pytorch") not in {
-        (component, text) for component, text, *_ in told
+        (component, text) for component, text, *_ in requested
     }:
         return []
     values = (value for value in matrix.values[matrix.number["torch"]] if pick_penalty(value) == 1)
     labels = sorted({value.partition("+")[2] for value in values})
     found = []
-    for component, text, where, by in told:
+    for component, text, where, by in requested:
         label = ""
         if component == "torch":
             label = text.partition("+")[2]
@@ -89,7 +89,7 @@ def _unknown_channels(told: Sequence[Line], matrix: FactTable) -> list[Finding]:
 
 
 def key_place(spec: ImageSpec, key: str) -> str:
-    """Where a key of the top of a spec stands; where it comes from the spec that this one extends, the file."""
+    """Return the place of a key of the top of a spec; if it comes from the spec that this one extends, the file."""
     lines = spec.text.splitlines()
     own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
     number = next((at for at, line in enumerate(lines[own:], 1) if line.startswith(f"{key}:")), 0)
@@ -97,8 +97,8 @@ def key_place(spec: ImageSpec, key: str) -> str:
 
 
 def required_components(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:
-    """(component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with markers
-    are left to the lock, which knows whether they apply."""
+    """Yield (component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with
+    markers are left to the lock, which knows whether they apply."""
     packages = {
         package: component.name
         for component in matrix.components
@@ -113,7 +113,7 @@ def required_components(requirements: Iterable[str], matrix: FactTable) -> Itera
 
 
 def shipped_versions(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
-    """Component → the version of what the matrix knows among the Python packages that an image ships with
+    """Return component → the version of what the matrix knows among the Python packages that an image ships with
     (`envbuild.lock.component_versions.shipped_python`)."""
     found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}
     versions: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the version matrix answers about an image, and the versions that its spec leaves out.
+"""The answer of the version matrix about an image, and the versions that its spec leaves out.
 
 `pick_versions` chooses before anything is locked; `check_locked_versions` checks what was locked. Both refuse a
 conflict (ConflictError) and a combination that no fact covers (UnknownError). The caller reports conditions and
@@ -30,13 +30,13 @@ UNKNOWN_HINT = (
 
 
 def pick_versions(
-    spec: ImageSpec, target: Target, matrix: FactTable, kept: Mapping[str, str]
+    spec: ImageSpec, target: Target, matrix: FactTable, locked: Mapping[str, str]
 ) -> tuple[ImageSpec, Answer]:
-    """The spec with a version in every recipe that the matrix knows, and the answer that gave them. `kept`: component →
-    the version picked when the image was locked; it stays while it is consistent."""
+    """Return the spec with a version in every recipe that the matrix knows, and the answer that they come from.
+    `locked`: component → the version picked when the image was locked; it is picked again while it is consistent."""
     asks = image_request(spec, target, matrix)
     left_out = components_without_version(spec)
-    stay = locked_asks({name: value for name, value in kept.items() if name in left_out}, matrix)
+    stay = locked_asks({name: value for name, value in locked.items() if name in left_out}, matrix)
     answer = check(matrix, (*asks, *stay), image_waivers(spec), satisfied_conditions(spec)) if stay else None
     if answer is None or answer.verdict in ("conflict", "unknown"):
         answer = check(matrix, asks, image_waivers(spec), satisfied_conditions(spec))
@@ -45,12 +45,13 @@ def pick_versions(
 
 
 def satisfied_conditions(spec: ImageSpec) -> frozenset[str]:
-    """The conditions that the recipes of an image see to."""
+    """Return the conditions that the recipes of an image satisfy."""
     return frozenset(fact for recipe in spec.recipes.values() for fact in recipe.meets)
 
 
 def image_waivers(spec: ImageSpec) -> tuple[Waiver, ...]:
-    """The spec's waivers. Which distribution somebody's image is need not be a fact: the lock looks."""
+    """Return the spec's waivers. The distribution of a third-party image need not be a fact: the lock reads it from the
+    image."""
     return (
         (*spec.waivers, Waiver("base-os", "read from the image when it is locked"))
         if is_image(spec.base)
@@ -59,18 +60,18 @@ def image_waivers(spec: ImageSpec) -> tuple[Waiver, ...]:
 
 
 def picked_versions(spec: ImageSpec, answer: Answer) -> dict[str, str]:
-    """Component → the version that was picked for a recipe of `spec` that has none."""
+    """Return component → the version that was picked for a recipe of `spec` that has none."""
     left_out = components_without_version(spec)
     return {name: answer.chosen[name] for name in sorted(left_out)}
 
 
 def components_without_version(spec: ImageSpec) -> set[str]:
-    """The components whose recipes have no version."""
+    """Return the components whose recipes have no version."""
     return {recipe.component for recipe in spec.recipes.values() if recipe.component and not recipe.version}
 
 
 def check_locked_versions(spec: ImageSpec, target: Target, matrix: FactTable, versions: Mapping[str, str]) -> Answer:
-    """What the matrix says of the versions that were locked (component → version)."""
+    """Return the answer of the matrix about the versions that were locked (component → version)."""
     answer = check(
         matrix,
         override_asks(image_request(spec, target, matrix), locked_asks(versions, matrix)),
@@ -82,7 +83,7 @@ def check_locked_versions(spec: ImageSpec, target: Target, matrix: FactTable, ve
 
 
 def raise_for_verdict(answer: Answer, spec: ImageSpec) -> None:
-    """Raises ConflictError or UnknownError when the answer is one."""
+    """Raise ConflictError or UnknownError when the answer is one."""
     if answer.verdict == "conflict":
         raise ConflictError.of(
             [
@@ -102,7 +103,7 @@ def raise_for_verdict(answer: Answer, spec: ImageSpec) -> None:
 
 
 def conflict_hint(conflict: Conflict) -> str:
-    """What to type."""
+    """Return what to type."""
     facts = [one for one in conflict.reasons if not one.default]
     first = next((one.fact for one in facts if one.kind != "provides"), facts[0].fact if facts else "")
     waive = f"where you know better, under waivers of the spec: - {{fact: {first}, reason: …}}" if first else ""
@@ -110,5 +111,5 @@ def conflict_hint(conflict: Conflict) -> str:
 
 
 def conflict_place(asks: tuple[Ask, ...], spec: ImageSpec) -> str:
-    """Where in the spec the person can change something."""
+    """Return the place in the spec that the user can change."""
     return next((ask.where for ask in reversed(asks) if ask.where), str(spec.path))

@@ -39,7 +39,7 @@ class Project:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
-        """The project that `start` (the current folder) lies in."""
+        """Return the project that contains `start` (the current folder)."""
         try:
             here = (start or Path.cwd()).absolute()
         except FileNotFoundError:  # the current folder was removed
@@ -51,8 +51,7 @@ class Project:
 
     @classmethod
     def of(cls, name: str) -> Project:
-        """The project for a spec given by name or path: a path belongs to the project that it lies in, wherever one
-        stands."""
+        """Return the project for a spec given by name or path: a path belongs to the project that contains it."""
         return cls.find(Path(name).parent.resolve()) if looks_like_path(name) else cls.find()
 
     def images(self) -> tuple[str, ...]:
@@ -65,7 +64,7 @@ class Project:
         return self._names("targets", ".yaml")
 
     def find_image(self, name: str) -> Path:
-        """The spec called `name`, or the file that it is a path of. Raises SpecError."""
+        """Return the spec called `name`, or the file that it is a path of. Raises SpecError."""
         if not looks_like_path(name):
             return self._find("images", name)
         path = Path(name)
@@ -74,27 +73,27 @@ class Project:
         return path
 
     def misnamed(self) -> tuple[Path, ...]:
-        """Files of the project's images/ that look like specs, and that no name leads to."""
+        """Return files of the project's images/ that look like specs, but that no name leads to."""
         files = [] if self.root is None else _files(self.root / "images")
         named = (path for path in files if path.suffix in (".yaml", ".yml") and path.is_file())
         return tuple(sorted(path for path in named if path.suffix == ".yml" or not is_valid_name(path.stem)))
 
     def find_recipe(self, name: str) -> Path:
-        """The file of recipe `name`; ``nccl-tests`` is ``nccl_tests.py``. Raises SpecError."""
+        """Return the file of recipe `name`; ``nccl-tests`` is ``nccl_tests.py``. Raises SpecError."""
         return self._find("recipes", name)
 
     def find_target(self, name: str) -> Path:
-        """The file of hardware target `name`. Raises SpecError."""
+        """Return the file of hardware target `name`. Raises SpecError."""
         return self._find("targets", name)
 
     def facts(self) -> tuple[Path, ...]:
-        """Folders of fact files (`envbuild.matrix`): those that ship with envbuild, then the project's own, whose facts
-        replace those of the same id."""
+        """Return folders of fact files (`envbuild.matrix`): those that ship with envbuild, then the project's own,
+        whose facts replace those of the same id."""
         own = [] if self.root is None else [self.root / "facts"]
         return (FACTS, *(folder for folder in own if folder.is_dir()))
 
     def lock_path(self, spec: Path) -> Path:
-        """The lock to read for `spec`; the file need not exist."""
+        """Return the lock to read for `spec`; the file need not exist."""
         beside = spec.with_suffix(".lock")
         if not self._read_only(spec):
             return beside
@@ -102,7 +101,7 @@ class Project:
         return next((path for path in [*own, data_folder() / "locks" / beside.name] if path.is_file()), beside)
 
     def new_lock_path(self, spec: Path) -> Path:
-        """Where a new lock for `spec` is written; its folder need not exist."""
+        """Return the path of a new lock for `spec`; its folder need not exist."""
         beside = spec.with_suffix(".lock")
         if not self._read_only(spec):
             return beside
@@ -145,12 +144,12 @@ class Project:
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether an image, recipe or target can be called `name`."""
+    """Return whether an image, recipe or target can be called `name`."""
     return re.fullmatch(NAME, name) is not None and ".." not in name
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a NAME of the command line is a path: it ends in .yaml."""
+    """Return whether a NAME of the command line is a path: it ends in .yaml."""
     return name.endswith((".yaml", ".yml"))
 
 
@@ -167,7 +166,7 @@ def is_project(folder: Path) -> bool:
 
 
 def data_folder() -> Path:
-    """The user's folder for what envbuild writes and cannot make again by itself."""
+    """Return the user's folder for what envbuild writes and cannot make again by itself."""
     base = os.environ.get("XDG_DATA_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "envbuild"
 

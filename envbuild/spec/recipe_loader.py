@@ -53,10 +53,10 @@ _loaded: dict[tuple[str, int, int], type[Recipe]] = {}
 
 
 def load_recipe(path: Path) -> type[Recipe]:
-    """The one Recipe class that the file defines, its `name` set from the file's (``nccl_tests.py`` → ``nccl-tests``).
+    """Return the one Recipe class that the file defines, its `name` set from the file's (``nccl_tests.py`` →
+    ``nccl-tests``).
 
-    Raises SpecError, with the line, for a file that does not load or holds no, or more than one, recipe.
-    """
+    Raises SpecError, with the line, for a file that does not load or that does not define exactly one recipe."""
     try:
         status = path.stat()
     except OSError as error:
@@ -100,7 +100,7 @@ def _load(path: Path) -> type[Recipe]:
 
 @contextmanager
 def errors_at_recipe_line(path: Path) -> Iterator[None]:
-    """What is raised inside and is not envbuild's own becomes a SpecError at the last line of `path` that was
+    """Raise what is raised inside and is not envbuild's own as a SpecError at the last line of `path` that was
     running."""
     try:
         yield
@@ -118,10 +118,9 @@ def errors_at_recipe_line(path: Path) -> Iterator[None]:
 
 
 def call_recipe(recipe: Recipe, method: str, kind: type[Result], *arguments: object) -> Result:
-    """What ``recipe.method(*arguments)`` gives, which must be a `kind` (Sources, Runtime, list, …).
+    """Return the result of ``recipe.method(*arguments)``, which must be a `kind` (Sources, Runtime, list, …).
 
-    Raises SpecError at the line of the recipe's file that fails, or of the method that gives something else.
-    """
+    Raises SpecError at the line of the recipe's file that fails, or of the method that returns something else."""
     path = recipe_file(recipe)
     with errors_at_recipe_line(path):
         function = getattr(recipe, method)
@@ -135,7 +134,7 @@ def call_recipe(recipe: Recipe, method: str, kind: type[Result], *arguments: obj
 
 
 def _result_fault(answer: object, kind: type, method: str) -> str:
-    """What is wrong with what a method gives, as the end of a sentence; or ""."""
+    """Return what is wrong with the result of a method, as the end of a sentence; or ""."""
     if not isinstance(answer, kind):
         return f"{_describe(answer)}, not {_with_article(kind)}"
     if isinstance(answer, (Sources, Runtime)):
@@ -182,12 +181,12 @@ def _return_hint(kind: type) -> str:
 
 
 def recipe_file(recipe: Recipe | type[Recipe]) -> Path:
-    """The file that a loaded recipe comes from."""
+    """Return the file that a loaded recipe comes from."""
     return Path(sys.modules[recipe.__module__].__file__ or "")
 
 
 def option_types(recipe: type[Recipe]) -> dict[str, Any]:
-    """The types of a recipe's keys."""
+    """Return the types of a recipe's keys."""
     found: dict[str, Any] = {}
     for part in reversed(recipe.__mro__):
         found |= _own_types(part)
@@ -196,13 +195,14 @@ def option_types(recipe: type[Recipe]) -> dict[str, Any]:
 
 @cache
 def _own_types(part: type) -> dict[str, Any]:
-    """Those that a class adds itself: what all recipes have is worked out once (`get_type_hints` starts anew)."""
+    """Return those that a class adds itself: what all recipes have is computed once (`get_type_hints` starts again each
+    time)."""
     return get_annotations(part, eval_str=True)
 
 
 def option_fields(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
-    """The fields that a spec may write as keys. `version` is one of recipes that have a version: those that name their
-    `package`, or that define the field themselves."""
+    """Return the fields that a spec may write as keys. `version` is one of recipes that have a version: those that name
+    their `package`, or that define the field themselves."""
     fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
     if not recipe.package and fields.get("version") is Recipe.__dataclass_fields__["version"]:
         del fields["version"]
@@ -210,10 +210,9 @@ def option_fields(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
 
 
 def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | None:
-    """The recipe with the options under ``layers: NAME:``; notes mistakes in `reader` and then gives None.
+    """Return the recipe with the options under ``layers: NAME:``; add mistakes to `reader` and then return None.
 
-    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name.
-    """
+    A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name."""
     fields = option_fields(recipe)
     before = len(reader.findings)
     if isinstance(node, Table):
@@ -263,12 +262,12 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Whether an option has no default."""
+    """Return whether an option has no default."""
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def text_places(node: Node, text: str) -> tuple[str, ...]:
-    """Where, in `node`, the scalar `text` stands."""
+    """Return the places in `node` of the scalar `text`."""
     if isinstance(node, Scalar):
         return (node.where,) if node.value == text else ()
     inner = node.items if isinstance(node, Sequence) else [value for _, value in node.entries.values()]
@@ -276,19 +275,20 @@ def text_places(node: Node, text: str) -> tuple[str, ...]:
 
 
 def option_guard(recipe: type[Recipe], key: str) -> Guard:
-    """What looks at the texts of an option: they may be a version, the content of a file, or words of a command."""
+    """Return the check for the texts of an option: they may be a version, the content of a file, or words of a
+    command."""
     if key in recipe.verbatim:
         return partial(expansion_fault, reader="file")
     return version_fault if key == "version" else command_fault
 
 
 def command_fault(text: str) -> str:
-    """What is wrong with a text that a recipe may put into a command, or ""."""
+    """Return what is wrong with a text that a recipe may put into a command, or ""."""
     return expansion_fault(text, "command")
 
 
 def version_fault(text: str) -> str:
-    """Versions also stand in file names and origins."""
+    """Return what is wrong with a version, which is also part of file names and origins, or ""."""
     if reason := command_fault(text):
         return reason
     return "" if re.fullmatch(VERSION, text) else f"is not a version or commit: '{short(text)}'"

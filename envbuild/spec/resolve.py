@@ -53,20 +53,19 @@ class Resolution:
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
-        """The recipes, in order."""
+        """Return the recipes, in order."""
         return tuple(self.spec.recipes[name] for name in self.order)
 
     @property
     def compiled(self) -> tuple[str, ...]:
-        """Names of the recipes that have a build unit, in order."""
+        """Return the names of the recipes that have a build unit, in order."""
         return tuple(recipe.name for recipe in self.recipes if recipe.builds)
 
 
 def resolve(spec: ImageSpec, target: Target) -> Resolution:
-    """Put the recipes of `spec` into order and ask each what it needs on `target`.
+    """Put the recipes of `spec` into order and query what each needs on `target`.
 
-    Raises ConflictError for what cannot work together, SpecError for a recipe that fails.
-    """
+    Raises ConflictError for what cannot work together, SpecError for a recipe that fails."""
     order, cycle = ordered({name: recipe.after for name, recipe in spec.recipes.items()})
     if cycle:  # load refuses it with the place; a spec made in memory comes here
         raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
@@ -103,13 +102,13 @@ def resolve_with_matrix(spec: ImageSpec, project: Project, picks: Mapping[str, s
 
 
 def explicit_options(recipe: Recipe) -> dict[str, object]:
-    """The options of a recipe that are not at their default, as plain data for JSON and YAML."""
+    """Return the options of a recipe that are not at their default, as plain data for JSON and YAML."""
     values = ((field, getattr(recipe, field.name)) for field in dataclasses.fields(recipe))
     return {field.name: plain_value(value) for field, value in values if value != field.default}
 
 
 def plain_value(value: object) -> object:
-    """The value of an option as plain data for JSON and YAML."""
+    """Return the value of an option as plain data for JSON and YAML."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, tuple):
@@ -118,7 +117,7 @@ def plain_value(value: object) -> object:
 
 
 def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
-    """A site can only say where an origin lies whose kind it knows."""
+    """Raise SpecError for an origin of a kind that a site cannot map to an address."""
     findings = [
         Finding(
             f"the recipe '{name}' takes {item.file} from '{short(item.origin)}', which is no kind of origin",
@@ -138,7 +137,8 @@ def _named(source: Sources) -> list[Archive | Git]:
 
 
 def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
-    """A commit is named by its whole hash: a shorter one, a branch or a tag can become something else."""
+    """Raise SpecError for a commit that is not a whole hash: a shorter one, a branch or a tag can become something
+    else."""
     findings = [
         Finding(
             f"the recipe '{name}' takes {short(git.origin)} at '{short(git.commit)}', which is no hash of a commit",
@@ -154,7 +154,8 @@ def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
 
 
 def _check_compatible(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
-    """Whether every recipe can stand in this image: on its hardware, on its base, beside the others."""
+    """Raise ConflictError for recipes that are incompatible with this image: with its hardware, its base, or the other
+    recipes."""
     findings: list[Finding] = []
     owners: dict[str, str] = {}
     for name, recipe in spec.recipes.items():
@@ -185,12 +186,13 @@ def _check_compatible(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
 
 
 def check_compatible(spec: ImageSpec, target: Target) -> None:
-    """Whether every recipe can stand in this image. Raises ConflictError."""
+    """Raise ConflictError for recipes that are incompatible with this image."""
     _check_compatible(spec, target, spec.recipe_env(target))
 
 
 def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:
-    """All runtimes as one. PATH grows in the order of the recipes; any other name or file may have one value only."""
+    """Return all runtimes as one. PATH grows in the order of the recipes; any other name or file may have one value
+    only."""
     env: dict[str, str] = {name: reasoned.value for name, reasoned in target.env.items()}
     owners: dict[str, str] = {}
     paths: list[str] = []

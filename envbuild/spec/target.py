@@ -103,12 +103,12 @@ KEYS = ("schema", *(name for name in Target.__dataclass_fields__ if name not in 
 
 
 def load_target(name: str, project: Project) -> Target:
-    """The target called `name`. Raises SpecError with every mistake of its file."""
+    """Return the target called `name`. Raises SpecError with every mistake of its file."""
     return read_target(project.find_target(name))
 
 
 def read_target(path: Path) -> Target:
-    """The target of one file, named as the file is. Raises SpecError."""
+    """Return the target of one file, named as the file is. Raises SpecError."""
     reader = Reader()
     top = reader.load(path)
     reader.schema(top, "target")
@@ -180,7 +180,8 @@ def _driver(reader: Reader, nodes: Mapping[str, Node]) -> tuple[str, str]:
 
 
 def _lacks_key(node: Node, *keys: str) -> bool:
-    """Whether one of `keys` is missing or empty there. (A value of the wrong type is told where it is read.)"""
+    """Return whether one of `keys` is missing or empty there. (A value of the wrong type is reported where it is
+    read.)"""
     found = {key: value for key, (_, value) in node.entries.items()} if isinstance(node, Table) else dict.fromkeys(keys)
     empty = [
         key for key, value in found.items() if isinstance(value, Scalar) and value.kind == "text" and not value.value

@@ -1,4 +1,4 @@
-"""Workspace: the project, site, store and talk that a command works with, opened once."""
+"""Workspace: the project, site, store and reporter of a command, opened once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envbuild.spec.project import Project
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where a command works."""
+    """The project, site, store and reporter that a command works with."""
 
     project: Project
     site: Site
@@ -23,14 +23,14 @@ class Workspace:
 
 
 def store_folder(folder: Path | None = None) -> Path:
-    """Where the store of `folder` is, for what only reads it: it may be missing, or not writable. Raises SpecError for
-    a wrong site file."""
+    """Return the store of `folder`, for commands that only read it: it may be missing, or not writable. Raises
+    SpecError for a wrong site file."""
     return load_site(Project.find(folder).root).store
 
 
 def open_workspace(reporter: Reporter | None = None, folder: Path | None = None, *, writes: bool = True) -> Workspace:
-    """The workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError for a
-    store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
+    """Return the workspace of `folder` (default: the current one). Raises SpecError for a wrong site file, EngineError
+    for a store that cannot be written. Without `writes` the store is only read: it may be missing, or not writable."""
     project = Project.find(folder)
     site = load_site(project.root)
     store = Store.open(site.store) if writes else Store(site.store)
