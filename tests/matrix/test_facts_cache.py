@@ -65,9 +65,9 @@ def test_a_cached_matrix_answers_without_yaml_and_without_reading_constraints(tm
 import sys
 from pathlib import Path
 from envbuild.matrix.facts.compile import load_fact_table
-from envbuild.matrix.solve.encoding import Request, picks
+from envbuild.matrix.solve.encoding import Request, pick_newest
 matrix = load_fact_table([Path({str(facts)!r})], Path({str(cache)!r}))
-found = picks(matrix, [Request("", "a", matrix.bit("a", "1.0")), Request("", "gpu", matrix.bit("gpu", "H100"))])
+found = pick_newest(matrix, [Request("", "a", matrix.bit("a", "1.0")), Request("", "gpu", matrix.bit("gpu", "H100"))])
 print(matrix.named(found.assignment))
 print(sorted(name for name in sys.modules if name in ("yaml", "envbuild.matrix.facts.values",
 "envbuild.matrix.facts.load")))

@@ -25,7 +25,7 @@ def program_of(matrix: FactTable, waived: Collection[str] = (), strengths: tuple
     if key not in programs:
         replaced = replaceable_waivers(matrix, waived)
         programs[key] = (
-            _compiled(matrix, replaced, strengths)
+            _compile_rows(matrix, replaced, strengths)
             if key[0] == replaced
             else _without(program_of(matrix, replaced, strengths), _rows_of(matrix, key[0] - replaced))
         )
@@ -50,7 +50,7 @@ def _rows_of(matrix: FactTable, ids: Collection[str]) -> set[int]:
     return {row for row, line in enumerate(matrix.rows) if line.fact in numbers} if numbers else set()
 
 
-def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> Program:
+def _compile_rows(matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> Program:
     """Return the clauses of all rows of these strengths, without those of the facts `waived`: the masks of what the
     conditions of each row exclude, and of what the row allows."""
     atoms, facts, full = matrix.atoms, matrix.facts, matrix.full
@@ -75,12 +75,12 @@ def _compiled(matrix: FactTable, waived: frozenset[str], strengths: Collection[s
                 found.owners.append((number,))
             else:
                 for box in narrowed[number, then[0]]:
-                    _append(found, (number,), full, box, dict([then]))
+                    _add_clause(found, (number,), full, box, dict([then]))
     for rows, boxes in matrix.groups if "hard" in strengths else ():
         left = tuple(row for row in rows if matrix.fact(row).id not in waived)
         for literals in precedence.dispute_clauses([row_claim(matrix, row) for row in rows]) if left else ():
             for box in boxes:
-                _append(found, left, full, box, literals)
+                _add_clause(found, left, full, box, literals)
     return replace(found, index=ClauseIndex.of(found.clauses))
 
 
@@ -128,7 +128,7 @@ def _narrowed_without(matrix: FactTable, waived: frozenset[str]) -> Narrowed:
     return {**others, **compute_precedence(matrix, waived, questions)[0]}
 
 
-def _append(
+def _add_clause(
     found: Program, owners: tuple[int, ...], full: Sequence[int], box: Box, literals: Mapping[int, int]
 ) -> None:
     """Add one clause; a component may be both in the box and among the literals."""

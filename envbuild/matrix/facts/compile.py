@@ -43,7 +43,7 @@ def compile_facts(facts: Facts) -> FactTable:
     """Return the table of `facts`."""
     components = tuple(sorted(facts.components.values(), key=lambda component: (component.rank, component.name)))
     number = {component.name: at for at, component in enumerate(components)}
-    known = _known(facts)
+    known = _known_values(facts)
     values = tuple(pick_order(component, known[component.name]) for component in components)
     atoms: list[Atom] = []
     places: dict[tuple[int, Constraint], int] = {}
@@ -82,7 +82,7 @@ def row_sort_key(row: Row) -> list[list[tuple[int, str]]]:
     return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)] for text in texts]
 
 
-def _known(facts: Facts) -> dict[str, list[str]]:
+def _known_values(facts: Facts) -> dict[str, list[str]]:
     """Return component → every value that is listed, that a row names with ``==`` (of an exact component also as a
     bound), or that a row provides when no known value fits."""
     known = {name: list(component.values) for name, component in facts.components.items()}

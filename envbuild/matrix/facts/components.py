@@ -54,7 +54,7 @@ def read_components(reader: Reader, given: Named) -> dict[str, Component]:
             )
             continue
         places[name] = place.where
-        found[name] = _component(reader, place, node)
+        found[name] = _read_component(reader, place, node)
     own = {name: len(component.values) for name, component in found.items()}
     for place, node in more:
         name = place.value
@@ -64,11 +64,11 @@ def read_components(reader: Reader, given: Named) -> dict[str, Component]:
             )
             continue
         nodes = reader.table(node, ("values",), name, f"more values of '{name}'")
-        found[name] = _with_values(reader, found[name], nodes["values"])
-    return {name: _in_order(component, own[name]) for name, component in found.items()}
+        found[name] = _add_values(reader, found[name], nodes["values"])
+    return {name: _sort_values(component, own[name]) for name, component in found.items()}
 
 
-def _component(reader: Reader, place: Scalar, node: Table) -> Component:
+def _read_component(reader: Reader, place: Scalar, node: Table) -> Component:
     name = place.value
     nodes = reader.table(node, ("kind", *TYPES, "values"), name, f"component '{name}'")
     require_keys(reader, place.where, f"component '{name}'", nodes, ("kind", "about"))
@@ -78,16 +78,16 @@ def _component(reader: Reader, place: Scalar, node: Table) -> Component:
     component = Component(name=name, kind=kind or "", **given)
     if set(re.findall(PLACEHOLDER, component.shown)) - {"name", "value"}:
         reader.wrong(nodes["shown"].where, "'shown' has a placeholder other than {name} and {value}")
-    return _with_values(reader, component, nodes["values"]) if kind and "values" in nodes else component
+    return _add_values(reader, component, nodes["values"]) if kind and "values" in nodes else component
 
 
-def _with_values(reader: Reader, component: Component, node: Node) -> Component:
+def _add_values(reader: Reader, component: Component, node: Node) -> Component:
     """Return the component with more values: a list, or value → its other spellings."""
     if not component.kind:
         return component
     listed, aliases = dict.fromkeys(component.values), dict(component.aliases)
     owners = {fold_name(value): value for value in listed} | aliases
-    for text, where, spellings in _listed(reader, node):
+    for text, where, spellings in _list_values(reader, node):
         try:
             value = text if component.kind == "name" else values.normalize_value(component, text)
         except InvalidValueError as error:
@@ -105,7 +105,7 @@ def _with_values(reader: Reader, component: Component, node: Node) -> Component:
     return replace(component, values=tuple(listed), aliases=aliases)
 
 
-def _listed(reader: Reader, node: Node) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+def _list_values(reader: Reader, node: Node) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
     """Yield (value, its position, its other spellings with their positions)."""
     if not isinstance(node, Table):
         for item in reader.items(node, "values"):
@@ -117,7 +117,7 @@ def _listed(reader: Reader, node: Node) -> Iterator[tuple[str, str, list[tuple[s
         yield name, place.where, [(text, where) for text, where in texts if text is not None]
 
 
-def _in_order(component: Component, own: int) -> Component:
+def _sort_values(component: Component, own: int) -> Component:
     """Sort versions newest first, each once; names as their definition has them, those of other files after them by
     name."""
     if component.kind == "name":

@@ -115,7 +115,7 @@ class FactTable:
         return None if number is None else self.components[number]
 
     def bit(self, name: str, value: str | None) -> int:
-        """Return the mask of one value (None: absent). Raises KeyError for one that is not known."""
+        """Return the mask of one value (None: absent). Raise KeyError for one that is not known."""
         return ABSENT if value is None else self.bits[self.number[name]][value]
 
     def value(self, number: int, mask: int) -> str | None:
@@ -137,7 +137,7 @@ class FactTable:
         return found
 
     def assignment(self, chosen: Mapping[str, str]) -> list[int]:
-        """Return the assignment in which exactly `chosen` is present. Raises KeyError for an unknown name or value."""
+        """Return the assignment in which exactly `chosen` is present. Raise KeyError for an unknown name or value."""
         bits = [ABSENT] * len(self.components)
         for name, value in chosen.items():
             bits[self.number[name]] = self.bit(name, value)

@@ -45,7 +45,7 @@ class Release:
 
 
 def list_releases(index: PackageIndex, project: str, oldest: str = "0", *, yanked: bool = False) -> dict[str, Release]:
-    """Final releases from `oldest` on, newest first; those that were withdrawn only with `yanked`. Raises InputError.
+    """Return final releases from `oldest` on, newest first; withdrawn ones only with `yanked`. Raise InputError.
 
     Local versions (``2.8.0+cu128``) are left out: they are in wheel folders elsewhere, not on the index."""
     found: dict[str, Release] = {}

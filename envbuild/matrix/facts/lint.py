@@ -28,20 +28,20 @@ MONTH = 30.44  # days
 def lint_facts(facts: Facts) -> list[Finding]:
     """Return every mistake in `facts`, sorted by position."""
     matrix = compile_facts(facts)
-    sampled = _sampled(facts, matrix)
+    sampled = _sample_versions(facts, matrix)
     found = [
         *find_unresolved_conflicts(sampled),
         *find_contradictions(sampled),
         *find_disputes(sampled),
-        *_constraints(facts, matrix, sampled),
+        *_check_constraints(facts, matrix, sampled),
         *find_rows_ruled_out(sampled),
-        *_unused(facts),
+        *_find_unused(facts),
     ]
     for fact in facts.facts.values():
         found += check_source(fact)
         found += check_places(facts, fact)
         found += check_sentences(fact)
-    return sorted(dict.fromkeys(found), key=lambda finding: [_number(part) for part in finding.where.split(":")])
+    return sorted(dict.fromkeys(found), key=lambda finding: [_sort_part(part) for part in finding.where.split(":")])
 
 
 def find_old_facts(facts: Facts, months: int, today: date) -> list[Finding]:
@@ -54,11 +54,11 @@ def find_old_facts(facts: Facts, months: int, today: date) -> list[Finding]:
     return found
 
 
-def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
+def _sample_versions(facts: Facts, matrix: FactTable) -> FactTable:
     """Return the table with every version that any constraint names, those just after, one before and one after all: so
     that ranges differ of which no version is known."""
     named: dict[str, set[str]] = {}
-    for _, _, name, wanted in _all(facts):
+    for _, _, name, wanted in _all_constraints(facts):
         kind = facts.components[name].kind
         for term in (term for terms in wanted.alternatives for term in terms if term.operand and kind != "name"):
             sampled = named.setdefault(name, {"0", "99999"} if kind == "version" else set())
@@ -69,7 +69,7 @@ def _sampled(facts: Facts, matrix: FactTable) -> FactTable:
     return extend_table(matrix, {name: sorted(sampled) for name, sampled in named.items()})
 
 
-def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
+def _all_constraints(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
     """Yield every constraint: (fact, row, component, constraint)."""
     for fact in facts.facts.values():
         for row in fact.rows:
@@ -80,14 +80,14 @@ def _all(facts: Facts) -> Iterator[tuple[Fact, Row, str, Constraint]]:
 # --- rows without effect
 
 
-def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterator[Finding]:
+def _check_constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterator[Finding]:
     """Report constraints that no value meets, and versions that do not exist."""
     results: dict[tuple[str, Constraint], tuple[bool, bool]] = {}
-    for fact, row, name, wanted in _all(facts):
+    for fact, row, name, wanted in _all_constraints(facts):
         component = facts.components[name]
         text = f"{fact.id}: {name} '{short(wanted.text)}'"
         if (name, wanted) not in results:
-            results[name, wanted] = _known(sampled, name, wanted), _known(matrix, name, wanted)
+            results[name, wanted] = _is_known(sampled, name, wanted), _is_known(matrix, name, wanted)
         possible, known = results[name, wanted]
         if not possible:
             yield Finding(f"{text} is met by no value at all", row.where)
@@ -95,7 +95,7 @@ def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterato
             newest = component.values[0]
             yield Finding(f"{text} is met by no value that is known", row.where, f"the newest known is {newest}")
         elif component.complete and component.kind == "version":
-            for operand in _plain(wanted):
+            for operand in _named_releases(wanted):
                 near = values.neighbours(component, operand)
                 if near and not any(
                     matches(component, values.parse_constraint(component, operand), value) for value in component.values
@@ -107,13 +107,13 @@ def _constraints(facts: Facts, matrix: FactTable, sampled: FactTable) -> Iterato
                     )
 
 
-def _known(matrix: FactTable, name: str, wanted: Constraint) -> bool:
+def _is_known(matrix: FactTable, name: str, wanted: Constraint) -> bool:
     component = matrix.components[matrix.number[name]]
     known = (None, *matrix.values[matrix.number[name]])
     return any(matches(component, wanted, value) is not False for value in known)
 
 
-def _plain(wanted: Constraint) -> Iterator[str]:
+def _named_releases(wanted: Constraint) -> Iterator[str]:
     """Yield the releases that a constraint names. No list of builds with a label is complete."""
     for terms in wanted.alternatives:
         for term in terms:
@@ -121,9 +121,9 @@ def _plain(wanted: Constraint) -> Iterator[str]:
                 yield term.operand
 
 
-def _unused(facts: Facts) -> Iterator[Finding]:
+def _find_unused(facts: Facts) -> Iterator[Finding]:
     """Report components that no fact names and questions that no fact answers."""
-    used = {name for _, _, name, _ in _all(facts)}
+    used = {name for _, _, name, _ in _all_constraints(facts)}
     for component in facts.components.values():
         if component.name not in used:
             yield Finding(
@@ -139,5 +139,5 @@ def _unused(facts: Facts) -> Iterator[Finding]:
 # --- order
 
 
-def _number(part: str) -> tuple[int, str]:
+def _sort_part(part: str) -> tuple[int, str]:
     return (int(part), "") if part.isdigit() else (0, part)

@@ -20,7 +20,7 @@ def _claims(matrix: FactTable) -> list[Claim]:
     return [row_claim(matrix, row) for row in range(len(matrix.rows))]
 
 
-def _binding(matrix: FactTable) -> Binding:
+def _binding_rows(matrix: FactTable) -> Binding:
     """Return the rows that bind everywhere they hold, by the components of their 'when'. Defaults are set aside by
     requests, and other rows where a better source answers."""
     found: dict[frozenset[int], list[Claim]] = {}
@@ -31,7 +31,7 @@ def _binding(matrix: FactTable) -> Binding:
     return found
 
 
-def _against(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | None:
+def _excluding_row(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim | None:
     """Return a row that leaves some component no value where all `claims` hold, without counting these claims
     themselves.
 
@@ -64,18 +64,18 @@ def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:
     for claim in _claims(matrix):
         if claim.fact.question and claim.allowed:
             by_question.setdefault(claim.fact.question, []).append(claim)
-    binding, reported = _binding(matrix), set()
+    binding, reported = _binding_rows(matrix), set()
     for claims in by_question.values():
         for one, other in combinations(claims, 2):
             pair = (one.fact.id, other.fact.id)
             if (
                 pair in reported
-                or not _undecided(one.fact, other.fact)
+                or not _is_undecided(one.fact, other.fact)
                 or not precedence.boxes_overlap(one.when, other.when)
             ):
                 continue
             for number in one.allowed.keys() & other.allowed.keys():
-                if (one.allowed[number] ^ other.allowed[number]) & ~ABSENT and not _against(
+                if (one.allowed[number] ^ other.allowed[number]) & ~ABSENT and not _excluding_row(
                     matrix, binding, one, other
                 ):
                     reported.add(pair)
@@ -89,7 +89,7 @@ def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:
                     )
 
 
-def _undecided(one: Fact, other: Fact) -> bool:
+def _is_undecided(one: Fact, other: Fact) -> bool:
     """Return whether both would bind and neither takes precedence over the other."""
     if (
         one.id == other.id
@@ -105,7 +105,7 @@ def _undecided(one: Fact, other: Fact) -> bool:
 def find_contradictions(matrix: FactTable) -> Iterator[Finding]:
     """Report two rows of one fact that hold together and leave a component no value."""
     by_fact: dict[str, list[Claim]] = {}
-    binding = _binding(matrix)
+    binding = _binding_rows(matrix)
     for claim in _claims(matrix):
         if claim.fact.strength == "hard":
             by_fact.setdefault(claim.fact.id, []).append(claim)
@@ -118,7 +118,11 @@ def find_contradictions(matrix: FactTable) -> Iterator[Finding]:
                 and one.allowed[number] & ~ABSENT
                 and other.allowed[number] & ~ABSENT
             ]
-            if both and precedence.boxes_overlap(one.when, other.when) and not _against(matrix, binding, one, other):
+            if (
+                both
+                and precedence.boxes_overlap(one.when, other.when)
+                and not _excluding_row(matrix, binding, one, other)
+            ):
                 yield Finding(
                     f"{one.fact.id}: two rows hold together and leave {both[0]} nothing"
                     f" ({_texts(matrix, one)}; {_texts(matrix, other)})",
@@ -147,9 +151,9 @@ def _texts(matrix: FactTable, claim: Claim) -> str:
 
 def find_rows_ruled_out(matrix: FactTable) -> Iterator[Finding]:
     """Report rows that hold in no combination, because other rows rule out their 'when'."""
-    binding = _binding(matrix)
+    binding = _binding_rows(matrix)
     for claim in _claims(matrix):
-        if all(claim.when.values()) and (against := _against(matrix, binding, claim)):
+        if all(claim.when.values()) and (against := _excluding_row(matrix, binding, claim)):
             text = ", ".join(f"{name} {text}" for name, text in matrix.when(claim.row).items())
             yield Finding(
                 f"{claim.fact.id}: {against.fact.id} rules out {text}",

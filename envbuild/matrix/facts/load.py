@@ -48,7 +48,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     reader = Reader()
     read = _Files()
     for folder in folders:
-        _folder(reader, folder, read)
+        _read_folder(reader, folder, read)
     if read.unread:
         reader.finish()
     components = read_components(reader, read.components)
@@ -58,7 +58,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     facts: dict[str, Fact] = {}
     for layer in read.facts:
         facts |= read_facts(known, layer)
-    _circles(reader, components, facts)
+    _report_cycles(reader, components, facts)
     reader.finish()
     if not (components and facts):
         names = ", ".join(yaml_nodes.shown(folder) for folder in folders)
@@ -99,7 +99,7 @@ class _Files:
     unread: bool = False  # a file is left out: what it defines would be reported as unknown elsewhere
 
 
-def _folder(reader: Reader, folder: Path, read: _Files) -> None:
+def _read_folder(reader: Reader, folder: Path, read: _Files) -> None:
     read.facts.append([])
     for path in fact_files(folder):
         try:
@@ -112,12 +112,12 @@ def _folder(reader: Reader, folder: Path, read: _Files) -> None:
         nodes = reader.table(top, TOP, "fact file", "a fact file")
         if not top.entries.keys() - {"schema"}:
             reader.wrong(top.where, "the file is empty", "write components, questions or facts")
-        read.components += _named(reader, nodes, "components")
-        read.questions += _named(reader, nodes, "questions")
+        read.components += _named_tables(reader, nodes, "components")
+        read.questions += _named_tables(reader, nodes, "questions")
         read.facts[-1] += reader.items(nodes["facts"], "facts") if "facts" in nodes else ()
 
 
-def _named(reader: Reader, nodes: Mapping[str, Node], key: str) -> list[tuple[Scalar, Table]]:
+def _named_tables(reader: Reader, nodes: Mapping[str, Node], key: str) -> list[tuple[Scalar, Table]]:
     """Return the entries under `key` that have a name and keys."""
     found = []
     for name, (place, node) in reader.entries(nodes[key], key).items() if key in nodes else ():
@@ -133,16 +133,16 @@ def _named(reader: Reader, nodes: Mapping[str, Node], key: str) -> list[tuple[Sc
 # --- facts
 
 
-def _circles(reader: Reader, components: Mapping[str, Component], facts: Mapping[str, Fact]) -> None:
-    """Report hidden components that follow from each other in a circle: they would follow from nothing."""
+def _report_cycles(reader: Reader, components: Mapping[str, Component], facts: Mapping[str, Fact]) -> None:
+    """Report hidden components that follow from each other in a cycle: they would follow from nothing."""
     follows: dict[str, dict[str, str]] = {name: {} for name, component in components.items() if component.hidden}
     for fact in facts.values() if follows else ():
         if fact.kind == "provides":
             for row in fact.rows:
                 for name in row.then.keys() & follows.keys():
                     follows[name] |= dict.fromkeys(row.when.keys() & follows.keys(), row.where)
-    _, circle = ordered(follows)
-    if circle:
-        steps = ", ".join(f"'{name}' from '{other}'" for name, other in pairwise(circle))
+    _, cycle = ordered(follows)
+    if cycle:
+        steps = ", ".join(f"'{name}' from '{other}'" for name, other in pairwise(cycle))
         hint = "one of them must follow from a component that is not hidden"
-        reader.wrong(follows[circle[0]][circle[1]], f"hidden components follow from each other: {steps}", hint)
+        reader.wrong(follows[cycle[0]][cycle[1]], f"hidden components follow from each other: {steps}", hint)

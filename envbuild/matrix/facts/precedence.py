@@ -68,11 +68,11 @@ def subtract_boxes(box: Box, others: Iterable[Box], full: Sequence[int]) -> list
     """Return `box` without the `others`: boxes that do not overlap."""
     left = [box]
     for other in others:
-        left = [part for whole in left for part in _less(whole, other, full)]
-    return _merged(left, full)
+        left = [part for whole in left for part in _subtract_box(whole, other, full)]
+    return _merge_boxes(left, full)
 
 
-def _less(box: Box, other: Box, full: Sequence[int]) -> list[Box]:
+def _subtract_box(box: Box, other: Box, full: Sequence[int]) -> list[Box]:
     if not boxes_overlap(other, {component: box.get(component, full[component]) for component in other}):
         return [box]
     parts: list[Box] = []
@@ -85,7 +85,7 @@ def _less(box: Box, other: Box, full: Sequence[int]) -> list[Box]:
     return parts
 
 
-def _merged(boxes: list[Box], full: Sequence[int]) -> list[Box]:
+def _merge_boxes(boxes: list[Box], full: Sequence[int]) -> list[Box]:
     """Merge boxes that differ in one component only."""
     for component in {component for box in boxes for component in box}:
         groups: dict[tuple[tuple[int, int], ...], int] = {}

@@ -60,7 +60,7 @@ def _runs(op: str, operand: str, value: str) -> bool | None:
     """Return whether a GPU runs the code. A cubin runs on its own major version with the same or a higher minor, PTX on
     everything later; ``a`` on exactly its own, ``f`` on its family (CUDA programming guide, compute capabilities; PTX
     ISA, .target)."""
-    gpu, wanted = _pair(value), _pair(operand.rstrip("af"))
+    gpu, wanted = _parse_capability(value), _parse_capability(operand.rstrip("af"))
     if op == "cubin" and RENAMED.get(wanted) == gpu:
         return None
     if op in ORDER:
@@ -75,6 +75,6 @@ def _runs(op: str, operand: str, value: str) -> bool | None:
 
 
 @lru_cache(maxsize=1 << 10)
-def _pair(capability: str) -> tuple[int, int]:
+def _parse_capability(capability: str) -> tuple[int, int]:
     major, minor = capability.split(".")
     return int(major), int(minor)

@@ -138,7 +138,7 @@ def compare(value: str, op: str, operand: str) -> bool | None:
     """Return ``>=``, ``>``, ``<=``, ``<`` by release and steps; `op` is one of these.
 
     Everything that begins with the operand counts as equal to it for ``<=`` and ``>``: 12.8 is <=12 and not >12. None:
-    not comparable. Raises ValueError."""
+    not comparable. Raise ValueError."""
     if not (is_comparable(value) and is_comparable(operand)):
         return None
     if op in (">=", "<"):
