@@ -49,11 +49,11 @@ def configure(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     Raises SpecError with every finding when enroot cannot represent `config`, VerifyError when only the tree is at
     fault.
     """
-    wrong = [*check_env(config), *check_words(config), *check_home(config, tree), *check_workdir(config, tree)]
+    findings = [*check_env(config), *check_words(config), *check_home(config, tree), *check_workdir(config, tree)]
     missing = list(check_shell(tree))
-    if wrong or missing:
-        kind: type[EnvbuildError] = SpecError if wrong else VerifyError
-        raise kind.of([*wrong, *missing])
+    if findings or missing:
+        kind: type[EnvbuildError] = SpecError if findings else VerifyError
+        raise kind.of([*findings, *missing])
     texts = {
         "etc/environment": "".join(f"{name}={value}\n" for name, value in config.env.items()),
         "etc/fstab": "",
@@ -63,8 +63,8 @@ def configure(config: ImageConfig, tree: MergedTree, epoch: int) -> Additions:
     messages = []
     path = config.env.get("PATH")
     # an image of the project contains the file already: its glue unit writes it, for imports from a registry
-    ours = tree.lookup(PATH_FILE.encode()) is not None
-    if path is not None and not ours and tree.lookup(b"etc/profile") is not None:
+    has_path_file = tree.lookup(PATH_FILE.encode()) is not None
+    if path is not None and not has_path_file and tree.lookup(b"etc/profile") is not None:
         texts[PATH_FILE] = path_script(path)
         messages.append(f"PATH would be lost to /etc/profile: added /{PATH_FILE}")
     extra = [
@@ -85,21 +85,21 @@ def start_script(config: ImageConfig, first: str = "") -> str:
     comments = labels + "\n" if labels else ""
     workdir = config.workdir or "/"
     # between double quotes, as enroot writes it, unless the shell would interpret something in it
-    place = shell_quote(workdir) if has_shell_syntax(workdir) else f'"{workdir}"'
+    folder = shell_quote(workdir) if has_shell_syntax(workdir) else f'"{workdir}"'
     entrypoint = [shell_quote(word) for word in config.entrypoint]
-    given = " ".join([*entrypoint, '"$@"'])
+    with_arguments = " ".join([*entrypoint, '"$@"'])
     command = " ".join([*entrypoint, *map(shell_quote, config.cmd)]) or shell_quote("/bin/sh")
     return (
         f"{comments}{first}"
-        f"mkdir -p {place} 2> /dev/null\n"
-        f"cd {place} && unset OLDPWD || exit 1\n"
+        f"mkdir -p {folder} 2> /dev/null\n"
+        f"cd {folder} && unset OLDPWD || exit 1\n"
         "\n"
         "if [ -s /etc/rc.local ]; then\n"
         "    . /etc/rc.local\n"
         "fi\n"
         "\n"
         "if [ $# -gt 0 ]; then\n"
-        f"    exec {given}\n"
+        f"    exec {with_arguments}\n"
         "else\n"
         f"    exec {command}\n"
         "fi\n"

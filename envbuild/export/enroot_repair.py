@@ -194,10 +194,10 @@ def fstab_lines(work: _Repair) -> Iterator[str]:
             work.messages.append(f"VOLUME {given!a}: made by /etc/rc, because enroot mounts an empty /{empty} over it")
             continue
         work.add_folder(path, "volume")
-        place = f"/{path}".replace(" ", "\\040") if " " in path or not given.startswith("/") else given
-        if place != given:
-            work.messages.append(f"VOLUME {given!a}: written as {place} in /etc/fstab")
-        yield f"${{ENROOT_ROOTFS}}{place} {place} none x-create=dir,bind,rw,nosuid,nodev\n"
+        target = f"/{path}".replace(" ", "\\040") if " " in path or not given.startswith("/") else given
+        if target != given:
+            work.messages.append(f"VOLUME {given!a}: written as {target} in /etc/fstab")
+        yield f"${{ENROOT_ROOTFS}}{target} {target} none x-create=dir,bind,rw,nosuid,nodev\n"
 
 
 def shell_file(work: _Repair) -> str:
@@ -214,11 +214,11 @@ def shell_file(work: _Repair) -> str:
 
 def profile_files(work: _Repair) -> dict[str, str]:
     """Return files for the login shell that runs /etc/rc; under the name etc/rc, the lines that it begins with."""
-    place = shell_file(work)
+    target = shell_file(work)
     texts = {}
     path = work.config.env.get("PATH")
-    is_reset = path is not None and "PATH" not in work.exports and place != "etc/profile"
-    if is_reset and path is not None and place == "etc/rc":
+    is_reset = path is not None and "PATH" not in work.exports and target != "etc/profile"
+    if is_reset and path is not None and target == "etc/rc":
         work.exports["PATH"] = path
         work.messages.append("PATH would be lost to /etc/profile: /etc/rc sets it again")
     elif is_reset and path is not None and work.node(PATH_FILE) is None:
@@ -227,7 +227,7 @@ def profile_files(work: _Repair) -> dict[str, str]:
     if work.exports:
         lines = "".join(f"export {name}={shell_quote(value)}\n" for name, value in work.exports.items())
         about = "# Variables of the image that /etc/environment cannot hold.\n"
-        texts[place] = lines if place == "etc/rc" else about + lines
+        texts[target] = lines if target == "etc/rc" else about + lines
     return texts
 
 

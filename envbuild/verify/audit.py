@@ -126,8 +126,8 @@ FILES: tuple[tuple[str, Callable[[Report], Sequence[str]], str, str], ...] = (
 
 def _files(report: Report, complete: bool) -> Iterator[AuditResult]:
     for name, faults, compared, hint in FILES:
-        kept, note = split_faults(report, {text: text for text in faults(report)}, complete or name in ALWAYS)
-        yield judge(name, kept, f"{compared}{note}", hint)
+        counted, note = split_faults(report, {text: text for text in faults(report)}, complete or name in ALWAYS)
+        yield judge(name, counted, f"{compared}{note}", hint)
     unsticky = [text for text in report["open_folders"] if not int(text.rsplit(" ", 1)[1], 8) & 0o1000]
     yield AuditResult(
         "rights",

@@ -41,16 +41,16 @@ def cpu_results(report: Mapping[str, Any], cpu: str) -> Iterator[AuditResult]:
     searched = [level for level in above if level in MEANS]
     if not compiled or not searched:
         return
-    faults, asking = [], []
+    faults, querying = [], []
     for path, found in compiled.items():
         level = next((level for level in reversed(searched) if level in found), "")
         if level and ("cpuid" in found or "asks" in found):
-            asking.append(path)
+            querying.append(path)
         elif level:
             faults.append(f"{path} has {MEANS[level]} ({level}) at {found[level]:#x} and never queries the CPU")
     compared = f"searched {', '.join(MEANS[level] for level in searched)} in the code of {len(compiled)} files"
-    if asking:
-        compared += f"; these contain some and query the CPU first: {join_items(sorted(asking))}"
+    if querying:
+        compared += f"; these contain some and query the CPU first: {join_items(sorted(querying))}"
     yield judge(
         title,
         faults,

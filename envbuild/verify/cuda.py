@@ -82,10 +82,10 @@ def target_result(report: Mapping[str, Any], sm: str, exempt_patterns: Sequence[
     faults = {path: f"{path} contains {_entries(cuda[path])}" for path in unable - exempt}
     needed = {path: text for path, text in faults.items() if NEEDED.fullmatch(posixpath.basename(path))}
     others = {path: text for path, text in faults.items() if path not in needed}
-    kept, note = split_faults(report, others, complete)
+    counted, note = split_faults(report, others, complete)
     return judge(
         f"CUDA code for sm_{sm}",
-        [*needed.values(), *kept],
+        [*needed.values(), *counted],
         "; ".join(notes) + note,
         hint="a job stops with 'no kernel image is available': build it for the target, or take another version",
     )

@@ -40,11 +40,11 @@ def stubs_result(report: Report, complete: bool = True) -> AuditResult:
         ways += bool(folders)
         for folder in filter(STUBS.search, folders):
             faults[path] = f"{path} searches {folder} (RPATH)"
-    kept, note = split_faults(report, faults, complete)
+    counted, note = split_faults(report, faults, complete)
     compared = f"{len(search['cache'])} folders of ld.so.cache, {len(search['environment'])} of LD_LIBRARY_PATH, "
     return judge(
         "stub libraries are on no path of the loader",
-        [*counts, *kept],
+        [*counts, *counted],
         f"{compared}RPATH of {ways} files{note}",
         "a stub that is found hides the host's driver: take the folder out of ld.so.conf.d and LD_LIBRARY_PATH, and "
         "link without -rpath into it",

@@ -71,7 +71,7 @@ def split_faults(report: Mapping[str, Any], faults: Mapping[str, str], complete:
 
     `complete`: there is no base image.
     """
-    ours = own_path_test(report)
-    theirs = [] if complete else sorted(text for path, text in faults.items() if not ours(path))
-    kept = [text for path, text in faults.items() if complete or ours(path)]
-    return kept, f"; of the base image, not judged: {join_items(theirs, 3)}" if theirs else ""
+    is_own = own_path_test(report)
+    of_base = [] if complete else sorted(text for path, text in faults.items() if not is_own(path))
+    counted = [text for path, text in faults.items() if complete or is_own(path)]
+    return counted, f"; of the base image, not judged: {join_items(of_base, 3)}" if of_base else ""

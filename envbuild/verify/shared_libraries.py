@@ -27,10 +27,10 @@ def library_results(report: Report, driver: Sequence[str], complete: bool = True
     faults = {path: f"{path} needs {', '.join(missing[path])}" for path in missing if path not in optional | bundled}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
     faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
-    kept, note = split_faults(report, faults, complete)
+    counted, note = split_faults(report, faults, complete)
     yield judge(
         "libraries are found",
-        kept,
+        counted,
         f"{compared_libraries(elves, missing, optional, bundled)}{note}",
         "add the package that holds it, or its folder to the recipe's runtime(libraries=…)",
     )

@@ -61,11 +61,11 @@ def single_results(report: Report, allowed: Mapping[str, int], complete: bool = 
     """
     users = users_of_libraries(report)
     for library, most in sorted(allowed.items()):
-        there = report["singles"].get(library)
-        if there is None:
+        library_report = report["singles"].get(library)
+        if library_report is None:
             continue  # not counted in the image, so nothing is claimed
         copies = counted_copies(report, library, users, complete)
-        compared = compared_copies(copies, there["used"], users)
+        compared = compared_copies(copies, library_report["used"], users)
         title = f"at most {most} {library}"
         if complete and copies.shadows():
             faults = shadow_faults(copies, users)
@@ -89,9 +89,9 @@ def users_of_libraries(report: Report) -> dict[str, list[str]]:
 
 def counted_copies(report: Report, library: str, users: Mapping[str, Sequence[str]], complete: bool) -> Copies:
     """Return the files of a library, and which of them count."""
-    there = report["singles"][library]
-    files: list[str] = there["files"]
-    taken = sorted({path for path in there["first"].values() if path})
+    library_report = report["singles"][library]
+    files: list[str] = library_report["files"]
+    taken = sorted({path for path in library_report["first"].values() if path})
     counted = [
         path
         for path in files

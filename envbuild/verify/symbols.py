@@ -49,10 +49,10 @@ def link_results(report: Mapping[str, Any], complete: bool = True) -> Iterator[A
     )
     versions = report["versions"]
     missing = {path: f"{path} requires {', '.join(texts)}" for path, texts in versions["lost"].items()}
-    kept, note = split_faults(report, missing, complete)
+    counted, note = split_faults(report, missing, complete)
     yield judge(
         "versions of symbols are there",
-        kept,
+        counted,
         f"{versions['compared']} versions that {len(report['elves'])} files require of their libraries{note}",
         "it was compiled on a newer distribution: take a wheel for this one, compile it here, or take a newer base",
     )
