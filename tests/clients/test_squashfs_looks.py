@@ -35,7 +35,7 @@ TYPES = {
 CODECS = ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"]
 
 
-def seen(image: Path):
+def listed_entries(image: Path):
     """What the reader sees, as `squashfs_snapshot.snapshot` tells a mounted tree."""
     with SquashTree(image) as tree:
         links: dict[int, list[bytes]] = {}
@@ -138,7 +138,7 @@ def kernel(corners, tmp_path_factory, loop):
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec(corners, kernel, tmp_path, codec, block):
     image = made(corners, tmp_path / "image.sqsh", "-comp", codec, "-b", block)
-    assert not fields(seen(image), kernel)
+    assert not fields(listed_entries(image), kernel)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_every_codec(corners, kernel, tmp_path, codec, block):
 )
 def test_every_form(corners, kernel, tmp_path, options):
     image = made(corners, tmp_path / "image.sqsh", *options)
-    assert not fields(seen(image), kernel)
+    assert not fields(listed_entries(image), kernel)
     with SquashTree(made(corners, tmp_path / "other.sqsh", "-comp", "zstd")) as other, SquashTree(image) as tree:
         assert [change.path for change in compare_trees(other, tree)] == []
 
@@ -167,7 +167,7 @@ def test_every_form(corners, kernel, tmp_path, options):
 def test_no_attributes_and_one_owner(corners, kernel, tmp_path):
     image = made(corners, tmp_path / "image.sqsh", "-no-xattrs", "-all-root", "-comp", "zstd")
     plain = {path: {**entry, "xattrs": {}, "owner": (0, 0)} for path, entry in kernel.items()}
-    assert not fields(seen(image), plain)
+    assert not fields(listed_entries(image), plain)
     with SquashTree(image) as tree:
         assert list(tree.ids) == [0]
 

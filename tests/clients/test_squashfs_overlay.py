@@ -90,7 +90,7 @@ def folder(path: str, mode: int = 0) -> Entry:
     return "folder", path.encode(), mode
 
 
-def hard(path: str, target: str) -> Entry:
+def hard_link(path: str, target: str) -> Entry:
     return "hard", path.encode(), target.encode()
 
 
@@ -209,12 +209,19 @@ STACKS: dict[str, list[bytes]] = {
     "an opaque root": [tar(file("low"), file("d/low")), tar(file("new"), opaque(""), file("d/new"))],
     "a deleted folder that comes again": [tar(file("d/a"), file("d/b")), tar(gone("d")), tar(file("d/c"))],
     "hard links": [
-        tar(file("a", b"1"), hard("b", "a"), hard("d/c", "b"), symlink("s", "a"), hard("t", "s")),
+        tar(file("a", b"1"), hard_link("b", "a"), hard_link("d/c", "b"), symlink("s", "a"), hard_link("t", "s")),
         tar(file("a", b"2")),
         tar(gone("b")),
     ],
     "a hard link whose target is replaced later": [
-        tar(file("a", b"1"), hard("b", "a"), hard("c", "a"), file("a", b"22"), hard("d", "a"), file("c", b"333"))
+        tar(
+            file("a", b"1"),
+            hard_link("b", "a"),
+            hard_link("c", "a"),
+            file("a", b"22"),
+            hard_link("d", "a"),
+            file("c", b"333"),
+        )
     ],
     "members that come twice": [
         tar(file("a", b"1"), file("a", b"22"), folder("d", 0o700), file("d/x"), folder("d", 0o711), symlink("a", "d"))
@@ -313,7 +320,7 @@ def stacks(draw: Any) -> list[bytes]:
             kind = draw(st.sampled_from(["file", "file", "hard", "symlink", "gone", "opaque"]))
             if kind == "hard" and files:
                 one, other = draw(NAMES), draw(st.sampled_from(files))
-                entries += [hard(one, other)] if one != other else []
+                entries += [hard_link(one, other)] if one != other else []
             elif kind == "symlink":
                 entries.append(symlink(draw(NAMES), "a"))
             elif kind == "gone":

@@ -23,7 +23,7 @@ LOGIN = [PROFILE, folder(b"etc/profile.d")]  # as distributions have it
 PLACE = "/a-folder-of-an-image"
 
 
-def here(script, folder):
+def run_here(script, folder):
     """A script of an image, to run on this machine: PLACE is `folder`, which may lie where no image has a folder."""
     return script.replace(PLACE, str(folder))
 
@@ -87,7 +87,7 @@ def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
         assert texts(added)["etc/environment"] == "B=1\n"
         assert any(line.startswith(f"ENV A: set by /{place} instead") and why in line for line in added.messages)
         if shutil.which("dash"):
-            (tmp_path / "profile").write_text(here(texts(added)[place], tmp_path))
+            (tmp_path / "profile").write_text(run_here(texts(added)[place], tmp_path))
             script = f'. "{tmp_path}/profile"; {PRINT}'  # /etc/rc goes on to the command
             assert subprocess.check_output(["dash", "-c", script]).decode() == value
 
@@ -155,7 +155,7 @@ def test_home(tmp_path, home, kept, made):
 @pytest.mark.parametrize("name", ["a$(id)", "a`id`b", 'a"b', "a\\b", "it's", "with blank"])
 def test_working_directories_that_a_shell_would_interpret(tmp_path, name):
     added = repair(ImageConfig(workdir=f"{PLACE}/{name}", cmd=("pwd",)), tree(tmp_path), 0)
-    (tmp_path / "rc").write_text(here(texts(added)["etc/rc"], tmp_path))
+    (tmp_path / "rc").write_text(run_here(texts(added)["etc/rc"], tmp_path))
     assert subprocess.check_output(["dash", str(tmp_path / "rc")], text=True) == f"{tmp_path}/{name}\n"
     assert any("is quoted in /etc/rc" in line for line in added.messages) is any(sign in name for sign in '$`"\\')
 

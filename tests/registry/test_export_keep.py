@@ -39,14 +39,14 @@ def large(layers: list[str], layout: Layout) -> str:
     return max(layers, key=lambda name: (layout.path / "blobs/sha256" / name).stat().st_size)
 
 
-def kept(at: Workspace, layers: list[str]) -> list[str]:
+def cached_layers(at: Workspace, layers: list[str]) -> list[str]:
     """Those of `layers` that the store has, with the content that they are named by."""
     found = [name for name in layers if at.store.has_blob(name)]
     assert all(sha256(at.store.blob(name).read_bytes()) == name for name in found)
     return found
 
 
-def part(at: Workspace, name: str) -> Path:
+def partial_file(at: Workspace, name: str) -> Path:
     return at.store.part(name)
 
 
@@ -59,20 +59,20 @@ def test_another_form_pulls_nothing(layers: list[str], registry: Server, tmp_pat
         at = workspace(tmp_path / "store", docker=cutter.url)
         want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
         assert made(NAME, at, keep_layers=True).artifact.sha256 == want
-        assert kept(at, layers) == layers and not any((at.store.root / "partial").iterdir())
+        assert cached_layers(at, layers) == layers and not any((at.store.root / "partial").iterdir())
         assert len(layer_requests(cutter, layers)) == 3
         for options in ({"form": PackFormat("lz4", 0)}, {"cache": False, "out": tmp_path / "straight.sqsh"}):
             made(NAME, at, **options)  # type: ignore[arg-type]
         assert len(layer_requests(cutter, layers)) == 3
         assert sha256((tmp_path / "straight.sqsh").read_bytes()) == want
     collect(at.store, at.reporter, dry_run=False, everything=True)
-    assert not kept(at, layers)
+    assert not cached_layers(at, layers)
 
 
 def test_without_it_nothing_is_kept(layers: list[str], registry: Server, tmp_path: Path) -> None:
     at = workspace(tmp_path / "store", docker=registry.url)
     made(NAME, at)
-    assert not kept(at, layers) and not (at.store.root / "partial").exists()
+    assert not cached_layers(at, layers) and not (at.store.root / "partial").exists()
 
 
 def test_a_pull_goes_on_within_a_layer(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
@@ -82,22 +82,22 @@ def test_a_pull_goes_on_within_a_layer(layers: list[str], large: str, registry: 
         cutter.cuts = [2_000_000, *[0] * 50]
         with pytest.raises(InputError, match="5 attempts"):
             made(NAME, at, keep_layers=True)
-        assert part(at, large).stat().st_size == 2_000_000
+        assert partial_file(at, large).stat().st_size == 2_000_000
         cutter.cuts, cutter.asked = [], []
         assert made(NAME, at, keep_layers=True).artifact.sha256 == want
         assert layer_requests(cutter, layers) == ["bytes=2000000-"]
-        assert kept(at, layers) == layers
+        assert cached_layers(at, layers) == layers
 
 
 def test_all_of_it_had_come(layers: list[str], large: str, layout: Layout, registry: Server, tmp_path: Path) -> None:
     """A run was killed between the last byte and the renaming."""
     at = workspace(tmp_path / "store", docker=registry.url)
-    part(at, large).parent.mkdir()
-    part(at, large).write_bytes((layout.path / "blobs/sha256" / large).read_bytes())
+    partial_file(at, large).parent.mkdir()
+    partial_file(at, large).write_bytes((layout.path / "blobs/sha256" / large).read_bytes())
     with cutting(registry.host) as cutter:
         at.site.mirrors["oci:docker.io/"] = (cutter.url,)  # type: ignore[index]
         made(NAME, at, keep_layers=True)
-        assert len(layer_requests(cutter, layers)) == 2 and kept(at, layers) == layers
+        assert len(layer_requests(cutter, layers)) == 2 and cached_layers(at, layers) == layers
 
 
 @pytest.mark.parametrize("size", [1_000_000, 9_000_000])
@@ -106,11 +106,11 @@ def test_what_was_there_is_other_content(
 ) -> None:
     """Of a disk that lost something, or of a hostile neighbour: it is thrown away, and all of the layer pulled."""
     at = workspace(tmp_path / "store", docker=registry.url)
-    part(at, large).parent.mkdir()
-    part(at, large).write_bytes(b"x" * size)
+    partial_file(at, large).parent.mkdir()
+    partial_file(at, large).write_bytes(b"x" * size)
     want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
     assert made(NAME, at, keep_layers=True).artifact.sha256 == want
-    assert kept(at, layers) == layers and not part(at, large).exists()
+    assert cached_layers(at, layers) == layers and not partial_file(at, large).exists()
 
 
 def test_a_kept_layer_is_damaged(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_kept_layer_is_damaged(layers: list[str], large: str, registry: Server
     want = made(NAME, at, keep_layers=True).artifact.sha256
     at.store.blob(large).write_bytes(b"damaged")
     again = made(NAME, at, tmp_path / "again.sqsh", cache=False, keep_layers=True)
-    assert again.artifact.sha256 == want and kept(at, layers) == layers
+    assert again.artifact.sha256 == want and cached_layers(at, layers) == layers
 
 
 def test_wrong_content_is_not_kept(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_wrong_content_is_not_kept(layers: list[str], large: str, registry: Serv
         at = workspace(tmp_path / "store", docker=cutter.url)
         with pytest.raises(InputError, match="layer 2 of 3"):
             made(NAME, at, keep_layers=True)
-        assert large not in kept(at, layers) and not part(at, large).exists()
+        assert large not in cached_layers(at, layers) and not partial_file(at, large).exists()
 
 
 def test_somebody_else_keeps_it(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_somebody_else_keeps_it(layers: list[str], large: str, registry: Server,
     assert file is not None and open_part(at.store, large) is None
     with file:
         made(NAME, at, keep_layers=True)
-    assert large not in kept(at, layers)
+    assert large not in cached_layers(at, layers)
 
 
 def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
@@ -159,17 +159,17 @@ made("docker://some/app:1", workspace(Path(sys.argv[1]), docker=sys.argv[2]), ke
     process = subprocess.Popen([sys.executable, "-c", program, store, registry.url], env=importing())
     at = workspace(store, docker=registry.url)
     until = time.monotonic() + 60
-    while not (part(at, large).is_file() and part(at, large).stat().st_size > 1_500_000):
+    while not (partial_file(at, large).is_file() and partial_file(at, large).stat().st_size > 1_500_000):
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.05)
     process.kill()
     process.wait()
-    come = part(at, large).stat().st_size
+    come = partial_file(at, large).stat().st_size
     with cutting(registry.host) as cutter:
         at.site.mirrors["oci:docker.io/"] = (cutter.url,)  # type: ignore[index]
         made(NAME, at, keep_layers=True)
         assert f"bytes={come}-" in layer_requests(cutter, layers)
-    assert kept(at, layers) == layers
+    assert cached_layers(at, layers) == layers
 
 
 def test_only_registries_are_pulled_from(layout: Layout, tmp_path: Path) -> None:

@@ -25,13 +25,13 @@ from tests.support.local_registry import PASSWORD, USER, Layout, Server, sha256
 pytestmark = pytest.mark.registry
 
 
-def pushed(layout: Layout, registry: Server, name: str = "some/app:1", compression: str = "gzip") -> None:
+def push_image(layout: Layout, registry: Server, name: str = "some/app:1", compression: str = "gzip") -> None:
     layout.add(kit.image(layout, kit.layers(), compression))
     registry.push(f"oci:{layout.path}", name)
 
 
 def test_from_the_socket_into_the_file(layout: Layout, registry: Server, tmp_path: Path) -> None:
-    pushed(layout, registry)
+    push_image(layout, registry)
     at = workspace(tmp_path / "store", docker=registry.url)
     done = made("docker://some/app:1", at)
     digest = json.loads((layout.path / "index.json").read_bytes())["manifests"][0]["digest"]
@@ -71,7 +71,7 @@ def test_compressions_of_layers(compression: str, tmp_path: Path) -> None:
 def test_what_is_inside(layout: Layout, registry: Server, tmp_path: Path) -> None:
     if shutil.which("unsquashfs") is None:
         pytest.skip("unsquashfs is not installed")
-    pushed(layout, registry)
+    push_image(layout, registry)
     done = made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))
     root = tmp_path / "root"
     subprocess.run(["unsquashfs", "-q", "-n", "-d", root, done.artifact.path], check=True, stdout=subprocess.DEVNULL)
@@ -93,7 +93,7 @@ def test_what_is_inside(layout: Layout, registry: Server, tmp_path: Path) -> Non
 
 
 def test_cold_cached_and_jobs(layout: Layout, registry: Server, tmp_path: Path) -> None:
-    pushed(layout, registry)
+    push_image(layout, registry)
     at = workspace(tmp_path / "one", docker=registry.url)
     cold = made("docker://some/app:1", at, tmp_path / "cold.sqsh", jobs=1)
     warm = made("docker://some/app:1", at, tmp_path / "warm.sqsh", jobs=3)
@@ -158,7 +158,7 @@ def test_a_low_pack_is_damaged(layout: Layout, tmp_path: Path) -> None:
 
 def test_connections_break(layout: Layout, registry: Server, tmp_path: Path) -> None:
     """In the middle of a layer the stream goes on where it broke off, in the same run."""
-    pushed(layout, registry)
+    push_image(layout, registry)
     want = made("docker://some/app:1", workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
     with cutting(registry.host) as cutter:
         cutter.cuts = [1_000_000, 200_000, 1]
@@ -175,7 +175,7 @@ def test_connections_break(layout: Layout, registry: Server, tmp_path: Path) -> 
 
 
 def test_a_connection_that_always_breaks(layout: Layout, registry: Server, tmp_path: Path) -> None:
-    pushed(layout, registry)
+    push_image(layout, registry)
     with cutting(registry.host) as cutter:
         cutter.cuts = [0] * 50
         at = workspace(tmp_path / "store", docker=cutter.url)
@@ -191,7 +191,7 @@ def test_a_connection_that_always_breaks(layout: Layout, registry: Server, tmp_p
 
 
 def test_a_place_with_wrong_content_is_left_for_the_next(layout: Layout, registry: Server, tmp_path: Path) -> None:
-    pushed(layout, registry)
+    push_image(layout, registry)
     with cutting(registry.host) as cutter:
         cutter.wrong = True
         at = workspace(tmp_path / "store", docker=cutter.url)
@@ -204,7 +204,7 @@ def test_a_place_with_wrong_content_is_left_for_the_next(layout: Layout, registr
 
 
 def test_a_login(layout: Layout, private: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pushed(layout, private)
+    push_image(layout, private)
     at = workspace(tmp_path / "store")
     with pytest.raises(InputError, match="requires a login") as caught:
         made(f"docker://{private.host}/some/app:1", at)
@@ -251,7 +251,7 @@ def test_one_image_of_another_platform(tmp_path: Path) -> None:
         made(f"oci:{windows.path}", at)
 
 
-def mirrored(tmp_path: Path, manifest: bytes) -> str:
+def mirror_manifest(tmp_path: Path, manifest: bytes) -> str:
     """A mirror whose image ``some/app:1`` has that manifest."""
     own = Layout(tmp_path / "mirror/some/app")
     own.add(own.blob(manifest, local_registry.MANIFEST), "1")
@@ -259,7 +259,7 @@ def mirrored(tmp_path: Path, manifest: bytes) -> str:
 
 
 def test_schema_1(tmp_path: Path) -> None:
-    place = mirrored(tmp_path, b'{"schemaVersion": 1, "name": "some/app", "fsLayers": [], "history": []}')
+    place = mirror_manifest(tmp_path, b'{"schemaVersion": 1, "name": "some/app", "fsLayers": [], "history": []}')
     with pytest.raises(InputError, match="manifest schema 1") as caught:
         made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
     assert caught.value.exit_code == 10
@@ -278,7 +278,7 @@ def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
         "config": {**part, "mediaType": local_registry.CONFIG},
         "layers": [*({**part, "mediaType": kind} for kind in kinds), {**part, "mediaType": kinds[-1], "size": 0}],
     }
-    place = mirrored(tmp_path, json.dumps(value).encode())
+    place = mirror_manifest(tmp_path, json.dumps(value).encode())
     with pytest.raises(InputError) as caught:
         made("docker://some/app:1", workspace(tmp_path / "store", docker=place))
     messages = [finding.message for finding in caught.value.findings]
@@ -292,7 +292,7 @@ def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
 
 def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path: Path) -> None:
     """What is packed and named by digest is asked nobody for."""
-    pushed(layout, registry)
+    push_image(layout, registry)
     at = workspace(tmp_path / "store", docker=registry.url)
     done = made("docker://some/app:1", at)
     pinned = f"docker://some/app@{done.origin.rpartition('@')[2]}"

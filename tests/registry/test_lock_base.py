@@ -20,7 +20,7 @@ pytestmark = pytest.mark.registry
 PYTHON = "usr/lib/python3/dist-packages"
 
 
-def pushed(layout: Layout, server: Server, *layers: bytes, name: str = "some/base:1", **rest: str) -> str:
+def push_base(layout: Layout, server: Server, *layers: bytes, name: str = "some/base:1", **rest: str) -> str:
     """Push an image of `layers`; its manifest's digest as skopeo left it."""
     layout.listed.clear()
     layout.add(layout.image(layers or (kit.system(),), env=["A=1", "B=x=y"], **rest))  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ def creds(server: Server) -> list[str]:
 
 
 def test_an_image_by_a_mirror(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
-    digest = pushed(layout, registry)
+    digest = push_base(layout, registry)
     found = lock("docker.io/some/base:1", registry.url)
     assert found.image.reference == "docker.io/some/base:1"
     assert found.image.digest == digest
@@ -51,12 +51,12 @@ def test_an_image_by_a_mirror(layout: Layout, registry: Server, lock: Lock, stor
 
 
 def test_official_images_of_docker_have_a_short_name(layout: Layout, registry: Server, lock: Lock) -> None:
-    digest = pushed(layout, registry, name="library/debian:13")
+    digest = push_base(layout, registry, name="library/debian:13")
     assert lock("docker.io/debian:13", registry.url).image.digest == digest
 
 
 def test_the_registry_itself_on_the_loopback(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
-    digest = pushed(layout, registry)
+    digest = push_base(layout, registry)
     site = Site(store.root)
     assert lock(f"{registry.host}/some/base:1", site=site).image.digest == digest
     assert lock(f"{registry.host}/some/base@sha256:{digest}", site=site).image.digest == digest
@@ -80,7 +80,7 @@ def test_docker_s_own_manifests(layout: Layout, registry: Server, lock: Lock) ->
 
 
 def test_zstd(layout: Layout, registry: Server, lock: Lock) -> None:
-    digest = pushed(layout, registry, compression="zstd")
+    digest = push_base(layout, registry, compression="zstd")
     found = lock("docker.io/some/base:1", registry.url)
     assert found.image.digest == digest and found.image.layers[0][2].endswith("+zstd")
     assert found.image.python == {"legacy": "2.0", "numpy": "1.26", "old-thing": "1.0"}
@@ -112,7 +112,7 @@ def test_an_index_of_two_architectures(layout: Layout, registry: Server, lock: L
 
 
 def test_no_image_for_the_architecture(layout: Layout, registry: Server, lock: Lock) -> None:
-    pushed(layout, registry)
+    push_base(layout, registry)
     layout.listed.clear()
     layout.add(layout.index([layout.image([kit.system()])]))
     registry.push(f"oci:{layout.path}", "some/base:index")
@@ -141,7 +141,7 @@ def test_what_later_layers_take_away(layout: Layout, registry: Server, lock: Loc
         # what a link leads to is where the file is
         kit.file("usr/local/cuda/include/cuda.h"),
     )
-    pushed(layout, registry, kit.system(), second, third)
+    push_base(layout, registry, kit.system(), second, third)
     reference = "docker.io/some/base:1"
     promised = (("cuda", "/usr/local/cuda*/bin/nvcc"), ("x", "/opt/tools/include/*.h"), ("y", "/.wh*"))
     with pytest.raises(ConflictError) as caught:
@@ -163,7 +163,7 @@ def test_everything_that_is_wrong_at_once(layout: Layout, registry: Server, lock
         kit.file("usr/bin/python3.12"),
         kit.file("usr/bin/python3.12-config"),
     )
-    pushed(layout, registry, alpine)
+    push_base(layout, registry, alpine)
     with pytest.raises(ConflictError) as caught:
         lock("docker.io/some/base:1", registry.url, promised=(("nccl", "/usr/include/nccl.h"),))
     assert [
@@ -191,7 +191,7 @@ def test_everything_that_is_wrong_at_once(layout: Layout, registry: Server, lock
 
 
 def test_another_release_of_the_distribution(layout: Layout, registry: Server, lock: Lock) -> None:
-    pushed(layout, registry, kit.system(), tar(kit.os_release("ubuntu", "24.04")))
+    push_base(layout, registry, kit.system(), tar(kit.os_release("ubuntu", "24.04")))
     with pytest.raises(ConflictError) as caught:
         lock("docker.io/some/base:1", registry.url)
     assert caught.value.message.endswith("because its os-release says ubuntu:24.04")
@@ -208,7 +208,7 @@ def test_a_python_of_its_own(layout: Layout, registry: Server, lock: Lock) -> No
         metadata(site, "torch", "2.9.0a0+145a3a7"),
         folder(f"{site}/no_metadata-4.5.dist-info"),
     )
-    pushed(layout, registry, kit.system(), own)
+    push_base(layout, registry, kit.system(), own)
     found = lock("docker.io/some/base:1", registry.url, python="3.12")
     assert found.interpreter == "/usr/local/bin/python3.12"
     assert found.image.python == {"torch": "2.9.0a0+145a3a7", "no-metadata": "4.5"}
@@ -217,19 +217,19 @@ def test_a_python_of_its_own(layout: Layout, registry: Server, lock: Lock) -> No
 
 
 def test_a_tag_that_moved(layout: Layout, registry: Server, lock: Lock) -> None:
-    first = pushed(layout, registry)
+    first = push_base(layout, registry)
     before = lock("docker.io/some/base:1", registry.url).image
-    second = pushed(layout, registry, kit.system(), tar(kit.file("new")))
+    second = push_base(layout, registry, kit.system(), tar(kit.file("new")))
     assert first != second
     assert lock("docker.io/some/base:1", registry.url, previous=before).image == before
     assert lock("docker.io/some/base:1", registry.url).image.digest == second
-    pushed(layout, registry, name="some/base:2")
+    push_base(layout, registry, name="some/base:2")
     assert lock("docker.io/some/base:2", registry.url, previous=before).image.reference == "docker.io/some/base:2"
 
 
 def test_an_image_that_was_removed(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
     gone = BaseImage("docker.io/some/base:1", "1" * 64, "2" * 64, (), "debian:13")
-    pushed(layout, registry)
+    push_base(layout, registry)
     with pytest.raises(InputError) as caught:
         lock("docker.io/some/base:1", registry.url, previous=gone)
     assert caught.value.message == (
@@ -242,7 +242,7 @@ def test_an_image_that_was_removed(layout: Layout, registry: Server, lock: Lock,
 
 
 def test_blobs_that_were_tampered_with(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
-    pushed(layout, registry)
+    push_base(layout, registry)
     image = lock("docker.io/some/base:1", registry.url).image
     digest, size, _ = image.layers[0]
     content = registry.blob(digest).read_bytes()
@@ -263,7 +263,7 @@ def test_blobs_that_were_tampered_with(layout: Layout, registry: Server, lock: L
 
 
 def test_a_store_that_is_damaged(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
-    pushed(layout, registry)
+    push_base(layout, registry)
     image = lock("docker.io/some/base:1", registry.url).image
     digest = image.layers[0][0]
     for path in (store.root / "base").iterdir():
@@ -275,7 +275,7 @@ def test_a_store_that_is_damaged(layout: Layout, registry: Server, lock: Lock, s
 
 
 def test_what_was_seen_is_seen_again(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
-    pushed(layout, registry, kit.system(), tar(kit.file("odd\udcff", b""), symlink("loop", "loop")))
+    push_base(layout, registry, kit.system(), tar(kit.file("odd\udcff", b""), symlink("loop", "loop")))
     first = lock("docker.io/some/base:1", registry.url)
     store.blob(first.image.layers[0][0]).write_bytes(b"nobody reads it again")
     again = lock("docker.io/some/base:1", registry.url, promised=(("x", "/odd*"),))
@@ -286,7 +286,7 @@ def test_what_was_seen_is_seen_again(layout: Layout, registry: Server, lock: Loc
 
 # folders
 @pytest.fixture
-def copied(layout: Layout, tmp_path: Path) -> Iterator[Path]:
+def copied_layout(layout: Layout, tmp_path: Path) -> Iterator[Path]:
     """Folders with layouts: own/ by skopeo with a tag, bare/ without, all/ one for every repository."""
     layout.add(layout.image([kit.system()]))
     for name in ("own/some", "bare/some"):
@@ -298,18 +298,19 @@ def copied(layout: Layout, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["own", "bare", "all"])
-def test_layouts(copied: Path, lock: Lock, layout: Layout, name: str) -> None:
-    found = lock("docker.io/some/base:1", str(copied / name))
+def test_layouts(copied_layout: Path, lock: Lock, layout: Layout, name: str) -> None:
+    found = lock("docker.io/some/base:1", str(copied_layout / name))
     assert found.image.digest == layout.listed[0]["digest"].removeprefix("sha256:")
     assert (
-        lock(f"docker.io/some/base@sha256:{found.image.digest}", str(copied / name)).image.python == found.image.python
+        lock(f"docker.io/some/base@sha256:{found.image.digest}", str(copied_layout / name)).image.python
+        == found.image.python
     )
 
 
-def test_layouts_that_hold_something_else(copied: Path, lock: Lock) -> None:
+def test_layouts_that_hold_something_else(copied_layout: Path, lock: Lock) -> None:
     for name, reference in (("own", "some/base:2"), ("all", "other/base:1"), ("bare", "some:1")):
         with pytest.raises(InputError, match="is not available; tried:\n"):
-            lock(f"docker.io/{reference}", str(copied / name))
+            lock(f"docker.io/{reference}", str(copied_layout / name))
 
 
 def test_one_tag_for_two_architectures_in_a_layout(layout: Layout, tmp_path: Path, lock: Lock) -> None:
@@ -322,18 +323,18 @@ def test_one_tag_for_two_architectures_in_a_layout(layout: Layout, tmp_path: Pat
         assert found.image.digest == image["digest"].removeprefix("sha256:")
 
 
-def test_the_next_place_is_asked(copied: Path, layout: Layout, lock: Lock, store: Store) -> None:
+def test_the_next_place_is_asked(copied_layout: Path, layout: Layout, lock: Lock, store: Store) -> None:
     """A folder without it, a port where nobody listens, then a good one."""
-    places = (str(copied / "nothing"), "http://127.0.0.1:9", str(copied / "own"))
+    places = (str(copied_layout / "nothing"), "http://127.0.0.1:9", str(copied_layout / "own"))
     site = Site(store.root, mirrors={"oci:docker.io/some": places})
     with pytest.raises(InputError, match=r"127\.0\.0\.1:9/base: connection refused"):
         lock("docker.io/some/base:1", site=site)
-    (copied / "own/base").symlink_to("some/base")
+    (copied_layout / "own/base").symlink_to("some/base")
     assert lock("docker.io/some/base:1", site=site).image.python["numpy"] == "1.26"
 
 
 def test_nothing_in_the_store_is_for_one_user_only(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
-    pushed(layout, registry)
+    push_base(layout, registry)
     image = lock("docker.io/some/base:1", registry.url).image
     for digest in (image.digest, image.config, image.layers[0][0]):
         assert stat.S_IMODE(store.blob(digest).stat().st_mode) == 0o644

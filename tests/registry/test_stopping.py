@@ -18,7 +18,7 @@ pytestmark = pytest.mark.registry
 SIGNALS = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
-def ended(process: subprocess.Popen[str], code: int) -> str:
+def wait_for_end(process: subprocess.Popen[str], code: int) -> str:
     """Wait for the end of a stopped process; return its output."""
     _, output = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, output
@@ -27,7 +27,7 @@ def ended(process: subprocess.Popen[str], code: int) -> str:
     return output
 
 
-def nothing_left(store: Path, out: Path) -> None:
+def assert_nothing_left(store: Path, out: Path) -> None:
     assert [path for path in (store / "tmp").iterdir() if path.is_dir()] == []
     assert not [path.name for path in out.parent.iterdir() if out.name in path.name]
     assert not [path for path in (store / "exports").iterdir() if path.name.startswith(".")]
@@ -47,9 +47,9 @@ def test_in_the_middle_of_a_layer(name: str, cache: str, tmp_path: Path) -> None
         assert (row["state"], row["running"], row["pid"]) == ("reading layers", True, process.pid)
         assert row["total"] > 3_000_000 and row["output"] == str(out) and row["source"] == registry.source
         process.send_signal(signal.Signals[name])
-        output = ended(process, SIGNALS[name])
+        output = wait_for_end(process, SIGNALS[name])
         assert ("interrupted" if name == "SIGINT" else f"stopped by {name}") in output
-        nothing_left(store, out)
+        assert_nothing_left(store, out)
         row = listed(store)[0]
         assert (row["state"], row["running"], row["error"]) == ("interrupted", False, "")
         registry.stall = 0
@@ -66,12 +66,12 @@ def test_while_a_registry_does_not_answer(cache: str, tmp_path: Path) -> None:
         process = start("export", registry.source, "--to", "squashfs", "-o", str(out), cache, store=store)
         until(registry.reached.is_set, process)
         process.terminate()
-        ended(process, 143)
-    nothing_left(store, out)
+        wait_for_end(process, 143)
+    assert_nothing_left(store, out)
     assert [row["state"] for row in listed(store)] == ["interrupted"]
 
 
-def piped(tmp_path: Path) -> Layout:
+def piped_layout(tmp_path: Path) -> Layout:
     """A layout whose second layer is a pipe."""
     from tests.support import foreign_images
 
@@ -84,14 +84,14 @@ def piped(tmp_path: Path) -> Layout:
 
 
 def test_a_source_that_gives_nothing_and_a_second_ctrl_c(tmp_path: Path) -> None:
-    layout, store, out = piped(tmp_path), tmp_path / "store", tmp_path / "out/image.sqsh"
+    layout, store, out = piped_layout(tmp_path), tmp_path / "store", tmp_path / "out/image.sqsh"
     process = start("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), store=store)
     until(lambda: len(list(store.glob("packs/*"))) == 2, process)
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    ended(process, 130)
-    nothing_left(store, out)
+    wait_for_end(process, 130)
+    assert_nothing_left(store, out)
     assert [row["state"] for row in listed(store)] == ["interrupted"]
 
 
@@ -102,8 +102,8 @@ def test_several_signals_at_once(tmp_path: Path) -> None:
         until(registry.reached.is_set, process)
         for _ in range(3):
             process.terminate()
-        ended(process, 143)
-    nothing_left(store, out)
+        wait_for_end(process, 143)
+    assert_nothing_left(store, out)
 
 
 def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
@@ -144,4 +144,4 @@ def test_other_commands(tmp_path: Path) -> None:
         until(lambda: (store / "locks/gc").exists(), process)
         time.sleep(0.3)
         process.terminate()
-        ended(process, 143)
+        wait_for_end(process, 143)

@@ -77,7 +77,7 @@ def failures(seen: dict[str, Any], expected: Expectations = DECLARED) -> dict[st
     return {result.name: result.detail for result in audit(seen, expected) if result.status == Status.FAIL}
 
 
-def changed(*path: object, to: object) -> dict[str, Any]:
+def changed_report(*path: object, to: object) -> dict[str, Any]:
     """SEEN with one value, at `path`, replaced or added."""
     seen = copy.deepcopy(SEEN)
     place: Any = seen
@@ -101,125 +101,145 @@ def test_an_image_as_declared_passes_everything() -> None:
     ("seen", "name", "detail"),
     [
         (
-            changed("debian", "libc6", to="2.41-13"),
+            changed_report("debian", "libc6", to="2.41-13"),
             "Debian packages are those of the lock",
             "libc6 is 2.41-13, declared 2.41-12",
         ),
-        (changed("debian", "sudo", to="1"), "Debian packages are those of the lock", "sudo 1 was not declared"),
+        (changed_report("debian", "sudo", to="1"), "Debian packages are those of the lock", "sudo 1 was not declared"),
         (
-            changed("debian_broken", to=["dbus (half-configured)"]),
+            changed_report("debian_broken", to=["dbus (half-configured)"]),
             "Debian packages are configured",
             "dbus (half-configured)",
         ),
         (
-            changed("python", 1, "version", to="2.27.3"),
+            changed_report("python", 1, "version", to="2.27.3"),
             "Python packages are those of the lock",
             "nvidia-nccl-cu13 is 2.27.3, declared 2.30.7",
         ),
         (
-            changed("python", 0, "name", to="apex"),
+            changed_report("python", 0, "name", to="apex"),
             "Python packages are those of the lock",
             "deepspeed is not installed",
         ),
         (
-            changed("python", "+", to=SEEN["python"][1]),
+            changed_report("python", "+", to=SEEN["python"][1]),
             "Python packages are those of the lock",
             "nvidia-nccl-cu13 is installed 2 times",
         ),
-        (changed("python", 1, "missing", to=["a.so"]), "Python packages are whole", "nvidia-nccl-cu13: a.so missing"),
         (
-            changed("clashes", to=[{"path": NCCL, "dists": ["a", "b"]}]),
+            changed_report("python", 1, "missing", to=["a.so"]),
+            "Python packages are whole",
+            "nvidia-nccl-cu13: a.so missing",
+        ),
+        (
+            changed_report("clashes", to=[{"path": NCCL, "dists": ["a", "b"]}]),
             "no file belongs to two Python packages",
             f"{NCCL}: a and b",
         ),
         (
-            changed("elves", "/opt/ucx/lib/libuct_cuda.so", to={"missing": ["libcudart.so.12"]}),
+            changed_report("elves", "/opt/ucx/lib/libuct_cuda.so", to={"missing": ["libcudart.so.12"]}),
             "libraries are found",
             "libuct_cuda.so needs libcudart.so.12",
         ),
         (
-            changed("elves", ADAM, "missing", to=["libcuda.so.1", "libnvidia-ml.so.1", "libgone.so"]),
+            changed_report("elves", ADAM, "missing", to=["libcuda.so.1", "libnvidia-ml.so.1", "libgone.so"]),
             "libraries are found",
             f"{ADAM} needs libgone.so",
         ),
-        (changed("elves", NCCL, "missing", to=["libgone.so"]), "libraries are found", f"{NCCL} needs libgone.so"),
         (
-            changed("elves", "/bin/x", to={"no_interpreter": "/lib/ld-musl-x86_64.so.1"}),
+            changed_report("elves", NCCL, "missing", to=["libgone.so"]),
+            "libraries are found",
+            f"{NCCL} needs libgone.so",
+        ),
+        (
+            changed_report("elves", "/bin/x", to={"no_interpreter": "/lib/ld-musl-x86_64.so.1"}),
             "libraries are found",
             "ld-musl",
         ),
-        (changed("cache_error", to="/etc/ld.so.cache: missing"), "the loader's cache fits", "missing"),
-        (changed("cache_gone", to=["/usr/lib/liba.so"]), "the loader's cache fits", "/usr/lib/liba.so is gone"),
-        (changed("damaged", "/opt/a.so", to="cut short"), "files can be read", "/opt/a.so: cut short"),
+        (changed_report("cache_error", to="/etc/ld.so.cache: missing"), "the loader's cache fits", "missing"),
+        (changed_report("cache_gone", to=["/usr/lib/liba.so"]), "the loader's cache fits", "/usr/lib/liba.so is gone"),
+        (changed_report("damaged", "/opt/a.so", to="cut short"), "files can be read", "/opt/a.so: cut short"),
         (
-            changed("singles", "libnccl", "files", to=[NCCL, "/usr/lib/libnccl.so.2.27"]),
+            changed_report("singles", "libnccl", "files", to=[NCCL, "/usr/lib/libnccl.so.2.27"]),
             "at most 1 libnccl",
             "2 are there",
         ),
         (
-            changed("driver", "libcuda.so.1", to="/opt/stubs/libcuda.so.1"),
+            changed_report("driver", "libcuda.so.1", to="/opt/stubs/libcuda.so.1"),
             "the driver is the host's",
             "libcuda.so.1 is /opt/stubs",
         ),
         (
-            changed("elves", ADAM, "needed", to={"libcuda.so.1": "/opt/stubs/libcuda.so.1"}),
+            changed_report("elves", ADAM, "needed", to={"libcuda.so.1": "/opt/stubs/libcuda.so.1"}),
             "the driver is the host's",
             "takes libcuda.so.1 from",
         ),
-        (changed("cuda", ADAM, to={"sm_70": 1, "sm_80": 1}), "CUDA code for sm_90", f"{ADAM} contains sm_70, sm_80"),
         (
-            changed("cuda", ADAM, to={"sm_80": 1, "sm_90": 1}),
+            changed_report("cuda", ADAM, to={"sm_70": 1, "sm_80": 1}),
+            "CUDA code for sm_90",
+            f"{ADAM} contains sm_70, sm_80",
+        ),
+        (
+            changed_report("cuda", ADAM, to={"sm_80": 1, "sm_90": 1}),
             "what was compiled here has CUDA code for sm_90 and nothing else",
             f"{ADAM} contains sm_80, sm_90",
         ),
         (
-            changed("cuda", ADAM, to={"compute_90": 1}),
+            changed_report("cuda", ADAM, to={"compute_90": 1}),
             "what was compiled here has CUDA code for sm_90 and nothing else",
             f"{ADAM} contains compute_90",
         ),
         (
-            changed("link", "lost", to={ADAM: {"names": ["_ZN3c105ErrorC1Ev"], "count": 9, "torch": []}}),
+            changed_report("link", "lost", to={ADAM: {"names": ["_ZN3c105ErrorC1Ev"], "count": 9, "torch": []}}),
             "symbols are found",
             f"{ADAM} requires c10::Error::Error (_ZN3c105ErrorC1Ev) and 8 more",
         ),
         (
-            changed("versions", "lost", to={ADAM: ["GLIBC_2.99 of /usr/lib/libc.so.6"]}),
+            changed_report("versions", "lost", to={ADAM: ["GLIBC_2.99 of /usr/lib/libc.so.6"]}),
             "versions of symbols are there",
             f"{ADAM} requires GLIBC_2.99 of /usr/lib/libc.so.6",
         ),
-        (changed("levels", ADAM, to="x86-64-v4"), "no file requires more than x86-64-v3", f"{ADAM} requires x86-64-v4"),
         (
-            changed("compiled", ADAM, to={"x86-64-v4": 16}),
+            changed_report("levels", ADAM, to="x86-64-v4"),
+            "no file requires more than x86-64-v3",
+            f"{ADAM} requires x86-64-v4",
+        ),
+        (
+            changed_report("compiled", ADAM, to={"x86-64-v4": 16}),
             "what was compiled here runs on x86-64-v3",
             f"{ADAM} has AVX-512",
         ),
         (
-            changed("search", "cache", to=["/opt/cuda/lib64/stubs"]),
+            changed_report("search", "cache", to=["/opt/cuda/lib64/stubs"]),
             "stub libraries are on no path of the loader",
             "/opt/cuda/lib64/stubs is in ld.so.cache",
         ),
         (
-            changed("search", "environment", to=["/opt/cuda/lib64/stubs/driver"]),
+            changed_report("search", "environment", to=["/opt/cuda/lib64/stubs/driver"]),
             "stub libraries are on no path of the loader",
             "/opt/cuda/lib64/stubs/driver is in LD_LIBRARY_PATH",
         ),
         (
-            changed("elves", ADAM, "rpath", to=["/opt/cuda/lib64/stubs"]),
+            changed_report("elves", ADAM, "rpath", to=["/opt/cuda/lib64/stubs"]),
             "stub libraries are on no path of the loader",
             f"{ADAM} searches /opt/cuda/lib64/stubs",
         ),
         (
-            changed("elves", NCCL, "runpath", to=["$ORIGIN/../stubs/"]),
+            changed_report("elves", NCCL, "runpath", to=["$ORIGIN/../stubs/"]),
             "stub libraries are on no path of the loader",
             f"{NCCL} searches $ORIGIN/../stubs/",
         ),
-        (changed("cuobjdump", to={ADAM: ["sm_80"]}), "cuobjdump agrees", "it reports sm_80, the headers contain sm_90"),
-        (changed("python", 0, "modules", to=[]), "extension modules", "fused_adam_op is not there"),
-        (changed("pyc", "stale", to=["/usr/a.pyc"]), "compiled Python files fit their sources", "/usr/a.pyc"),
-        (changed("shell", to=False), "/bin/sh is there", "no executable"),
-        (changed("host_keys", to=["/etc/ssh/ssh_host_rsa_key"]), "no host keys of ssh", "ssh_host_rsa_key"),
-        (changed("devices", to=["/opt/null"]), "no device nodes", "/opt/null"),
-        (changed("leftovers", to=["/etc/passwd-"]), "nothing is left over", "/etc/passwd-"),
+        (
+            changed_report("cuobjdump", to={ADAM: ["sm_80"]}),
+            "cuobjdump agrees",
+            "it reports sm_80, the headers contain sm_90",
+        ),
+        (changed_report("python", 0, "modules", to=[]), "extension modules", "fused_adam_op is not there"),
+        (changed_report("pyc", "stale", to=["/usr/a.pyc"]), "compiled Python files fit their sources", "/usr/a.pyc"),
+        (changed_report("shell", to=False), "/bin/sh is there", "no executable"),
+        (changed_report("host_keys", to=["/etc/ssh/ssh_host_rsa_key"]), "no host keys of ssh", "ssh_host_rsa_key"),
+        (changed_report("devices", to=["/opt/null"]), "no device nodes", "/opt/null"),
+        (changed_report("leftovers", to=["/etc/passwd-"]), "nothing is left over", "/etc/passwd-"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
 )
@@ -229,7 +249,7 @@ def test_each_difference_is_told(seen: dict[str, Any], name: str, detail: str) -
 
 
 def test_a_base_that_brings_its_own_packages() -> None:
-    seen = changed("debian", "sudo", to="1")
+    seen = changed_report("debian", "sudo", to="1")
     expected = Expectations(debian=SEEN["debian"], python={"nvidia-nccl-cu13": "2.30.7"}, complete=False)
     assert failures(seen, expected) == {}
 
@@ -290,7 +310,7 @@ def test_a_product_whose_own_scripts_tell_the_loader() -> None:
 
 def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
     plugin = f"{SITE}/nvidia/nvshmem/lib/nvshmem_transport_ucx.so.6"
-    seen = changed("elves", plugin, to={"missing": ["libucp.so.0"]})
+    seen = changed_report("elves", plugin, to={"missing": ["libucp.so.0"]})
     result = next(item for item in audit(seen, DECLARED) if item.name == "libraries are found")
     assert result.status == Status.PASS
     assert f"{plugin} (no libucp.so.0)" in result.detail
@@ -333,6 +353,6 @@ def test_exempt_and_ptx_only_libraries_are_named() -> None:
 def test_long_lists_are_cut_but_counted() -> None:
     result = AuditResult("x", Status.FAIL)
     assert result.tier == "audit"
-    seen = changed("leftovers", to=[f"/etc/{number:02}-" for number in range(20)])
+    seen = changed_report("leftovers", to=[f"/etc/{number:02}-" for number in range(20)])
     detail = failures(seen)["nothing is left over"]
     assert "/etc/11-; and 8 more" in detail

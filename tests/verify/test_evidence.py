@@ -21,24 +21,24 @@ from envbuild.verify.results import AuditResult, Status
 pytestmark = pytest.mark.unit
 
 
-def here(argv: Sequence[str]) -> tuple[int, str]:
+def run_here(argv: Sequence[str]) -> tuple[int, str]:
     """Runs commands on this machine as it would in an image."""
     run = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return run.returncode, run.stdout
 
 
 def test_a_check_wants_exit_code_and_output() -> None:
-    assert run_check(Check("x", "echo version 2.30.7", r"^version 2\.30"), here).status == Status.PASS
-    assert run_check(Check("x", "printf 'a\\n2.30.7\\nb\\n'", r"^2\.30\.7$"), here).status == Status.PASS
-    assert run_check(Check("x", "true"), here).status == Status.PASS
-    other = run_check(Check("x", "echo version 2.27.3", r"version 2\.30"), here)
+    assert run_check(Check("x", "echo version 2.30.7", r"^version 2\.30"), run_here).status == Status.PASS
+    assert run_check(Check("x", "printf 'a\\n2.30.7\\nb\\n'", r"^2\.30\.7$"), run_here).status == Status.PASS
+    assert run_check(Check("x", "true"), run_here).status == Status.PASS
+    other = run_check(Check("x", "echo version 2.27.3", r"version 2\.30"), run_here)
     assert other.status == Status.FAIL
     assert other.detail.endswith("echo version 2.27.3\nversion 2.27.3")
-    failed = run_check(Check("x", "echo version 2.30.7; seq 30 >&2; exit 3", "version"), here)
+    failed = run_check(Check("x", "echo version 2.30.7; seq 30 >&2; exit 3", "version"), run_here)
     assert failed.status == Status.FAIL
     assert failed.detail.startswith("exit code 3 of: echo")
     assert failed.detail.splitlines()[1:] == [str(number) for number in range(16, 31)]
-    assert "not a regular expression" in run_check(Check("x", "true", "("), here).detail
+    assert "not a regular expression" in run_check(Check("x", "true", "("), run_here).detail
 
 
 def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
