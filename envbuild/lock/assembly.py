@@ -1,4 +1,4 @@
-"""The lock of an image, put together of what its parts found."""
+"""The lock of an image, assembled from the results of its parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def assemble(
     python: PythonFiles,
     sources: Mapping[str, SourceFile],
 ) -> Lock:
-    """Return the lock, but for what is concluded from it. `base`: the image of a registry that the base is."""
+    """Return the lock without the fields that are derived from it. `base`: the base image, if there is one."""
     files, tool = python
     units = {
         unit: UnitLock(
@@ -64,7 +64,7 @@ def found_inputs(
     python: PythonFiles | None,
     sources: Mapping[str, SourceFile] | None,
 ) -> list[Input]:
-    """Return what was found, where some part (None) was not."""
+    """Return the inputs of the parts that succeeded; None is a part that failed."""
     found: list[Input] = [*(image_blobs(base.image) if base else ())]
     found += [file for files in packages.units.values() for file in files] if packages else []
     found += [*python[0].files.values(), python[1]] if python else []

@@ -1,4 +1,4 @@
-"""Where the commits of an image are written down: what a person is told of one whose tag was moved upstream."""
+"""The place where the user changes a commit of an image: part of the error for a tag that was moved upstream."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from envbuild.spec.resolve import Resolution
 
 
 def commit_hints(resolution: Resolution) -> dict[str, str]:
-    """File name of a commit's tarball → what to change for another commit: ``the commit in recipes/ucx.py:12:1``, or
-    the options of its layer."""
+    """Return the file name of a commit's tarball → what to change for another commit: ``the commit in
+    recipes/ucx.py:12:1``, or the options of its layer."""
     return {
         git.file: commit_hint(recipe, git)
         for recipe in resolution.recipes
@@ -21,20 +21,20 @@ def commit_hints(resolution: Resolution) -> dict[str, str]:
 
 
 def commit_hint(recipe: Recipe, git: Git) -> str:
-    """What to change for another commit of one recipe's source. A spec may say it only where the recipe has the
-    option."""
+    """Return what to change for another commit of one recipe's source: the spec if the recipe has the option, else the
+    recipe."""
     keys = option_fields(type(recipe))
-    asked = " and ".join(f"{key}:" for key in ("version", "commit") if key in keys)
+    options = " and ".join(f"{key}:" for key in ("version", "commit") if key in keys)
     path = recipe_file(recipe)
     line = find_line(path, git.commit)
     if not line and getattr(recipe, "commit", "") == git.commit:
         return f"the commit under '{recipe.name}' in the spec"
     place = f"the commit in {shown(path)}{f':{line}:1' if line else ''}"
-    return f"{place}, or write {asked} under '{recipe.name}' in the spec" if "commit" in keys else place
+    return f"{place}, or write {options} under '{recipe.name}' in the spec" if "commit" in keys else place
 
 
 def find_line(path: Path, text: str) -> int:
-    """The first line of a file that holds `text`, from 1; 0 where none does."""
+    """Return the number of the first line of a file with `text`, from 1; 0 if there is none."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What one lock changes of another, and which of its packages may be asked to change."""
+"""The differences between two locks, and the packages of a lock that can be upgraded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ BASE = "base"  # in `upgrade`: the image of a registry that the base is
 
 
 def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None) -> None:
-    """Raises SpecError with every name to upgrade that the image does not have. `components`: component → its package,
-    so that the name of a layer is answered with that."""
+    """Raise SpecError with every name in `upgrade` that the image does not have.
+
+    components: component → its package, which the hint for the name of a layer contains
+    """
     debian_names = {file.name for file in lock.debian.values()}
     known = debian_names | {file.name for file in lock.python_files.values()} | set(lock.sources)
     known |= {BASE} if lock.base_image else set()
@@ -34,8 +36,8 @@ def check_upgrades(lock: Lock, upgrade: Iterable[str], components: object = None
 
 
 def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -> str:
-    """Names of `known` that `name` may have meant: the package of that component, the closest ones, or the components'
-    packages."""
+    """Return a hint with names of `known` that `name` may mean: the package of that component, the closest ones, or the
+    components' packages."""
     import difflib
 
     names = sorted(known)
@@ -51,8 +53,10 @@ def upgrade_hint(name: str, known: Iterable[str], packages: Mapping[str, str]) -
 
 
 def describe_changes(old: Lock, new: Lock) -> list[str]:
-    """One line for each package or source that differs: ``numpy 2.5.1 → 2.5.5``, ``+ click 8.5.1``, ``- six 1.17``;
-    before them the base image's."""
+    """Return one line for each package or source that differs, after a line for the base image.
+
+    ``numpy 2.5.1 → 2.5.5``, ``+ click 8.5.1``, ``- six 1.17``
+    """
     was_base, base = (lock.base_image.digest[:12] if lock.base_image else "" for lock in (old, new))
     lines = []
     if was_base != base:

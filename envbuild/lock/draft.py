@@ -1,7 +1,7 @@
-"""A lock that stands open: from what has to be locked to a plan, before anything was looked up.
+"""A draft of a lock: from a lock request to a plan, before anything is resolved.
 
-Names are there, files and digests are not; so the text of a Containerfile can be read and compared before the first
-byte is fetched, and nothing can be built."""
+It has names, but no files and digests. So the text of a Containerfile can be read and compared before the first byte
+is fetched, and nothing can be built."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ VERSION = "VERSION"  # of a tool that is not chosen yet
 
 
 def draft_from_request(request: LockRequest) -> Lock:
-    """The open lock of an image. Pure: the same request gives the same lock on every machine."""
+    """Return the draft lock of an image. Pure: the same request has the same draft on every machine."""
     units = {name: _unit(name, unit) for name, unit in request.units.items()}
     tool = _python("uv")
-    asked = [text for unit in request.units.values() for text in (*unit.python, *unit.devel, *unit.sdists)]
-    files = [tool, *map(_python, asked)]
+    requirements = [text for unit in request.units.values() for text in (*unit.python, *unit.devel, *unit.sdists)]
+    files = [tool, *map(_python, requirements)]
     sources = [_source(item.file, item.origin) for unit in request.units.values() for item in unit.archives]
     sources += [
         _source(item.file, f"{item.origin}@{item.commit}") for unit in request.units.values() for item in unit.git

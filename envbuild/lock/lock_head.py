@@ -1,4 +1,4 @@
-"""The head of a lock file: what a run that finds nothing to do reads of it, in place of all its inputs."""
+"""The head of a lock file: the only part that a run without work reads, not all the inputs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 
 class LockHead(NamedTuple):
-    """What the version matrix wants to know of a lock: see `Lock`."""
+    """The fields of a lock that the version matrix needs: see `Lock`."""
 
     inputs: str
     chosen: Mapping[str, str]
-    settled: Mapping[str, str]
+    settled: Mapping[str, str]  # prose: keep
 
 
 def read_head(path: Path) -> LockHead:
-    """Return the head of a lock file (all of it is long to read); an empty one without a lock, or from one that is
-    damaged: whoever needs the lock itself says so."""
+    """Return the head of a lock file (all of it is long to read); an empty one if there is no lock or it is
+    damaged: the reader of the whole lock reports that."""
     import yaml
 
     head: list[str] = []
@@ -28,8 +28,8 @@ def read_head(path: Path) -> LockHead:
                     break
                 head.append(line)
         value = yaml.load("".join(head), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        chosen, settled = (read_texts(value.get(key, {}), key) for key in ("chosen", "settled"))
-        return LockHead(read_text(value.get("inputs", ""), "inputs"), chosen, settled)
+        chosen, picked = (read_texts(value.get(key, {}), key) for key in ("chosen", "settled"))
+        return LockHead(read_text(value.get("inputs", ""), "inputs"), chosen, picked)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, AttributeError, RecursionError):
         return LockHead("", {}, {})
 

@@ -26,7 +26,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class DebianFile:
-    """A .deb: `name` and `version` as its control file says (with the epoch), `file` its name in a flat repository."""
+    """A .deb: `name` and `version` as in its control file (with the epoch), `file` its name in a flat repository."""
 
     file: str
     name: str
@@ -65,7 +65,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """The image of a registry that another one stands on: `reference` as the spec has it, `digest` of its manifest,
+    """The base image from a registry: `reference` as in the spec, `digest` of its manifest,
     `config` and `layers` (bottom first: sha256, bytes, media type) as it names them, `python` the packages (name →
     version) that its own interpreter sees, `env` its environment."""
 
@@ -80,8 +80,8 @@ class BaseImage:
 
 @dataclass(frozen=True, slots=True)
 class UnitLock:
-    """File names that one unit gets, sorted. `requested` are the Debian packages that were asked for by name,
-    `replaced` those that others depend on and something else takes the place of (``libucx0=1.20.1+envbuild``)."""
+    """File names that one unit gets, sorted. `requested` are the Debian packages that were requested by name,
+    `replaced` those that others depend on and that something else replaces (``libucx0=1.20.1+envbuild``)."""
 
     debian: tuple[str, ...] = ()
     requested: tuple[str, ...] = ()
@@ -103,14 +103,15 @@ class Lock:
     python: str
     epoch: int
     tools: Mapping[str, str]  # envbuild, hpccm, uv → version
-    versions: Mapping[str, str]  # component → version, for people and for verify
+    versions: Mapping[str, str]  # component → version, for users and for verify
     debian: Mapping[str, DebianFile]
     python_files: Mapping[str, PythonFile]
     sources: Mapping[str, SourceFile]
     units: Mapping[str, UnitLock]
     waivers: tuple[Mapping[str, str], ...] = field(default=())
     chosen: Mapping[str, str] = field(default_factory=dict)  # component → version that resolve picked for the spec
-    settled: Mapping[str, str] = field(default_factory=dict)  # component → locked version, of all that the matrix knows
+    # component → locked version, of all that the matrix knows
+    settled: Mapping[str, str] = field(default_factory=dict)  # prose: keep
     facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
     distribution: str = ""  # what the base is made of (debian:13)
     base_image: BaseImage | None = None  # None: the base is made from the distribution's packages
@@ -146,13 +147,13 @@ HEADER = """\
 
 
 def write_lock(lock: Lock, path: Path) -> None:
-    """Write `lock` to `path`, whole or not at all. The same lock gives the same bytes."""
+    """Write `lock` to `path`, whole or not at all. The same lock has the same bytes."""
     text = dump_lock(lock)
     write_atomic(path, lambda file: file.write(text.encode()))
 
 
 def dump_lock(lock: Lock) -> str:
-    """The text of a lock file."""
+    """Return the text of a lock file."""
     import yaml
 
     value: dict[str, Any] = {"schema": SCHEMA}
@@ -191,7 +192,7 @@ def dump_lock(lock: Lock) -> str:
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in `path`. Raises LockError when there is none, or it is damaged or of another format."""
+    """Return the lock in `path`. Raises LockError if there is none, or it is damaged or of another format."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -204,13 +205,13 @@ def read_lock(path: Path) -> Lock:
 
 
 def parse_lock(text: str, path: Path) -> Lock:
-    """The lock that `text` holds; `path` is what messages call it. Raises LockError."""
+    """Return the lock in `text`; `path` is its name in messages. Raises LockError."""
     import yaml
 
     try:
         value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         if not isinstance(value, dict) or "schema" not in value:
-            raise ValueError("it does not say its format")
+            raise ValueError("it has no schema")
         if value["schema"] != SCHEMA:
             raise ValueError(f"it has format {value['schema']}, and this envbuild reads format {SCHEMA}")
         return _parse_value(value)
@@ -218,10 +219,10 @@ def parse_lock(text: str, path: Path) -> Lock:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         reason = getattr(error, "problem", None) or error
-        hint = f"take it back from version control, or make it anew: envbuild lock {path.stem}"
+        hint = f"restore it from version control, or make it again: envbuild lock {path.stem}"
         raise LockError(f"the lock is damaged: {reason}", hint, where) from None
     except KeyError as error:
-        hint = f"take it back from version control, or make it anew: envbuild lock {path.stem}"
+        hint = f"restore it from version control, or make it again: envbuild lock {path.stem}"
         raise LockError(f"the lock is damaged: {error} is missing", hint, str(path)) from None
 
 
@@ -305,6 +306,9 @@ def _sorted(value: Mapping[str, str]) -> dict[str, str]:
 
 
 def lock_digest(lock: Lock) -> str:
-    """``sha256:<hex>`` of what a lock says, however its file is laid out: it names artifacts and goes into evidence."""
+    """Return ``sha256:<hex>`` of a lock's content, however its file is laid out.
+
+    It names artifacts and is part of evidence.
+    """
     text = json.dumps(dataclasses.asdict(lock), sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""The step resolve → lock: from what an image asks for to every input by its digest.
+"""The step resolve → lock: from the requirements of an image to every input by its digest.
 
-Its parts are the base (where that is somebody's image), Debian packages, Python packages and sources. What one of them
-cannot have stops none of the others, so that one answer names everything that is missing. Where that is only a matter
-of the site, everything else is in the store by then.
+Its parts are the base (if it is a third-party image), Debian packages, Python packages and sources. A failure of one
+part does not stop the others, so that one error names everything that is missing. If that can be fixed in the site
+configuration, everything else is in the store by then.
 """
 
 from __future__ import annotations
@@ -53,29 +53,32 @@ def make_lock(
     upgrade: frozenset[str] = frozenset(),
     refresh: bool = False,
     waivers: Iterable[Mapping[str, str]] = (),
-    clashes: python.FindConflicts = lambda wheels: (),
-    pins: Mapping[str, str] | None = None,
+    find_conflicts: python.FindConflicts = lambda wheels: (),
+    commit_hints: Mapping[str, str] | None = None,
 ) -> Lock:
-    """Lock everything that `request` asks for.
+    """Return the lock of everything that `request` requires.
 
-    `previous` keeps its versions wherever they still fit and can still be had, but for the packages in `upgrade`
-    (names, ``base`` for the image that the base is, ``*`` for all). A `previous` that answers this very request is
-    given back as it is, unless `refresh` asks to look again for what can no longer be had. `clashes` says what is wrong
-    with the Python packages of the image by their names, as soon as they are known; `pins`: source file → where its
-    commit is written down (`envbuild.lock.commit_origin`). Raises InputError with all that cannot be had, after
-    everything that can be had was fetched into the store (all of it where only the site has to name more places: a
-    mistake in the spec is told before large files are fetched); SpecError, ConflictError, EngineError (the store).
+    previous: a lock whose versions are preferred while they are consistent and available. If it answers this very
+        request, it is returned as it is, unless `refresh`
+    upgrade: names of packages whose version is chosen again; ``base`` for the base image, ``*`` for all
+    refresh: find out again what is no longer available
+    find_conflicts: returns the conflicts between the Python packages of the image, by their names; called early
+    commit_hints: source file → where the user changes its commit (`envbuild.lock.commit_origin`)
+
+    Raises InputError with all inputs that are not available, after everything else was fetched into the store (all of
+    it if the site configuration can fix the rest: a mistake in the spec is reported before large files are fetched);
+    SpecError, ConflictError, EngineError (the store).
     """
-    given = tuple(dict(waiver) for waiver in waivers)
+    waiver_rows = tuple(dict(waiver) for waiver in waivers)
     components = request.spec.get("components")
     if previous and previous.inputs == request.digest():
         check_upgrades(previous, upgrade, components)  # at once, where the packages are known already
-        if not upgrade and not refresh and previous.waivers == given:
+        if not upgrade and not refresh and previous.waivers == waiver_rows:
             check_versions(request, previous)
             return previous
-    kept = None if EVERYTHING in upgrade else previous
-    work = LockMaker(request, site, store, reporter, kept, upgrade, refresh, clashes, pins or {})
-    lock = replace(work.lock(), waivers=given)
+    previous = None if EVERYTHING in upgrade else previous
+    work = LockMaker(request, site, store, reporter, previous, upgrade, refresh, find_conflicts, commit_hints or {})
+    lock = replace(work.run(), waivers=waiver_rows)
     pending_archives.remove_pending(store, lock.sources)
     check_upgrades(lock, upgrade, components)
     check_versions(request, lock)
@@ -84,18 +87,22 @@ def make_lock(
 
 @dataclass(slots=True)
 class LockMaker:
-    """One locking. `kept` is the lock whose versions stay, but for what is in `upgrade`; `errors` is what the parts
-    could not have, `resolved` what those with errors did find."""
+    """One run of locking.
+
+    previous: the lock whose versions are preferred, except those in `upgrade`
+    errors: the errors of the parts
+    resolved: the inputs that parts with errors found
+    """
 
     request: LockRequest
     site: Site
     store: Store
     reporter: Reporter
-    kept: Lock | None
+    previous: Lock | None
     upgrade: frozenset[str]
     refresh: bool
-    clashes: python.FindConflicts
-    pins: Mapping[str, str] = field(default_factory=dict)
+    find_conflicts: python.FindConflicts
+    commit_hints: Mapping[str, str] = field(default_factory=dict)
     errors: list[EnvbuildError] = field(default_factory=list)
     resolved: list[Input] = field(default_factory=list)
     transport: Transport = field(init=False)
@@ -111,44 +118,48 @@ class LockMaker:
 
     @property
     def upgraded(self) -> frozenset[str]:
-        """`upgrade` as names of Python packages are written."""
+        """`upgrade` in the normalized spelling of Python packages."""
         return frozenset(str(canonicalize_name(name)) for name in self.upgrade)
 
-    def lock(self) -> Lock:
-        """Everything, but for what is concluded from it. Raises what `make_lock` raises."""
-        base = self.attempt(self.base) if is_image(self.request.base) else None
-        packages, python_lock = self.packages(base)
-        sources = self.attempt(self.sources)
+    def run(self) -> Lock:
+        """Return the lock without the fields that are derived from it. Raises as `make_lock`."""
+        base = self.attempt(self.lock_base_image) if is_image(self.request.base) else None
+        packages, python_lock = self.lock_packages(base)
+        sources = self.attempt(self.lock_all_sources)
         if packages is None or python_lock is None or sources is None or self.errors:
             self.resolved += found_inputs(base, packages, python_lock, sources)
-            self.fetch()
+            self.fetch_resolved()
             raise combine_errors(self.errors)
         return assemble(self.request, self.distribution.name, base, packages, python_lock, sources)
 
-    def packages(self, base: LockedBase | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
-        """The Debian and the Python packages. Without the `base` that is asked for nothing can be resolved on top of
-        it; what else is missing is told all the same."""
+    def lock_packages(self, base: LockedBase | None) -> tuple[debian.DebianLock | None, PythonFiles | None]:
+        """Lock the Debian and the Python packages.
+
+        Without the requested `base` nothing can be resolved on top of it; other missing inputs are reported too.
+        """
         request, on_image = self.request, is_image(self.request.base)
         if on_image and base is None:
             self.reporter.info(f"the packages of {request.image} wait for its base image")
-            self.attempt(self.look)
+            self.attempt(self.query_archives)
             self.attempt(lambda: vendor_indexes(request.indexes, self.site, self.transport))
             return None, None
-        packages = self.attempt(lambda: self.debian(base))
+        packages = self.attempt(lambda: self.lock_debian(base))
         number = full_python(request.python, packages.units.values() if packages and not on_image else ())
-        return packages, self.attempt(lambda: self.python(number, base))
+        return packages, self.attempt(lambda: self.lock_python(number, base))
 
     def attempt(self, part: Callable[[], Part]) -> Part | None:
-        """What `part` gives; what it cannot have is kept for the end."""
+        """Return the result of `part`; record its error for the end."""
         try:
             return part()
         except (InputError, ConflictError, SpecError) as error:
             self.errors.append(error)
             return None
 
-    def fetch(self) -> None:
-        """Bring what is resolved into the store, so that nothing is left to fetch but what is missing; what of it
-        cannot be had is missing too. A mistake in the spec is told without that."""
+    def fetch_resolved(self) -> None:
+        """Download what is resolved, so that only missing inputs remain to be fetched; a failed download is one too.
+
+        A mistake in the spec is reported without that.
+        """
         from envbuild.lock.fetch import fetch_inputs, report_already_cached
 
         pending_archives.record_pending(
@@ -164,8 +175,10 @@ class LockMaker:
         report_already_cached(self.request.image, self.resolved, self.store, self.site, self.reporter, self.errors)
 
     def debian_names(self) -> dict[str, tuple[str, ...]]:
-        """Unit → names of its Debian packages. What every image has joins the run-time packages where the base has no
-        packages of its own."""
+        """Return unit → names of its Debian packages.
+
+        On a base image, which has its own packages, those of every image are run-time packages.
+        """
         names = {name: unit.debian for name, unit in self.request.units.items()}
         if is_image(self.request.base):
             common = names.get(unit_names.BASE, ())
@@ -174,10 +187,10 @@ class LockMaker:
             names |= {unit_names.BASE: (), unit_names.DEBIAN: runtime}
         return names
 
-    def base(self) -> LockedBase:
-        """The image that the base is."""
-        request, kept = self.request, self.kept
-        stays = kept is not None and not self.refresh and BASE not in self.upgrade
+    def lock_base_image(self) -> LockedBase:
+        """Lock the base image."""
+        request, previous = self.request, self.previous
+        reuse = previous is not None and not self.refresh and BASE not in self.upgrade
         try:
             return lock_base(
                 request.base,
@@ -187,7 +200,7 @@ class LockMaker:
                 self.transfer,
                 self.store,
                 self.reporter,
-                previous=kept.base_image if kept and stays else None,
+                previous=previous.base_image if previous and reuse else None,
                 distribution=self.distribution.name,
                 python=request.python,
                 promised=request.promised,
@@ -196,17 +209,17 @@ class LockMaker:
         except (InputError, ConflictError, SpecError) as error:
             raise error.at(request.where.get(PLACE, "")) from None
 
-    def look(self) -> None:
-        """Ask every archive and repository of Debian packages."""
+    def query_archives(self) -> None:
+        """Query every archive and repository of Debian packages, to report those that are missing."""
         fresh = self.refresh or bool(self.upgrade)
         opening = AptSetup(
             self.distribution, self.request.arch, self.site, self.store, self.transport, self.reporter, fresh
         )
         opening.apt(self.request.repositories)
 
-    def debian(self, base: LockedBase | None) -> debian.DebianLock:
-        """The Debian packages. The apt sources that a base image has of its own take no part."""
-        names, forgotten = self.debian_names(), self.upgrade | self.upgraded
+    def lock_debian(self, base: LockedBase | None) -> debian.DebianLock:
+        """Lock the Debian packages. The apt sources of a base image are not used."""
+        names, excluded = self.debian_names(), self.upgrade | self.upgraded
         request = debian.DebianRequest(
             self.distribution,
             self.request.arch,
@@ -215,8 +228,8 @@ class LockMaker:
             installed=base.status if base else None,
             prefer={
                 file.name: file.version
-                for file in (self.kept.debian.values() if self.kept else ())
-                if file.name not in forgotten
+                for file in (self.previous.debian.values() if self.previous else ())
+                if file.name not in excluded
             },
             refresh=self.refresh or bool(self.upgrade),
             replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
@@ -227,10 +240,10 @@ class LockMaker:
             request, self.site, self.store, self.reporter, transport=self.transport, resolved=self.resolved
         )
 
-    def python(self, number: str, base: LockedBase | None) -> PythonFiles:
-        """The Python packages for Python `number`, and the uv that installs them."""
-        request, kept, glibc = self.request, self.kept, self.distribution.glibc
-        vendors, unplaced = reachable_indexes(request.indexes, self.site, self.transport)
+    def lock_python(self, number: str, base: LockedBase | None) -> PythonFiles:
+        """Lock the Python packages for Python `number`, and the uv that installs them."""
+        request, previous, glibc = self.request, self.previous, self.distribution.glibc
+        vendors, without_mirror = reachable_indexes(request.indexes, self.site, self.transport)
         with self.store.workdir() as workdir:
             self.reporter.start("python", "resolving Python packages")
             try:
@@ -245,20 +258,20 @@ class LockMaker:
                 work = python.PythonResolution(
                     uv.Resolver(self.site, number, platform, workdir, self.store.root / "uv", vendors),
                     choice,
-                    earlier_versions(kept, self.upgraded),
+                    earlier_versions(previous, self.upgraded),
                     present=base.image.python if base else {},
                     lacking={
                         str(canonicalize_name(name)): f"of {index.origin}"
                         for index in request.indexes
                         for name in index.packages
-                        if index.origin in unplaced
+                        if index.origin in without_mirror
                     },
                     report=self.reporter.info,
-                    find_conflicts=self.clashes,
-                    before=[InputError.of(findings) for findings in unplaced.values()],
+                    find_conflicts=self.find_conflicts,
+                    before=[InputError.of(findings) for findings in without_mirror.values()],
                 )
-                stays = kept is not None and "uv" in kept.tools and "uv" not in self.upgraded
-                tool = uv.Pin("uv", kept.tools["uv"] if kept and stays else uv_version(), frozenset())
+                reuse = previous is not None and "uv" in previous.tools and "uv" not in self.upgraded
+                tool = uv.Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())
                 try:
                     return work.lock(request.units), choice.wheel(tool)
                 except EnvbuildError:
@@ -269,10 +282,10 @@ class LockMaker:
             finally:
                 self.reporter.finish("python")
 
-    def sources(self) -> dict[str, SourceFile]:
-        """Archives and commits."""
+    def lock_all_sources(self) -> dict[str, SourceFile]:
+        """Lock the archives and commits."""
         units = self.request.units.values()
-        known = self.kept.sources if self.kept else {}
+        known = self.previous.sources if self.previous else {}
         if not self.refresh and EVERYTHING not in self.upgrade:
             known = {**pending_archives.read_pending(self.store), **known}
         return lock_sources(
@@ -285,13 +298,13 @@ class LockMaker:
             [source for unit in units for source in unit.git],
             {name: file for name, file in known.items() if name not in self.upgrade},
             where=self.request.source_places(),
-            pins=self.pins,
+            commit_hints=self.commit_hints,
             resolved=self.resolved,
         )
 
 
 def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
-    """``3.13`` → ``3.13.5``, the version that the image's Debian packages bring, where they bring it."""
+    """Return ``3.13`` → ``3.13.5``, the version in the image's Debian packages, if they contain it."""
     for files in units:
         for file in files:
             if file.name == f"python{python_version}" and (match := re.match(r"\d+\.\d+\.\d+", file.version)):
@@ -300,7 +313,7 @@ def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> s
 
 
 def earlier_versions(lock: Lock | None, upgraded: frozenset[str]) -> dict[str, dict[str, str]]:
-    """Unit → {package: version} of a lock, without `upgraded`; sdists stand under ``UNIT sdists``."""
+    """Return unit → {package: version} of a lock, without `upgraded`; sdists have the key ``UNIT sdists``."""
     found: dict[str, dict[str, str]] = {}
     for name, unit in lock.units.items() if lock else ():
         for key, files in ((name, unit.python), (f"{name} sdists", unit.sdists)):

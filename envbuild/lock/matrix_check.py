@@ -1,4 +1,4 @@
-"""A lock and the version matrix: what was locked is looked at again, and what the lock rests on is written into it."""
+"""A lock and the version matrix: a check of the locked versions, and the record of the facts that they depend on."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from envbuild.spec.workspace import Workspace
 
 
 def check_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answer:
-    """What the matrix says of a lock's versions, told where a person has to see to something. Raises ConflictError,
-    UnknownError."""
+    """Return the matrix's answer for a lock's versions; log a warning for each caution.
+
+    Raises ConflictError, UnknownError.
+    """
     matrix = load_fact_table(workspace.project.facts())
     answer = check_locked_versions(resolution.spec, resolution.target, matrix, lock.settled)
     for line in caution_lines(answer):
@@ -27,10 +29,10 @@ def check_lock(resolution: Resolution, lock: Lock, workspace: Workspace) -> Answ
 
 
 def record_matrix_versions(resolution: Resolution, lock: Lock, workspace: Workspace) -> Lock:
-    """A new lock with the versions that the matrix knows, those that were picked, and the facts that they rest on.
-    Warns when the package index has a newer torch than the facts know. Raises what `agree` raises."""
+    """Return the lock with the versions that the matrix knows, those that were picked, and the facts behind them.
+    Warns when the package index has a newer torch than the facts know. Raises as `check_lock`."""
     from envbuild.lock.component_versions import (
-        shipped_python,  # a lock that is only looked at does without what follows
+        shipped_python,  # a lock that is only read does not load what follows
     )
 
     matrix = load_fact_table(workspace.project.facts())

@@ -1,7 +1,7 @@
-"""Archives whose digest was found by a locking that came to no lock, because something else was missing: the next one
-within a day takes them as they are, and downloads nothing twice.
+"""Archives whose digest was computed by a locking that failed, because something else was missing: the next one
+within a day uses them, and downloads nothing twice.
 
-Kept in the store's ``archives.json``, beside the archives themselves.
+Stored in the store's ``archives.json``, beside the archives themselves.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FILE = "archives.json"
 
 
 def read_pending(store: Store) -> dict[str, SourceFile]:
-    """File name → archive, of those that are noted and in the store."""
+    """Return file name → archive, of those that are recorded and in the store."""
     return {
         name: SourceFile(name, origin, sha256, size) for name, (origin, sha256, size, _) in _read_entries(store).items()
     }
 
 
 def record_pending(store: Store, archives: Iterable[SourceFile]) -> None:
-    """Note archives that are in the store."""
+    """Record archives that are in the store."""
     with store.lock("archives"):
         new = {file.file: [file.origin, file.sha256, file.size, time.time()] for file in archives}
         if new:
@@ -33,7 +33,7 @@ def record_pending(store: Store, archives: Iterable[SourceFile]) -> None:
 
 
 def remove_pending(store: Store, names: Iterable[str]) -> None:
-    """Forget archives that a lock names now."""
+    """Remove archives that a lock names now."""
     if not (store.root / FILE).exists():
         return
     with store.lock("archives"):
@@ -42,6 +42,6 @@ def remove_pending(store: Store, names: Iterable[str]) -> None:
 
 
 def _read_entries(store: Store) -> dict[str, list[Any]]:
-    """File name → [origin, sha256, size, when it was noted]."""
+    """Return file name → [origin, sha256, size, when it was recorded]."""
     entries = (read_json(store.root / FILE) or {}).items()
     return {name: entry for name, entry in entries if time.time() - entry[3] < DAY and store.has_blob(entry[1])}

@@ -1,5 +1,5 @@
-"""What has to be locked: a pure function of the resolution gives it, and its digest says whether a lock is still the
-right one."""
+"""The lock request: everything that has to be locked, a pure function of the resolution. A lock is current if it has
+the digest of the request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ BASE_PACKAGES = ("ca-certificates", "python3")
 
 @dataclass(frozen=True, slots=True)
 class UnitRequest:
-    """Inputs that one unit asks for: Debian package names, Python requirements, sdists to compile, archives, commits;
-    `gives`: packages (``apex==0.1``) that it compiles from them. `replaces`: Debian packages (``libucx0=1.20.1``) that
-    something else in the image takes the place of; `devel`: Python requirements of what only builds need, in versions
-    that fit the image's."""
+    """The inputs that one unit requires: Debian package names, Python requirements, sdists to compile, archives,
+    commits.
+
+    `gives`: packages (``apex==0.1``) that it compiles from them
+    replaces: Debian packages (``libucx0=1.20.1``) that something else in the image replaces
+    devel: Python requirements of what only builds need, in versions that are consistent with the image's
+    """
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -59,16 +62,16 @@ class LockRequest:
     spec: Mapping[str, object] = field(default_factory=dict)
     # layer → its place in the spec, for messages only; under `envbuild.core.distributions.PLACE` that of the base
     where: Mapping[str, str] = field(default_factory=dict)
-    # Debian package of the unit ``debian`` → a layer that asks for it, for messages only
+    # Debian package of the unit ``debian`` → a layer that requires it, for messages only
     askers: Mapping[str, str] = field(default_factory=dict)
 
     def unit_place(self, unit: str) -> str:
-        """Where the spec asks for what a unit compiles; empty for the others, which many layers ask for together."""
+        """Return the place in the spec that requires what a unit compiles; empty if several layers share it."""
         layer = built_recipe(unit)
         return self.where.get(layer, "") if layer else ""
 
     def source_places(self) -> dict[str, str]:
-        """File name of a source → where the spec asks for it."""
+        """Return file name of a source → the place in the spec that requires it."""
         found: dict[str, str] = {}
         for name, unit in self.units.items():
             files = [*(source.file for source in unit.archives), *(source.file for source in unit.git)]
@@ -76,13 +79,16 @@ class LockRequest:
         return found
 
     def digest(self) -> str:
-        """``sha256:<hex>`` of everything above. What is empty does not count, so that a kind of input that a later
-        envbuild knows leaves the locks of images without it as they are."""
+        """Return ``sha256:<hex>`` of everything above.
+
+        Empty values do not count. So a kind of input that a later envbuild adds does not change the digest of images
+        without it, and their locks remain current.
+        """
         text = json.dumps(_filled(asdict(replace(self, where={}, askers={}))), sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-@lru_cache(maxsize=8)  # several steps need that of the image at hand, and it asks every recipe
+@lru_cache(maxsize=8)  # several steps need that of the current image, and it calls every recipe
 def lock_request(resolution: Resolution) -> LockRequest:
     """Return what has to be locked for an image: the inputs of each unit, and everything else that changes the image.
 

@@ -1,4 +1,4 @@
-"""Resolution with the versions that an earlier lock picked: they stay while they are consistent."""
+"""Resolution with the versions that an earlier lock picked, while they are consistent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
     """Return `resolve_with_matrix` with the picks of the image's lock, but for the components (or their
     packages) in `forget`; ``*`` is all.
 
-    Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
+    Raises ConflictError for versions that cannot work together, UnknownError if no fact covers the combination.
     """
     packages = {recipe.component: recipe.package for recipe in spec.recipes.values()}
     picks = {
@@ -28,8 +28,8 @@ def resolve_in(spec: ImageSpec, project: Project, forget: Collection[str] = ()) 
 
 
 def resolve_as_locked(spec: ImageSpec, project: Project) -> Resolution:
-    """Return `resolve` with the versions that the image's lock says were picked, without asking the matrix: enough to
-    see whether anything changed."""
+    """Return `resolve` with the versions that were picked in the image's lock, without a query of the matrix: enough
+    to detect a change."""
     return resolve(fill_versions(spec, locked_picks(spec, project)), targets.load_target(spec.target, project))
 
 

@@ -101,13 +101,13 @@ def lock_sources(
     known: Mapping[str, SourceFile],
     *,
     where: Mapping[str, str] | None = None,
-    pins: Mapping[str, str] | None = None,
+    commit_hints: Mapping[str, str] | None = None,
     resolved: list[Input] | None = None,
 ) -> dict[str, SourceFile]:
     """Return file name → entry, of all sources of an image; the same one may be named several times.
 
     where: file name → the place in the spec that requires it
-    pins: file name → where the user changes its commit (`envbuild.lock.commit_origin`)
+    commit_hints: file name → where the user changes its commit (`envbuild.lock.commit_origin`)
     resolved: gets the sources that were locked, if others were not
 
     Everything that is available is fetched first. Then all failures are raised as one InputError. Raises SpecError for
@@ -117,7 +117,9 @@ def lock_sources(
     def lock_one(source: Archive | Git) -> SourceFile | EnvbuildError:
         try:
             if isinstance(source, Git):
-                return lock_commit(site, transport, store, reporter, source, known, (pins or {}).get(source.file, ""))
+                return lock_commit(
+                    site, transport, store, reporter, source, known, (commit_hints or {}).get(source.file, "")
+                )
             return lock_source(site, transfer, source, known)
         except InputError as error:
             return error.at((where or {}).get(source.file, ""))
@@ -190,11 +192,11 @@ def no_mirror_findings(name: str, entries: Sequence[Input], where: Mapping[str, 
         return [error.findings[0] for error in found]
     size, line = amount(sum(entry.size for entry in entries)), mirror_line(name)
     if isinstance(first, ImageBlob):
-        message = f"no place is known for {name}, which has the base image {first.reference} ({size})"
+        message = f"no place is known for {name}, which provides the base image {first.reference} ({size})"
         hint = f"write a registry or a folder of OCI layouts into site.yaml:  {mirrors_setting(line)}"
         return [Finding(message, "", hint, (line,))]
     kind = "Debian package" if isinstance(first, DebianFile) else "Python file"
     kind = f"1 {kind}" if len(entries) == 1 else f"{len(entries)} {kind}s"
     listed = human_list((entry.file for entry in entries), NAMED)
-    message = f"no place is known for {name}, which has {kind} ({size}): {listed}"
+    message = f"no place is known for {name}, which provides {kind} ({size}): {listed}"
     return [Finding(message, "", f"write one into site.yaml:  {mirrors_setting(line)}", (line,))]

@@ -1,6 +1,6 @@
 """Names of units: those that every lock may have, and those that each compiling recipe adds.
 
-They are keys of locks and stand in messages and build records, so their text stays as it is. A lock has ``base`` to
+They are keys of locks and part of messages and build records, so their text must not change. A lock has ``base`` to
 ``venv`` for the image, ``tools``, and ``build-NAME`` with the inputs of a compiling recipe; a plan has units of the
 same names for the image, and of a recipe up to three: ``root-build-NAME``, ``devel-NAME`` and ``NAME``.
 """

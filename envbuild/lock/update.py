@@ -13,8 +13,7 @@ from envbuild.spec.workspace import Workspace
 
 
 def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
-    """Return the lock of an image; make it when there is none. Raises LockError when the image asks for something else
-    than the lock answers."""
+    """Return the lock of an image; make it if there is none. Raises LockError if the inputs of the image changed."""
     if not workspace.project.lock_path(resolution.spec.path).is_file():
         workspace.reporter.info(f"{resolution.spec.name} has no lock; locking its inputs")
         return update_lock(resolution, workspace)
@@ -26,7 +25,7 @@ def ensure_lock(resolution: Resolution, workspace: Workspace) -> Lock:
 
 
 def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
-    """Return the lock that is there. Raises LockError when there is none, or when the image asks for something else."""
+    """Return the present lock. Raises LockError if there is none, or if the inputs of the image changed."""
     path, name = workspace.project.lock_path(resolution.spec.path), resolution.spec.name
     if not path.is_file():
         raise LockError(f"{name} has no lock", hint=f"envbuild lock {name}")
@@ -41,7 +40,7 @@ def current_lock(resolution: Resolution, workspace: Workspace) -> Lock:
 
 
 def draft_lock(resolution: Resolution) -> Lock:
-    """Return what stands for the lock of an image that has none: good for reading its plan, not for building it."""
+    """Return a draft for an image without a lock: its plan can be read, but not built."""
     from envbuild.lock.draft import draft_from_request
 
     return draft_from_request(lock_request(resolution))
@@ -55,8 +54,11 @@ def update_lock(
     refresh: bool = False,
     fresh: bool = False,
 ) -> Lock:
-    """Lock an image and write the file. An older lock's versions stay where they still fit, unless `fresh`; a damaged
-    one is put aside with a warning."""
+    """Lock an image and write the file.
+
+    Versions of an older lock are preferred while they are consistent, unless `fresh`; a damaged lock is ignored with a
+    warning.
+    """
     from envbuild.lock.commit_origin import commit_hints
     from envbuild.lock.diff import describe_changes
     from envbuild.lock.lockfile import write_lock
@@ -75,8 +77,8 @@ def update_lock(
         upgrade=upgrade,
         refresh=refresh,
         waivers=tuple({"fact": waiver.fact, "reason": waiver.reason} for waiver in resolution.waivers),
-        clashes=partial(find_wheel_copies, resolution.env, resolution.spec.where),
-        pins=commit_hints(resolution),
+        find_conflicts=partial(find_wheel_copies, resolution.env, resolution.spec.where),
+        commit_hints=commit_hints(resolution),
     )
     lock = record_matrix_versions(resolution, lock, workspace)
     for line in describe_changes(previous, lock) if previous else ():
@@ -91,12 +93,12 @@ def update_lock(
 
 
 def previous_lock(resolution: Resolution, workspace: Workspace) -> Lock | None:
-    """Return the lock whose versions are to stay; None without one, and for a damaged one."""
+    """Return the lock whose versions are preferred; None if there is none or it is damaged."""
     path = workspace.project.lock_path(resolution.spec.path)
     if not path.is_file():
         return None
     try:
         return read_lock(path)
     except LockError as error:
-        workspace.reporter.warn(f"{error.message}; its versions are forgotten")
+        workspace.reporter.warn(f"{error.message}; its versions are ignored")
         return None

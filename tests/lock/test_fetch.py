@@ -209,12 +209,12 @@ def test_an_origin_without_a_place_is_told_once(server: Answers, store: Store) -
     assert store.has_blob(sha256(DATA)), "what has a place is fetched"
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
-            "no place is known for apt:nvidia-cuda/ubuntu2204, which has 6 Debian packages (30.0 kB): "
+            "no place is known for apt:nvidia-cuda/ubuntu2204, which provides 6 Debian packages (30.0 kB): "
             "cuda0_1_all.deb, cuda1_1_all.deb, cuda2_1_all.deb, cuda3_1_all.deb and 2 more",
             'write one into site.yaml:  mirrors: {"apt:nvidia-cuda/ubuntu2204": [ADDRESS-OR-FOLDER]}',
         ),
         (
-            "no place is known for pip:pytorch/cu113, which has 1 Python file (7 B): torch-1.12-py3-none-any.whl",
+            "no place is known for pip:pytorch/cu113, which provides 1 Python file (7 B): torch-1.12-py3-none-any.whl",
             'write one into site.yaml:  mirrors: {"pip:pytorch/cu113": [ADDRESS-OR-FOLDER]}',
         ),
     ]
@@ -278,7 +278,7 @@ def test_a_base_image_that_cannot_be_had_is_told_once(server: Answers, store: St
         run(wanted, store, site(store))
     (finding,) = caught.value.findings
     assert finding.message == (
-        "no place is known for oci:registry.example/group/base, which has the base image "
+        "no place is known for oci:registry.example/group/base, which provides the base image "
         "registry.example/group/base:1 (5.0 kB)"
     )
     assert finding.hint.endswith('mirrors: {"oci:registry.example/": [ADDRESS-OR-FOLDER]}')

@@ -13,7 +13,7 @@ from envbuild.core.fixed_time import TIME
 from envbuild.lock.git import git_program
 from envbuild.spec.recipe import Git
 from tests.support.git_server import Repo, Served, git
-from tests.support.git_site import FILES, MARKS, ORIGIN, Desk, state, wish
+from tests.support.git_site import FILES, MARKS, ORIGIN, Desk, git_source, state
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import desk as desk  # a fixture
 from tests.support.git_site import server as server  # a fixture
@@ -22,7 +22,7 @@ pytestmark = MARKS
 
 
 def test_content(demo: Repo, desk: Desk) -> None:
-    found = desk.lock(wish(demo, tag="v1"))
+    found = desk.lock(git_source(demo, tag="v1"))
     assert (found.file, found.origin) == (f"demo-{demo.head[:12]}.tar", f"{ORIGIN}@{demo.head}")
     assert found.git and found.size == desk.store.blob(found.sha256).stat().st_size and not found.submodules
     members = desk.members(found)
@@ -52,7 +52,7 @@ def test_same_bytes_from_every_place(demo: Repo, tmp_path: Path, server: Served)
     }
     digests = set()
     for number, (_, place) in enumerate(places.items()):
-        digests.add(Desk(tmp_path / f"store{number}", github=place).lock(wish(demo, tag="v1")).sha256)
+        digests.add(Desk(tmp_path / f"store{number}", github=place).lock(git_source(demo, tag="v1")).sha256)
     whole = (
         bare,
         demo.path,
@@ -62,7 +62,7 @@ def test_same_bytes_from_every_place(demo: Repo, tmp_path: Path, server: Served)
         tmp_path / "served/demo",
     )
     for number, place in enumerate(whole):
-        digests.add(Desk(tmp_path / f"own{number}").map(ORIGIN, place).lock(wish(demo, tag="v1")).sha256)
+        digests.add(Desk(tmp_path / f"own{number}").map(ORIGIN, place).lock(git_source(demo, tag="v1")).sha256)
     assert len(digests) == 1
     assert (state(demo.path), state(bare)) == before
 
@@ -71,14 +71,14 @@ def test_names_in_no_character_set(tmp_path: Path, desk: Desk) -> None:
     repo = Repo.make(tmp_path / "work/odd")
     (Path(os.fsdecode(os.fsencode(repo.path) + b"/caf\xe9"))).write_bytes(b"x")
     repo.commit({})
-    found = desk.lock(wish(repo))
+    found = desk.lock(git_source(repo))
     assert b"caf\xe9" in [os.fsencode(name) for name in desk.members(found)]
 
 
 def test_what_the_user_configured_does_not_matter(
     demo: Repo, tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = desk.lock(wish(demo))
+    expected = desk.lock(git_source(demo))
     old = git(demo.path, "hash-object", "README")
     git(demo.path, "replace", old, demo.object("blob", b"other"))
     git(demo.path, "config", "core.autocrlf", "true")
@@ -88,18 +88,18 @@ def test_what_the_user_configured_does_not_matter(
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     monkeypatch.setenv("GIT_CONFIG_COUNT", "nonsense")
     again = Desk(tmp_path / "store2", github=tmp_path / "work")
-    assert again.lock(wish(demo)) == expected
+    assert again.lock(git_source(demo)) == expected
 
 
 def test_known_entry_does_no_work(demo: Repo, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = desk.lock(wish(demo))
+    found = desk.lock(git_source(demo))
     elsewhere = Desk(tmp_path / "other")
     monkeypatch.setattr(git_program, "git_path", lambda: pytest.fail("git was called"))
-    assert elsewhere.lock(wish(demo, tag="v1"), found) == found
+    assert elsewhere.lock(git_source(demo, tag="v1"), found) == found
     monkeypatch.undo()
     for other in (replace(found, origin=f"{ORIGIN}@{'0' * 40}"), replace(found, submodules={"x": "github:a/b@c"})):
         with pytest.raises(InputError, match="names no mirror"):
-            elsewhere.lock(wish(demo), other)
+            elsewhere.lock(git_source(demo), other)
 
 
 def test_not_a_commit(desk: Desk) -> None:
@@ -111,7 +111,7 @@ def test_next_place_is_taken(demo: Repo, tmp_path: Path) -> None:
     stale = demo.bare(tmp_path / "stale/demo/demo.git")
     demo.commit({"more": b"x"})
     git(demo.path, "tag", "--force", "v1")
-    found = Desk(tmp_path / "s").map("github:", tmp_path / "stale", tmp_path / "work").lock(wish(demo, tag="v1"))
+    found = Desk(tmp_path / "s").map("github:", tmp_path / "stale", tmp_path / "work").lock(git_source(demo, tag="v1"))
     assert found.sha256 and stale.is_dir()
 
 
@@ -124,12 +124,12 @@ def test_old_modes(demo: Repo, desk: Desk) -> None:
 def test_pointer_files(demo: Repo, desk: Desk) -> None:
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
     demo.commit({"weights.bin": text.encode()})
-    desk.lock(wish(demo))
+    desk.lock(git_source(demo))
     assert "weights.bin are pointers to content in Git LFS" in desk.reporter.lines[0]
 
 
 def test_no_git(demo: Repo, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = wish(demo)
+    wanted = git_source(demo)
     git_program.git_path.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     try:

@@ -9,7 +9,7 @@ import pytest
 from envbuild.core.errors import InputError
 from envbuild.spec.recipe import Git
 from tests.support.git_server import Repo, Served, git
-from tests.support.git_site import FILES, MARKS, ORIGIN, Desk, state, wish
+from tests.support.git_site import FILES, MARKS, ORIGIN, Desk, git_source, state
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import desk as desk  # a fixture
 from tests.support.git_site import server as server  # a fixture
@@ -39,7 +39,7 @@ def test_partial_clone(demo: Repo, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--bare", "--filter=blob:none", demo.path.as_uri(), str(tmp_path / "p.git"))
     before = state(tmp_path / "p.git")
     with pytest.raises(InputError, match=r"p\.git: (it lacks \d+ of the commit's|git cannot read it)"):
-        Desk(tmp_path / "s").map(ORIGIN, tmp_path / "p.git").lock(wish(demo))
+        Desk(tmp_path / "s").map(ORIGIN, tmp_path / "p.git").lock(git_source(demo))
     assert state(tmp_path / "p.git") == before
 
 
@@ -80,4 +80,4 @@ def test_mirror_with_other_content_under_a_hash(demo: Repo, desk: Desk) -> None:
     loose(right).chmod(0o644)
     loose(right).write_bytes(loose(wrong).read_bytes())
     with pytest.raises(InputError, match=f"the blob {right} has other content"):
-        desk.lock(wish(demo))
+        desk.lock(git_source(demo))

@@ -14,7 +14,7 @@ from envbuild.net.download import Transfer
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Git
 from tests.support.git_server import Repo, Served, git
-from tests.support.git_site import MARKS, ORIGIN, Desk, wish
+from tests.support.git_site import MARKS, ORIGIN, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import desk as desk  # a fixture
 from tests.support.git_site import server as server  # a fixture
@@ -23,7 +23,7 @@ pytestmark = MARKS
 
 
 def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Served) -> None:
-    wanted = wish(demo, tag="v1")
+    wanted = git_source(demo, tag="v1")
     moved = demo.commit({"README": b"other"})
     git(demo.path, "tag", "--force", "--annotate", "--message", "1", "v1")
     demo.bare(tmp_path / "served/demo/demo.git")
@@ -39,21 +39,21 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
         with pytest.raises(InputError) as caught:
             lock_sources(
                 desk.site, transport, Transfer(transport, desk.store), desk.store, desk.reporter, [], [wanted], {},
-                pins={wanted.file: "the commit in recipes/demo.py:3"},
+                commit_hints={wanted.file: "the commit in recipes/demo.py:3"},
             )  # fmt: skip
         assert caught.value.hint.endswith("review what changed, then change the commit in recipes/demo.py:3")
 
 
 def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Served) -> None:
-    """The commit is locked, and a person is told that upstream may have taken the tag back."""
+    """The commit is locked, and a warning reports that upstream may have deleted the tag."""
     demo.bare(tmp_path / "served/demo/demo.git")
-    for number, (place, told) in enumerate(((tmp_path / "work", tmp_path / "work/demo"), (server.url, server.url))):
+    for number, (place, address) in enumerate(((tmp_path / "work", tmp_path / "work/demo"), (server.url, server.url))):
         desk = Desk(tmp_path / f"s{number}", github=place)
-        assert desk.lock(wish(demo, tag="v9")) == desk.lock(wish(demo))
+        assert desk.lock(git_source(demo, tag="v9")) == desk.lock(git_source(demo))
         (line,) = desk.reporter.lines
-        assert line.startswith(f"{ORIGIN} has no tag v9 at {told}") and f"{demo.head[:12]} is locked" in line
+        assert line.startswith(f"{ORIGIN} has no tag v9 at {address}") and f"{demo.head[:12]} is locked" in line
         recorder = RecordingReporter(desk.reporter)
-        lock_commit(desk.site, Transport(desk.site.network()), desk.store, recorder, wish(demo, tag="v9"), {})
+        lock_commit(desk.site, Transport(desk.site.network()), desk.store, recorder, git_source(demo, tag="v9"), {})
         assert recorder.take_warnings() == [line] and recorder.take_warnings() == []
         assert desk.reporter.lines == [line, line]
 
@@ -65,7 +65,7 @@ def test_place_without_any_tags(demo: Repo, tmp_path: Path, server: Served) -> N
     git(demo.path, "clone", "--quiet", "--depth=1", f"file://{demo.path}", str(tmp_path / "shallow/demo"))
     for number, place in enumerate((tmp_path / "work", tmp_path / "shallow", server.url)):
         desk = Desk(tmp_path / f"s{number}", github=place)
-        assert desk.lock(wish(demo, tag="v1")) == desk.lock(wish(demo))
+        assert desk.lock(git_source(demo, tag="v1")) == desk.lock(git_source(demo))
         assert not desk.reporter.lines
 
 

@@ -17,7 +17,7 @@ from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Git
 from tests.support.git_server import Repo, Served, certify, git, serve_git
-from tests.support.git_site import MARKS, ORIGIN, Desk, wish
+from tests.support.git_site import MARKS, ORIGIN, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import server as server  # a fixture
 
@@ -29,7 +29,7 @@ def test_only_the_commit_is_fetched_once(demo: Repo, tmp_path: Path, server: Ser
     demo.commit({"small": b"x"})
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
-    found = desk.lock(wish(demo))
+    found = desk.lock(git_source(demo))
     (cache,) = (tmp_path / "s/git").iterdir()
     assert git(cache, "rev-list", "--count", demo.head) == "1"
     assert not (cache / "hooks").exists()
@@ -43,17 +43,17 @@ def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> Non
     demo.bare(tmp_path / "served/demo/demo.git")
     with serve_git(tmp_path / "served") as server:
         desk = Desk(tmp_path / "s", github=server.url)
-        found = desk.lock(wish(demo, tag="v1"))
-    assert desk.lock(wish(demo, tag="v1")) == found
+        found = desk.lock(git_source(demo, tag="v1"))
+    assert desk.lock(git_source(demo, tag="v1")) == found
     (line,) = desk.reporter.lines
     assert f"cannot verify that v1 still is {demo.head[:12]}" in line and "connection refused" in line
 
 
 def test_old_server_that_gives_only_what_is_named(demo: Repo, tmp_path: Path, server: Served) -> None:
     server.old = True
-    tagged, expected = wish(demo, tag="v1"), Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
+    tagged, expected = git_source(demo, tag="v1"), Desk(tmp_path / "x", github=tmp_path / "work").lock(git_source(demo))
     demo.commit({"more": b"x"})
-    unnamed = wish(demo)
+    unnamed = git_source(demo)
     demo.commit({"more": b"y"})
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
@@ -66,30 +66,32 @@ def test_server_of_mere_files(demo: Repo, tmp_path: Path, server: Served) -> Non
     server.plain = True
     git(demo.bare(tmp_path / "served/demo/demo.git"), "update-server-info")
     desk = Desk(tmp_path / "s", github=server.url)
-    assert desk.lock(wish(demo, tag="v1")) == Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
+    assert desk.lock(git_source(demo, tag="v1")) == Desk(tmp_path / "x", github=tmp_path / "work").lock(
+        git_source(demo)
+    )
     assert not desk.reporter.lines
 
 
 def test_what_a_killed_git_left_is_removed(demo: Repo, tmp_path: Path, server: Served) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
-    desk.lock(wish(demo))
+    desk.lock(git_source(demo))
     (cache,) = (tmp_path / "s/git").iterdir()
     (cache / "shallow.lock").touch()
     (cache / "refs/envbuild/x.lock").touch()
     demo.commit({"more": b"x"})
     git(tmp_path / "served/demo/demo.git", "fetch", "--quiet", "origin")
-    assert desk.content(desk.lock(wish(demo)), "more") == b"x"
+    assert desk.content(desk.lock(git_source(demo)), "more") == b"x"
 
 
 def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     server.password = "me:s3cr/t"
     host = server.url.removeprefix("http://")
-    Desk(tmp_path / "s", github=f"http://me:s3cr%2Ft@{host}").lock(wish(demo, tag="v1"))
+    Desk(tmp_path / "s", github=f"http://me:s3cr%2Ft@{host}").lock(git_source(demo, tag="v1"))
     for number, place in enumerate((f"http://me:wr0ng@{host}", server.url)):
         with pytest.raises(InputError, match="HTTP 401: it requires a password") as caught:
-            Desk(tmp_path / f"t{number}", github=place).lock(wish(demo))
+            Desk(tmp_path / f"t{number}", github=place).lock(git_source(demo))
         assert "wr0ng" not in str(caught.value)
 
 
@@ -102,7 +104,7 @@ def test_proxy(demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.M
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github="http://forge.invalid")
     desk.site = replace(desk.site, proxy=server.url)
-    desk.lock(wish(demo, tag="v1"))
+    desk.lock(git_source(demo, tag="v1"))
     assert "POST http://forge.invalid/demo/demo.git/git-upload-pack" in server.asked
 
 
@@ -113,11 +115,11 @@ def test_certificates(demo: Repo, tmp_path: Path) -> None:
     with serve_git(tmp_path / "served", key, certificate) as server:
         desk = Desk(tmp_path / "s", github=server.url)
         with pytest.raises(InputError, match="its certificate is not trusted"):
-            desk.lock(wish(demo))
+            desk.lock(git_source(demo))
         for number, trust in enumerate(({"ca_bundle": certificate}, {"insecure_hosts": ("127.0.0.1",)})):
             other = Desk(tmp_path / f"t{number}", github=server.url)
             other.site = replace(other.site, **trust)
-            other.lock(wish(demo, tag="v1"))
+            other.lock(git_source(demo, tag="v1"))
 
 
 @pytest.mark.parametrize("place", ["ssh://me@host{root}", "me@host:{root}"])
@@ -129,8 +131,8 @@ def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place:
     ssh.chmod(0o755)
     monkeypatch.setenv("GIT_SSH_COMMAND", str(ssh))
     address = place.format(root=tmp_path / "served")
-    found = Desk(tmp_path / "s", github=address).lock(wish(demo, tag="v1"))
-    assert found == Desk(tmp_path / "x", github=tmp_path / "work").lock(wish(demo))
+    found = Desk(tmp_path / "s", github=address).lock(git_source(demo, tag="v1"))
+    assert found == Desk(tmp_path / "x", github=tmp_path / "work").lock(git_source(demo))
     assert "me@host" in (tmp_path / "bin/ssh.log").read_text()
     with pytest.raises(InputError, match="does not appear to be a git repository"):
         Desk(tmp_path / "t", github=address).lock(Git("x", "github:demo/none", demo.head))
@@ -155,7 +157,7 @@ def test_server_that_is_not_there(demo: Repo, tmp_path: Path) -> None:
         url = server.url
     desk = Desk(tmp_path / "s").map("github:", tmp_path / "none", tmp_path, url)
     with pytest.raises(InputError) as caught:
-        desk.lock(wish(demo))
+        desk.lock(git_source(demo))
     assert caught.value.message == (
         f"the source {ORIGIN}@{demo.head} (demo-{demo.head[:12]}.tar) is not available; tried:\n"
         f"  {tmp_path}/none: no such folder\n"

@@ -10,7 +10,7 @@ import pytest
 from envbuild.core.errors import InputError
 from envbuild.lock.git.submodules import submodule_origin
 from tests.support.git_server import Repo, git
-from tests.support.git_site import MARKS, Desk, wish
+from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import desk as desk  # a fixture
 from tests.support.git_site import nested as nested  # a fixture
@@ -19,10 +19,10 @@ pytestmark = MARKS
 
 
 def test_submodules(nested: Repo, desk: Desk, tmp_path: Path) -> None:
-    none = desk.lock(wish(nested, name="none"))
+    none = desk.lock(git_source(nested, name="none"))
     assert none.submodules == {}
     assert [name for name in desk.members(none) if name.startswith("libs")] == ["libs", "libs/one", "libs/three"]
-    everything = desk.lock(wish(nested, "*"))
+    everything = desk.lock(git_source(nested, "*"))
     assert desk.content(everything, "libs/one/deep/two/two.c") == b"2"
     assert desk.content(everything, "libs/three/three.c") == b"3"
     assert {path: origin.partition("@")[0] for path, origin in everything.submodules.items()} == {
@@ -30,15 +30,15 @@ def test_submodules(nested: Repo, desk: Desk, tmp_path: Path) -> None:
         "libs/one/deep/two": "github:demo/two",
         "libs/three": "github:other/three",
     }
-    first = desk.lock(wish(nested, "libs/one"))
+    first = desk.lock(git_source(nested, "libs/one"))
     assert set(first.submodules) == {"libs/one"}
     assert "libs/one/deep/two/two.c" not in desk.members(first)
-    assert set(desk.lock(wish(nested, "libs/one/deep/two")).submodules) == {"libs/one", "libs/one/deep/two"}
-    assert desk.lock(wish(nested, "libs/one", "libs/one/deep/two", "libs/three")).sha256 == everything.sha256
+    assert set(desk.lock(git_source(nested, "libs/one/deep/two")).submodules) == {"libs/one", "libs/one/deep/two"}
+    assert desk.lock(git_source(nested, "libs/one", "libs/one/deep/two", "libs/three")).sha256 == everything.sha256
 
 
 def test_known_entry_with_all_submodules(nested: Repo, desk: Desk, tmp_path: Path) -> None:
-    some, all_of_them = wish(nested, "libs/one"), wish(nested, "*")
+    some, all_of_them = git_source(nested, "libs/one"), git_source(nested, "*")
     one, everything = desk.lock(some), desk.lock(all_of_them)
     shutil.rmtree(tmp_path / "work")
     assert desk.lock(all_of_them, everything) == everything
@@ -50,7 +50,7 @@ def test_known_entry_with_all_submodules(nested: Repo, desk: Desk, tmp_path: Pat
 def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "work/other")
     one = Repo(tmp_path / "work/demo/one")
-    wanted = wish(nested, "*")
+    wanted = git_source(nested, "*")
     shutil.rmtree(one.path)
     with pytest.raises(InputError) as caught:
         desk.lock(wanted)
@@ -62,7 +62,7 @@ def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Pat
 
 def test_submodules_that_are_not_there(nested: Repo, desk: Desk) -> None:
     with pytest.raises(InputError, match="has no submodule libs/four") as caught:
-        desk.lock(wish(nested, "libs/four", "libs/five"))
+        desk.lock(git_source(nested, "libs/four", "libs/five"))
     assert len(caught.value.findings) == 2
     assert caught.value.hint == "its submodules: libs/one, libs/three"
 
@@ -70,10 +70,10 @@ def test_submodules_that_are_not_there(nested: Repo, desk: Desk) -> None:
 def test_submodule_without_an_address(demo: Repo, desk: Desk) -> None:
     git(demo.path, "update-index", "--add", "--cacheinfo", f"160000,{demo.head},stray")
     git(demo.path, "commit", "--quiet", "--message", "stray")
-    assert desk.lock(wish(demo, "*")).submodules == {}
+    assert desk.lock(git_source(demo, "*")).submodules == {}
     assert "stray" in desk.reporter.lines[0] and "left out" in desk.reporter.lines[0]
     with pytest.raises(InputError, match=r"is not listed in \.gitmodules"):
-        desk.lock(wish(demo, "stray"))
+        desk.lock(git_source(demo, "stray"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from envbuild.build.engines.safe_extract import extract_tar
 from envbuild.core.errors import InputError
 from tests.support.git_server import Repo, Served
-from tests.support.git_site import MARKS, Desk, wish
+from tests.support.git_site import MARKS, Desk, git_source
 from tests.support.git_site import demo as demo  # a fixture
 from tests.support.git_site import desk as desk  # a fixture
 from tests.support.git_site import nested as nested  # a fixture
@@ -23,7 +23,7 @@ pytestmark = MARKS
 
 
 def test_remade_from_the_lock_alone(nested: Repo, desk: Desk, tmp_path: Path) -> None:
-    found = desk.lock(wish(nested, "*"))
+    found = desk.lock(git_source(nested, "*"))
     other = Desk(tmp_path / "other", github=tmp_path / "work")
     other.obtain(found)
     assert other.store.blob(found.sha256).read_bytes() == desk.store.blob(found.sha256).read_bytes()
@@ -34,13 +34,13 @@ def test_remade_from_the_lock_alone(nested: Repo, desk: Desk, tmp_path: Path) ->
 
 
 def test_lock_that_was_edited(nested: Repo, desk: Desk, tmp_path: Path) -> None:
-    found = replace(desk.lock(wish(nested, "*")), submodules={})
+    found = replace(desk.lock(git_source(nested, "*")), submodules={})
     with pytest.raises(InputError, match="but the lock has"):
         Desk(tmp_path / "other", github=tmp_path / "work").obtain(found)
 
 
 def test_finished_tarball_of_a_mirror(nested: Repo, desk: Desk, tmp_path: Path, server: Served) -> None:
-    wanted = wish(nested, "*")
+    wanted = git_source(nested, "*")
     found = desk.lock(wanted)
     shutil.copy(desk.store.blob(found.sha256), tmp_path / "served" / found.file)
     server.plain = True
@@ -54,7 +54,7 @@ def test_finished_tarball_of_a_mirror(nested: Repo, desk: Desk, tmp_path: Path, 
 
 
 def test_tarball_with_other_content(demo: Repo, desk: Desk, tmp_path: Path) -> None:
-    found = desk.lock(wish(demo))
+    found = desk.lock(git_source(demo))
     (tmp_path / "work" / found.file).write_bytes(b"other")
     other = Desk(tmp_path / "other", github=tmp_path / "work")
     other.obtain(found)  # made again
@@ -66,7 +66,7 @@ def test_tarball_with_other_content(demo: Repo, desk: Desk, tmp_path: Path) -> N
 
 
 def test_tarball_unpacks(nested: Repo, desk: Desk, tmp_path: Path) -> None:
-    found = desk.lock(wish(nested, "*"))
+    found = desk.lock(git_source(nested, "*"))
     with tarfile.open(fileobj=io.BytesIO(desk.store.blob(found.sha256).read_bytes())) as tar:
         extract_tar(tar, tmp_path / "out")
     (top,) = (tmp_path / "out").iterdir()

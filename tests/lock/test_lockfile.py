@@ -102,7 +102,7 @@ def test_text_says_how_to_refresh_it_and_holds_no_address() -> None:
     ("old", "new", "message"),
     [
         ("schema: 1", "schema: 2", "it has format 2, and this envbuild reads format 1"),
-        ("schema: 1", "x: 1", "does not say its format"),
+        ("schema: 1", "x: 1", "it has no schema"),
         ("epoch: 1", "epoch: soon", "epoch is not a number"),
         (f"    sha256: {SHA}\n", "", "is missing"),
         (f"    sha256: {SHA}\n", "    sha256: 12\n", "sha256"),

@@ -121,7 +121,7 @@ def test_second_copies_are_told_before_anything_is_fetched(site: Site) -> None:
     units = {**REQUEST.units, "build-x": UnitRequest(python=("uv",))}
     store = Store.open(site.store)
     with pytest.raises(ConflictError) as caught:
-        make_lock(replace(REQUEST, units=units), site, store, SilentReporter(), clashes=clashes)
+        make_lock(replace(REQUEST, units=units), site, store, SilentReporter(), find_conflicts=clashes)
     assert seen == [{"demo": (), "other": ("demo",)}]
     assert caught.value.exit_code == 3
     assert [(finding.message, finding.where) for finding in caught.value.findings] == [("two of other", "x.yaml:1:1")]
@@ -164,15 +164,15 @@ def test_versions_that_the_recipes_do_not_take(site: Site) -> None:
         make(site, asking(ssl="9.9", demo="1.1", gone="1"))
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [
         (
-            "ssl 9.9 cannot be had, because debian:trixie/main has 3.0-1 and the recipe takes it from there",
+            "ssl 9.9 is not available, because debian:trixie/main has 3.0-1 and the recipe takes it from there",
             'leave the version of ssl out, or write version: "3.0"',
         ),
         (
-            "demo 1.1 cannot be had, because the package index has 1.0 and the recipe takes it from there",
+            "demo 1.1 is not available, because the package index has 1.0 and the recipe takes it from there",
             'leave the version of demo out, or write version: "1.0"',
         ),
         (
-            "gone 1 cannot be had, because the recipe installs no package 'nowhere', whose version that would be",
+            "gone 1 is not available, because the recipe installs no package 'nowhere', whose version that would be",
             "leave the version of gone out, or correct 'package' in the recipe",
         ),
     ]

@@ -151,16 +151,16 @@ def test_everything_that_cannot_be_had_is_told_at_once(site: Site, repo: Repo, k
     bad = replace(asked, base="debian:13", units=units, indexes=(*asked.indexes, PythonIndex("pip:neuron", ("ncc",))))
     with pytest.raises(InputError) as caught:
         make(site, bad)
-    told = "\n".join(str(finding) for finding in caught.value.findings)
+    messages = "\n".join(str(finding) for finding in caught.value.findings)
     assert len(caught.value.findings) == 5
-    assert "the Python packages of 'venv' cannot be resolved" in told and "widget was not found" in told
-    assert "the Debian archive nor apt:cuda has a package 'opnssl'" in told
+    assert "the Python packages of 'venv' cannot be resolved" in messages and "widget was not found" in messages
+    assert "the Debian archive nor apt:cuda has a package 'opnssl'" in messages
     assert (
         'no place is known for pip:neuron, which provides ncc\nhint: write into site.yaml:  mirrors: {"pip:neuron":'
-        in told
+        in messages
     )
-    assert f"github:demo/widget@{commit}" in told
-    assert "the source file:gone.tar.gz" in told and "put gone.tar.gz there" in told
+    assert f"github:demo/widget@{commit}" in messages
+    assert "the source file:gone.tar.gz" in messages and "put gone.tar.gz there" in messages
     content = kit.sha256(b"content")
     assert Store(site.store).has_blob(content)
 
@@ -184,7 +184,7 @@ def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, ke
 def test_the_lines_that_are_told_are_a_site_file(
     known: bool, site: Site, repo: Repo, key: Signer, tmp_path: Path
 ) -> None:
-    """Docker's registry is a name, not a place: the lines to type are told whole, and lead to the image."""
+    """Docker's registry is a name, not a place: the lines to type are printed whole, and lead to the image."""
     mirrors = {name: places for name, places in site.mirrors.items() if name != "oci:docker.io/"}
     bare = replace(site, mirrors=mirrors, where="site.yaml" if known else "")
     reporter, asked = SilentReporter(), request(repo, key)
@@ -192,12 +192,12 @@ def test_the_lines_that_are_told_are_a_site_file(
         make_lock(asked, bare, Store.open(site.store), reporter)
     line = '"oci:docker.io/": [ADDRESS-OR-FOLDER]'
     assert caught.value.exit_code == 10 and caught.value.hint.endswith(f"into site.yaml:  mirrors: {{{line}}}")
-    told = [text for text in reporter.lines if "site.yaml" in text]
+    site_lines = [text for text in reporter.lines if "site.yaml" in text]
     if known:  # the hint says it all
-        assert told == []
+        assert site_lines == []
         return
-    head, *lines = told[-1].splitlines()
-    assert head == "demo: these lines of a new site.yaml would supply the rest, with your places in them:"
+    head, *lines = site_lines[-1].splitlines()
+    assert head == "demo: these lines of a new site.yaml would supply the rest; replace the places with yours:"
     assert lines == ["schema: 1", "mirrors:", f"  {line}"]
     (tmp_path / "site.yaml").write_text("\n".join(lines).replace("ADDRESS-OR-FOLDER", "images"))
     found = read_site(tmp_path / "site.yaml").mirrors
@@ -254,7 +254,7 @@ def test_versions_of_what_is_compiled(site: Site, repo: Repo, key: Signer) -> No
     with pytest.raises(ConflictError) as caught:
         make(site, replace(asked, spec=spec, units=units))
     assert [finding.message for finding in caught.value.findings] == [
-        "numpy 2 cannot be had, because the base image has 1.26 and the recipe takes it from there",
+        "numpy 2 is not available, because the base image has 1.26 and the recipe takes it from there",
     ]
     good = {"layers": {**layers, "numpy": {}}, "components": components}
     lock = make(site, replace(asked, spec=good, units=units))

@@ -26,7 +26,7 @@ from tests.support.lock_site import repo as repo  # a fixture
 
 pytestmark = MARKS
 OWN = ("apt 1.0", "ca-certificates 1.0", "dash 1.0", "openssl 3.0-1")  # as test packages have their content
-NOWHERE = Archive("driver", "vendor:acme/driver.run", "driver.run", sha256(b"driver"))
+DRIVER = Archive("driver", "vendor:acme/driver.run", "driver.run", sha256(b"driver"))
 
 
 class Desk:
@@ -55,7 +55,7 @@ class Desk:
             "build-widget": UnitRequest(
                 debian=("gcc",), python=("cmake",), git=(Git("widget", "github:demo/widget", repo.head),)
             ),
-            "build-driver": UnitRequest(archives=(NOWHERE,)),
+            "build-driver": UnitRequest(archives=(DRIVER,)),
         }
         where = {"widget": "images/demo.yaml:8:3", "driver": "images/demo.yaml:9:3"}
         self.request = LockRequest("demo", "debian:13", "debian:13", "amd64", "3.13", units, where=where)
@@ -98,9 +98,9 @@ def test_everything_but_a_source_is_fetched(desk: Desk, repo: Repo) -> None:
     assert all('mirrors: {"' in finding.hint for finding in error.findings)
     assert all(desk.has(*OWN, "gcc 1.0", *(desk.wheel(name) for name in ("demo", "numpy", "cmake", "uv"))))
     size = sum(path.stat().st_size for path in desk.store.root.glob("blobs/sha256/*"))
-    held = f"demo: 9 inputs, {size / 1000:.1f} kB, in the store {desk.store.root}"
+    cached = f"demo: 9 inputs, {size / 1000:.1f} kB, in the store {desk.store.root}"
     assert desk.reporter.lines[-2:] == [
-        f"{held}; the next run fetches only what is missing",
+        f"{cached}; the next run fetches only what is missing",
         "demo: these lines of site.yaml would supply the rest; replace the places with yours:\nmirrors:\n"
         '  "github:demo/widget": [FOLDER-OR-ADDRESS]\n  "vendor:acme/": [FOLDER-OR-ADDRESS]',
     ]
@@ -121,39 +121,39 @@ def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
 
 def test_the_second_lack_is_told_in_the_first_run(desk: Desk) -> None:
     """What a lock would name without asking for it (a digest of the recipe) is asked for where something is missing."""
-    assert NOWHERE.file in desk.lock(desk.without("vendor:")).sources
+    assert DRIVER.file in desk.lock(desk.without("vendor:")).sources
     assert len(desk.lacks(desk.without("github:", "vendor:")).findings) == 2
 
 
 def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> None:
     units = {**desk.request.units, "build-cuda": UnitRequest(debian=("cuda-nvcc", "openssl"))}
     repository = AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
-    asked = replace(desk.request, units=units, repositories=(repository,))
+    request = replace(desk.request, units=units, repositories=(repository,))
     for site in (
         desk.without("apt:cuda"),
         replace(desk.site, mirrors={**desk.site.mirrors, "apt:cuda": ("/nowhere",)}),
     ):
-        error = desk.lacks(site, asked)
+        error = desk.lacks(site, request)
         assert len(error.findings) == 1 and "apt:cuda" in error.message
         assert "the Debian packages of 'build-cuda' wait for the package repositories that cannot be read" in (
             desk.reporter.lines
         )
         assert all(desk.has(*OWN, "gcc 1.0", desk.wheel("demo")))
         assert desk.has("cuda-nvcc 12.4") == [False]
-    assert "cuda-nvcc_12.4_amd64.deb" in desk.lock(desk.site, asked).debian
+    assert "cuda-nvcc_12.4_amd64.deb" in desk.lock(desk.site, request).debian
 
 
 def test_a_name_that_is_nearly_known_is_told_while_a_repository_is_missing(desk: Desk, key: Signer) -> None:
     """It may be that repository's, so that everything else goes on; what is like no known name surely is."""
     units = {**desk.request.units, "debian": UnitRequest(debian=("opnssl", "cuda-nvcc", "openssl"))}
     repository = AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
-    asked = replace(desk.request, units=units, repositories=(repository,))
-    missing, perhaps = desk.lacks(desk.without("apt:cuda"), asked).findings
+    request = replace(desk.request, units=units, repositories=(repository,))
+    missing, perhaps = desk.lacks(desk.without("apt:cuda"), request).findings
     assert missing.message == "no place is known for the package repository apt:cuda"
     assert perhaps.message == ("'opnssl' (required by debian) is perhaps misspelt: no archive that can be read has it")
     assert perhaps.hint == "did you mean 'openssl'? Otherwise keep it: apt:cuda may have it"
     assert all(desk.has("apt 1.0", "gcc 1.0", desk.wheel("demo")))
-    (sure,) = desk.lacks(desk.site, asked).findings
+    (sure,) = desk.lacks(desk.site, request).findings
     assert sure.message == "neither the Debian archive nor apt:cuda has a package 'opnssl' (required by debian)"
 
 
@@ -207,19 +207,19 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
     with serve() as server:
         server.files["/x.tar.gz"] = b"content"
         plain = Archive("x", "file:x.tar.gz", "x.tar.gz")
-        asked = replace(desk.request, units={**desk.request.units, "build-x": UnitRequest(archives=(plain,))})
+        request = replace(desk.request, units={**desk.request.units, "build-x": UnitRequest(archives=(plain,))})
         site = replace(desk.site, mirrors={**desk.site.mirrors, "file:": (server.url,)})
-        desk.lacks(replace(site, mirrors={**site.mirrors, "github:": ("/nowhere",)}), asked)
+        desk.lacks(replace(site, mirrors={**site.mirrors, "github:": ("/nowhere",)}), request)
         assert pending_archives.read_pending(desk.store) == {
-            "driver.run": SourceFile("driver.run", NOWHERE.origin, NOWHERE.sha256),
+            "driver.run": SourceFile("driver.run", DRIVER.origin, DRIVER.sha256),
             "x.tar.gz": SourceFile("x.tar.gz", plain.origin, sha256(b"content"), 7),
         }
         server.files["/x.tar.gz"] = b"changed"
-        lock = desk.lock(site, asked)
+        lock = desk.lock(site, request)
         assert lock.sources["x.tar.gz"].sha256 == sha256(b"content")
         assert len(server.asked) == 1
         assert pending_archives.read_pending(desk.store) == {}
-        assert desk.lock(site, asked).sources["x.tar.gz"].sha256 == sha256(b"changed")
+        assert desk.lock(site, request).sources["x.tar.gz"].sha256 == sha256(b"changed")
 
 
 def test_a_mistake_in_the_spec_is_told_before_files_are_fetched(desk: Desk) -> None:

@@ -99,7 +99,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store", github=tmp_path / "work")
 
 
-def wish(repo: Repo, *submodules: str, tag: str = "", name: str = "demo") -> Git:
+def git_source(repo: Repo, *submodules: str, tag: str = "", name: str = "demo") -> Git:
     return Git(name, f"github:demo/{repo.path.name}", repo.head, tag, submodules)
 
 
