@@ -98,8 +98,10 @@ lint: dev
 prose: dev
 	$(VENV)/bin/python tests/prose/check.py
 
+# Every process of the run loads what another one has compiled, even for who wants no such files otherwise.
+check: export PYTHONDONTWRITEBYTECODE :=
 check: lint
-	$(PYTEST) -q -n auto -m '(unit or golden) and not slow_unit'
+	$(PYTEST) -q -n auto --dist loadfile --hypothesis-profile=quick -m '(unit or golden) and not slow_unit'
 
 # Links, commands and examples of the documentation; generated tables; workflows.
 check-docs: dev

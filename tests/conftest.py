@@ -7,12 +7,16 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import QUICK
+
 pytest_plugins = ["tests.support.fixtures"]
 
 # How long an example takes says how busy the machine is: no verdict of a test. And a commit gets the same verdict every
-# time: its examples do not change. `pytest --hypothesis-profile=search` looks for new ones.
+# time: its examples do not change. `pytest --hypothesis-profile=search` looks for new ones, and
+# `quick` tries few.
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("envbuild", derandomize=True, **SLOW)
+settings.register_profile("quick", derandomize=True, max_examples=QUICK, **SLOW)
 settings.register_profile("search", derandomize=False, print_blob=True, **SLOW)
 settings.load_profile("envbuild")
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.oci.tar.reader import read_tar
@@ -30,6 +30,7 @@ from envbuild.squashfs.pack.file import read_pack
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.writer import write_image
 from tests.support import squashfs_snapshot
+from tests.support.examples import examples
 from tests.support.programs import importing
 from tests.support.squashfs_snapshot import differences, mounted, unpack
 
@@ -335,7 +336,7 @@ def stacks(draw: Any) -> list[bytes]:
     return layers
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(stacks())
 def test_any_order(layers: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -6,11 +6,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envbuild.oci.tar.member import OPAQUE, Kind
 from envbuild.squashfs.write.writer import write_image
+from tests.support.examples import examples
 from tests.support.squashfs_snapshot import (
     EPOCH,
     differences,
@@ -120,7 +121,7 @@ def through_symlinks(stacked):
     return False
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(layers(), st.sampled_from([1, 3]))
 @example([[file(b"a"), file(b"b", b"low")], [hard(b"a", b"b"), file(b"b", b"new")]], 1)  # a stays the lower b
 def test_random_stacks(stacked, jobs):

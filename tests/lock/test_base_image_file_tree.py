@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.console import SilentReporter
@@ -21,6 +21,7 @@ from envbuild.core.store.store import Store
 from envbuild.lock.base_image.file_tree import ImageTree, read_image_tree
 from envbuild.oci.layers.apply import apply_layers
 from tests.support import local_registry as kit
+from tests.support.examples import examples
 from tests.support.local_registry import file, folder, hardlink, special, symlink, tar
 
 pytestmark = pytest.mark.unit
@@ -213,7 +214,7 @@ ENTRIES = st.one_of(
 
 
 @as_root
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(ENTRIES, max_size=8), min_size=1, max_size=4))
 def test_the_lock_sees_what_the_build_unpacks(
     tmp_path: Path, layers: list[list[tuple[tarfile.TarInfo, bytes]]]

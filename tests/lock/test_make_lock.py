@@ -89,6 +89,7 @@ def test_everything_is_named(site: Site) -> None:
     assert {file.file for file in inputs_to_fetch(lock, Store(site.store))} >= {"dash_1.0_amd64.deb"}
 
 
+@pytest.mark.slow_unit
 def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signer) -> None:
     first = make(site, REQUEST)
     wheel(tmp_path / "wheels", "demo", "2.0")

@@ -110,6 +110,7 @@ def test_an_image_that_lacks_nothing(site: Site, repo: Repo, key: Signer, tmp_pa
     assert lock.units["debian"].debian == lock.units["debian"].requested == ()
 
 
+@pytest.mark.slow_unit
 def test_the_image_stays_until_asked(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     asked = request(repo, key)
     first = make(site, asked)

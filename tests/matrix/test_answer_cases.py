@@ -303,5 +303,6 @@ def test_what_comes_with_something_is_told_from_its_row() -> None:
 
 
 @pytest.mark.unit
+@pytest.mark.slow_unit
 def test_the_shipped_facts_lint_clean() -> None:
     assert [str(finding) for finding in lint_facts(shipped())] == []

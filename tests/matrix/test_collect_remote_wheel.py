@@ -10,13 +10,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import InputError
 from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.net import range_file as module
 from envbuild.net.range_file import MalformedFileError
+from tests.support.examples import examples
 from tests.support.wheel_server import Parts, listed, make_wheel, serve_parts, wheels
 
 pytestmark = pytest.mark.unit
@@ -231,7 +232,7 @@ def test_two_metadata_files(tmp_path: Path) -> None:
         wheels().metadata(listed(path))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_damage_is_told(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever is changed in an archive: the right bytes, or an InputError."""

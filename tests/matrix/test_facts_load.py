@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_nodes import shown
 from envbuild.matrix.facts.load import facts_digest, load_facts
 from envbuild.matrix.facts.model import Facts, Term
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.unit
 
@@ -298,7 +299,7 @@ TOPS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(tree=TOPS)
 def test_any_tree(tree: object, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever a file holds, the answer is facts or every mistake with its place."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import combinations, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.matrix.sat.solver import Clause, ClauseIndex, Search, UndecidedError, relevant_clauses
+from tests.support.examples import examples
 from tests.support.solving import prove, solve
 
 pytestmark = pytest.mark.unit
@@ -40,7 +41,7 @@ def every(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int
 
 
 @given(problems())
-@settings(max_examples=150)
+@examples(150)
 def test_the_first_assignment_and_what_stands_against_one(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
     answer = prove(domains, clauses, order)
@@ -50,7 +51,7 @@ def test_the_first_assignment_and_what_stands_against_one(given: tuple[list[int]
 
 
 @given(problems(), st.data())
-@settings(max_examples=80)
+@examples(80)
 def test_what_one_question_taught_does_not_change_the_next(
     given: tuple[list[int], list[Clause], list[int]], data: st.DataObject
 ) -> None:
@@ -65,7 +66,7 @@ def test_what_one_question_taught_does_not_change_the_next(
 
 
 @given(problems())
-@settings(max_examples=80)
+@examples(80)
 def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
     kept = [clauses[number] for number in relevant_clauses(domains, clauses)]
@@ -73,7 +74,7 @@ def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause],
 
 
 @given(problems(), st.integers(0, 14))
-@settings(max_examples=80)
+@examples(80)
 def test_an_index_changes_no_answer(given: tuple[list[int], list[Clause], list[int]], count: int) -> None:
     domains, clauses, order = given
     index = ClauseIndex.of(clauses[:count])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.matrix import FACTS
@@ -20,6 +20,7 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import SOURCES, Component, Constraint, Fact, Facts, Question, Row, Source
 from envbuild.matrix.solve.encoding import Request, pick_newest
+from tests.support.examples import examples
 from tests.support.sat_oracle import Oracle, first_plan, known_of
 
 pytestmark = pytest.mark.unit
@@ -126,7 +127,7 @@ def facts_at_random(seed: int) -> Facts:
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=80)
+@examples(80)
 def test_random_facts(seed: int) -> None:
     facts = facts_at_random(seed)
     matrix = compile_facts(facts)
@@ -187,6 +188,7 @@ def test_newest_of_some_shipped_components(seed: int) -> None:
     compare(matrix, oracle, free)
 
 
+@pytest.mark.slow_unit
 def test_the_order_of_shipped_facts_does_not_matter() -> None:
     order = random.Random(7)
     mixed = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import EngineError, PublishError, SpecError
@@ -22,6 +22,7 @@ from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig, config_json
 from envbuild.oci.layout import Layout, write_layout
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
+from tests.support.examples import examples
 from tests.support.stored_layers import EPOCH, files, layer
 
 pytestmark = [
@@ -102,7 +103,7 @@ def test_gzip_tells_neither_name_nor_time(layers: tuple[LayerRecord, ...], store
     assert head[:8] == bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0))  # RFC 1952: no flags, no time
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.integers(0, 2_300_000), st.lists(st.integers(0, 2_300_000), max_size=5), st.sampled_from(list(UNPACK)))
 def test_how_it_is_written_changes_no_byte(size: int, cuts: list[int], compression: str) -> None:
     data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)

@@ -22,7 +22,7 @@ from types import FrameType
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import EnvbuildError, InputError
@@ -32,6 +32,7 @@ from envbuild.oci.sources.read_layer import read_layer
 from envbuild.oci.tar.member import Kind
 from envbuild.oci.tar.reader import LayerError, read_tar
 from tests.support import tars as kit
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.unit
 
@@ -181,21 +182,21 @@ CHANGES = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 1 << 20), PI
 STEPS = st.sampled_from([1 << 30, 512, 100])
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.sampled_from(TARS), CHANGES, st.booleans(), STEPS)
 def test_damaged_tars(tar: bytes, changes: list[Change], sums: bool, step: int) -> None:
     with ending():
         check_tar(changed(tar, changes, sums), step)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.sampled_from(BLOBS), CHANGES)
 def test_damaged_blobs(blob: bytes, changes: list[Change]) -> None:
     with ending():
         check_blob(changed(blob, changes, False), 0)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.sampled_from(TARS), CHANGES, st.booleans())
 def test_damaged_tars_in_memory(tar: bytes, changes: list[Change], sums: bool) -> None:
     with ending():
@@ -203,14 +204,14 @@ def test_damaged_tars_in_memory(tar: bytes, changes: list[Change], sums: bool) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-@settings(max_examples=100)
+@examples(100)
 @given(st.sampled_from(TARS), CHANGES, st.booleans())
 def test_damaged_tars_on_disk(tar: bytes, changes: list[Change], sums: bool) -> None:
     with ending():
         check_disk(changed(tar, changes, sums), 0)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=3000), STEPS)
 def test_any_bytes(content: bytes, step: int) -> None:
     with ending():

@@ -9,11 +9,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink
+from tests.support.examples import examples
 from tests.support.tars import STEPS, TYPES, gnu, read
 
 pytestmark = pytest.mark.unit
@@ -48,7 +49,7 @@ MEMBERS = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(MEMBERS, max_size=6), st.sampled_from(STEPS))
 def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) -> None:
     buffer = io.BytesIO()
@@ -63,7 +64,7 @@ def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) ->
     assert [found.content(number) for number in range(len(members))] == [content for _, content in members]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(MEMBERS, max_size=6),
     st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),

@@ -10,12 +10,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.oci.layers.layer import write_members
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.oci.tar.writer import TarSink, encode_record
+from tests.support.examples import examples
 from tests.support.tars import TYPES
 
 pytestmark = pytest.mark.unit
@@ -58,7 +59,7 @@ def written(layer: list[tuple[Member, bytes]]) -> tuple[bytes, TarSink]:
     return file.getvalue(), sink
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(entries())
 def test_round_trip(layer: list[tuple[Member, bytes]]) -> None:
     data, sink = written(layer)

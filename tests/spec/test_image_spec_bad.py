@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import SpecError
 from envbuild.core.yaml_nodes import shown
 from envbuild.spec import image_spec
 from envbuild.spec.project import Project
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.unit
 
@@ -90,9 +91,7 @@ def only_spec_errors(text: str | bytes, folder: Path, project: Project) -> None:
         assert all(finding.where for finding in error.findings)
 
 
-FIXTURES_STAY = settings(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=200
-)
+FIXTURES_STAY = examples(200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 KEYS = ["schema", "target", "base", "python", "layers", "env", "waivers", "extends", "description"]
 WORDS = st.sampled_from(
     [*KEYS, "node", "debian:13", "good", "3.13", "widget", "toolkit", "version", "fact", "reason", "plugins", "flags"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.squashfs.pack import append_file
@@ -18,6 +18,7 @@ from envbuild.squashfs.pack.append_file import ROOM, Appender, on_disk
 from envbuild.squashfs.pack.file import PAGE
 from envbuild.squashfs.write import move_extents
 from envbuild.squashfs.write.move_extents import Mover
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +51,7 @@ Steps = st.lists(st.tuples(st.lists(SIZES, max_size=4), st.integers(0, 10), st.b
 
 
 @given(base=st.sampled_from([0, 1, PAGE, PAGE + 5]), steps=Steps)
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_parts_one_after_another_and_back(place: str, base: int, steps: object) -> None:
     """Each step writes parts behind the last one, or (of ten: one) somewhere before; some read."""
     with opened(place) as file:
@@ -121,7 +122,7 @@ MOVES = st.tuples(
 
 
 @given(moves=st.lists(MOVES, min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_moves(place: str, moves: list[tuple[int, int, int]]) -> None:
     content = bytearray(NOISE * 5)
     with opened(place) as file, Mover(file) as mover:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.squashfs.read.compare import compare_trees
 from envbuild.squashfs.read.tree import DIRECTORY, REGULAR, SquashTree
+from tests.support.examples import examples
 from tests.support.packs import file
 from tests.support.squashfs_tree import LAYER, NOISE, TEXT, build
 
@@ -32,7 +33,7 @@ def test_equal_stored_bytes_are_not_unpacked(tmp_path):
         assert comparison.same.unpacked < 40_000  # tails whose fragment block is another one; the blocks are not
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     old=st.dictionaries(st.sampled_from([b"a", b"a/b", b"a.b", b"c/d/e", b"c/d", b"f"]), st.integers(0, 3)),
     new=st.dictionaries(st.sampled_from([b"a", b"a/b", b"a.b", b"c/d/e", b"c/d", b"f"]), st.integers(0, 3)),

@@ -9,11 +9,12 @@ import zlib
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.squashfs.codec import IDS
 from envbuild.squashfs.read.decompress import CorruptDataError, find_decompressor
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.unit
 
@@ -48,7 +49,7 @@ def test_a_block_that_lies_about_its_size(codec):
         tracemalloc.stop()
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.binary(max_size=200), limit=st.integers(1, 9000))
 def test_lzo_of_anything(data, limit):
     """A block that anybody wrote: unpacked within the limit, or refused."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import VerifyError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.tree import KINDS, REGULAR, SquashTree
+from tests.support.examples import examples
 from tests.support.packs import file, folder, symlink
 from tests.support.squashfs_tree import LAYER, build, hard_links
 from tests.support.squashfs_tree import image as image  # a fixture
@@ -110,7 +111,7 @@ def test_lookup_follows_links_inside_the_image(tmp_path, path, found):
         assert tree.lookup(b"abs", follow=False).target == b"/usr/lib/x"
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     path=st.sampled_from([b"holes", b"noise", b"text", b"zeros", b"etc/block", b"etc/block and one", b"etc/nothing"]),
     places=st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 9000)), min_size=1, max_size=5),

@@ -7,12 +7,13 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import VerifyError
 from envbuild.squashfs.read.tree import REGULAR, SquashTree
 from envbuild.verify.contents.metadata import read_metadata
+from tests.support.examples import examples
 from tests.support.packs import file, folder
 from tests.support.squashfs_tree import LAYER, build, hard_links
 from tests.support.squashfs_tree import image as image  # a fixture
@@ -52,7 +53,7 @@ def survives(path: Path) -> bool:
     return True
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@examples(400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_told(tmp_path, plain, image, data):
     """Bytes changed anywhere (mostly in the metadata), cut off, or swapped."""

@@ -5,7 +5,7 @@ never.
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.oci.tar.member import Kind, Member
@@ -17,6 +17,7 @@ from envbuild.squashfs.write.extents import SHARED_LENGTH, plan_data
 from envbuild.squashfs.write.live_extents import find_live_extents
 from envbuild.squashfs.write.merge import merge_packs
 from envbuild.squashfs.write.writer import write_extra_members, write_image
+from tests.support.examples import examples
 from tests.support.packs import file, folder, gone, hard, pack
 
 pytestmark = pytest.mark.unit
@@ -85,7 +86,7 @@ def test_direct_is_cached(tmp_path, form, jobs):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.lists(

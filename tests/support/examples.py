@@ -1,0 +1,15 @@
+"""How many examples a property is tried with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+
+QUICK = 20  # examples of a property that asks for no number, in the profile of that name
+
+
+def examples(count: int, **more: Any) -> settings:
+    """Return settings with `count` examples, or with a fifth of them in `--hypothesis-profile=quick` (`make check`)."""
+    quick = settings.default is not None and settings.default.max_examples == QUICK
+    return settings(max_examples=max(count // 5, 4) if quick else count, **more)
