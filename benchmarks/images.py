@@ -19,12 +19,12 @@ from envbuild.make import open_lock, planned
 from envbuild.build.plan.containerfile import containerfile
 from envbuild.spec.project import Project
 from envbuild.spec.resolve import resolve_in
-from envbuild.spec.image_spec import load
+from envbuild.spec.image_spec import load_image_spec
 
 project = Project.find(Path("."))
 names = project.images()
 for name in names:
-    resolution = resolve_in(load(name, project), project)
+    resolution = resolve_in(load_image_spec(name, project), project)
     containerfile(planned(resolution, open_lock(resolution)), locked=False)
 print(len(names), time.process_time() - began)
 """

@@ -162,7 +162,7 @@ import pathlib, sys
 from envbuild.spec import image_spec, project
 from envbuild.lock import request, resolve
 here = project.Project(pathlib.Path({str(Path(__file__).parents[1] / "support" / "project")!r}))
-request.lock_request(resolve.resolve_in(image_spec.load("good", here), here)).digest()
+request.lock_request(resolve.resolve_in(image_spec.load_image_spec("good", here), here)).digest()
 print(*sorted({{"hpccm", "requests", "docker", "zstandard", "rich", "packaging", "typer"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
