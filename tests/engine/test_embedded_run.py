@@ -108,7 +108,7 @@ def test_a_failed_check_says_where_to_look(trees: list[Path], store: Store) -> N
         return code, output.decode()
 
     checks = [Check("good", "cat /opt/a", "from-a"), Check("bad", "cat /opt/a", "from-b"), Check("code", "exit 3")]
-    good, *bad = run_checks(checks, runner, look="envbuild run /x/a.sqsh -- /bin/sh")
+    good, *bad = run_checks(checks, runner, shell="envbuild run /x/a.sqsh -- /bin/sh")
     assert good.status == Status.PASS and good.hint == ""
     assert [item.hint for item in bad] == ["open a shell in the image: envbuild run /x/a.sqsh -- /bin/sh"] * 2
 
