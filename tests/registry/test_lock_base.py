@@ -171,7 +171,7 @@ def test_everything_that_is_wrong_at_once(layout: Layout, registry: Server, lock
     ] == [
         (
             "is not debian:13, as the spec declares: its os-release names alpine:3.22",
-            "choose an image made of one of: debian:12, debian:13, ubuntu:20.04, ubuntu:22.04, ubuntu:24.04",
+            "choose an image of one of: debian:12, debian:13, ubuntu:20.04, ubuntu:22.04, ubuntu:24.04",
         ),
         (
             "nothing can be installed on docker.io/some/base:1: it has no /var/lib/dpkg/status, /usr/bin/dpkg, "
