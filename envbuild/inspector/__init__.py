@@ -1,7 +1,7 @@
-"""What runs inside the finished image: standard library only, no import from the rest of envbuild, any Python from 3.8
-on.
+"""Program that runs inside the finished image: standard library only, no import from the rest of envbuild, any Python
+from 3.8.
 
 The modules of this package are sent to the image's own interpreter as one argument (`envbuild.verify.run_inspector`),
-so that nothing has to be mounted and every way of running a command in an image will do. `seen.main` prints one JSON
+so that nothing has to be mounted and every way of running a command in an image works. `report.main` prints one JSON
 document.
 """

@@ -1,7 +1,7 @@
-"""Which file the loader takes for each needed library, worked out from headers instead of by loading.
+"""Resolution of needed libraries as the loader does it, from headers instead of by loading.
 
 Order of glibc's dynamic linker (ld.so(8)): a name with a slash is a path; DT_RPATH of the object and of what loaded it,
-where there is no DT_RUNPATH; LD_LIBRARY_PATH; DT_RUNPATH of the object; ld.so.cache; the default folders. A candidate
+if there is no DT_RUNPATH; LD_LIBRARY_PATH; DT_RUNPATH of the object; ld.so.cache; the default folders. A candidate
 of another class or machine is passed over.
 """
 
@@ -19,9 +19,9 @@ PRELOAD = "preload"  # not by the loader: Python code loads it before (torch's o
 
 
 def read_cache(data: bytes) -> list[tuple[str, str]]:
-    """(SONAME, path) pairs of /etc/ld.so.cache in the loader's order, those for every CPU first.
+    """Return (SONAME, path) pairs of /etc/ld.so.cache in the loader's order, those for every CPU first.
 
-    Layout: glibc, sysdeps/generic/dl-cache.h, "new format"; an old-format table may stand before it. Raises ValueError.
+    Layout: glibc, sysdeps/generic/dl-cache.h, "new format"; an old-format table may precede it. Raises ValueError.
     """
     start = data.find(CACHE_MAGIC)
     if start < 0:
@@ -36,7 +36,7 @@ def read_cache(data: bytes) -> list[tuple[str, str]]:
             pair = (_string(data, key), _string(data, value))
             (special if hwcap & HWCAP_EXTENSION else plain).append(pair)
     except (struct.error, ValueError):
-        raise ValueError("cut short") from None
+        raise ValueError("truncated") from None
     return plain + special
 
 
@@ -45,8 +45,8 @@ def _string(data: bytes, at: int) -> str:
 
 
 class Loader:
-    """Answers for one tree. `elves`: path (no symlink in it) → headers. `links`: symlink path → target text. `cache` as
-    `read_cache` gives it. `library_path`: folders of LD_LIBRARY_PATH. `preloads`: folder prefixes whose files Python
+    """Loader of one tree. `elves`: path (no symlink in it) → headers. `links`: symlink path → target text. `cache` as
+    `read_cache` returns it. `library_path`: folders of LD_LIBRARY_PATH. `preloads`: folder prefixes whose files Python
     code may load by itself."""
 
     def __init__(
@@ -70,8 +70,7 @@ class Loader:
                     self.preloaded.setdefault(name, []).append(path)
 
     def canonical(self, path: str) -> str:
-        """`path` without symlinks, "." and ".."; of a path that does not exist, what it would be; "" for a circle of
-        links."""
+        """Return `path` without symlinks, "." and "..", also if it does not exist; "" for a circle of links."""
         for _ in range(40):
             folder, name = posixpath.split(posixpath.normpath(path) if "/.." not in path else path)
             if name in ("", "/"):
@@ -88,13 +87,13 @@ class Loader:
         return ""
 
     def fitting(self, path: str, owner: Elf) -> str:
-        """The file at `path` when it is an ELF that `owner` can load, else ""."""
+        """Return the file at `path` if it is an ELF that `owner` can load, else ""."""
         found = self.canonical(path)
         elf = self.elves.get(found)
         return found if elf and (elf.bits, elf.machine) == (owner.bits, owner.machine) else ""
 
     def expand(self, folders: Iterable[str], path: str, owner: Elf) -> list[str]:
-        """Folders with $ORIGIN, $LIB and $PLATFORM replaced as for the object at `path`."""
+        """Return folders with $ORIGIN, $LIB and $PLATFORM replaced as for the object at `path`."""
         values = {
             "ORIGIN": posixpath.dirname(path),
             "LIB": f"lib/{owner.machine}-linux-gnu",
@@ -108,12 +107,12 @@ class Loader:
         return result
 
     def taken(self, name: str, owner: Elf) -> str:
-        """What LD_LIBRARY_PATH, ld.so.cache or the default folders give for `name`, or ""."""
+        """Return the file for `name` from LD_LIBRARY_PATH, ld.so.cache or the default folders, or ""."""
         places = (self.fitting(f"{folder}/{name}", owner) for folder in self.library_path)
         return next(filter(None, places), "") or self.first(name, owner)
 
     def first(self, name: str, owner: Elf) -> str:
-        """What ld.so.cache or the default folders give for `name`, or ""."""
+        """Return the file for `name` from ld.so.cache or the default folders, or ""."""
         triplet = f"{owner.machine}-linux-gnu"
         defaults = (
             f"/lib/{triplet}",
@@ -126,7 +125,7 @@ class Loader:
         return next(filter(None, (self.fitting(place, owner) for place in places)), "")
 
     def direct(self, path: str, name: str) -> str:
-        """The file that the loader takes when the object at `path` is loaded alone, or ""."""
+        """Return the file that the loader takes if the object at `path` is loaded alone, or ""."""
         owner = self.elves[path]
         if "/" in name:
             return self.fitting(name, owner)
@@ -136,7 +135,10 @@ class Loader:
         return found or self.first(name, owner)
 
     def resolve(self) -> dict[str, dict[str, tuple[str, str]]]:
-        """For every dynamic object: needed name → (how, file), how being ``loader``, ``preload`` or ``missing``."""
+        """Return path → needed name → (how, file) of every dynamic object.
+
+        How is ``loader``, ``preload`` or ``missing``.
+        """
         result: dict[str, dict[str, tuple[str, str]]] = {}
         parents: dict[str, set[str]] = {}
         for path, elf in self.elves.items():
@@ -157,7 +159,7 @@ class Loader:
         return result
 
     def inherited(self, path: str, name: str, parents: Mapping[str, set[str]]) -> str:
-        """The file that DT_RPATH of an object above `path` gives (not asked when `path` has a DT_RUNPATH), or ""."""
+        """Return the file from DT_RPATH of an object above `path` (unused if `path` has a DT_RUNPATH), or ""."""
         owner = self.elves[path]
         seen, waiting = {path}, sorted(parents.get(path, ()))
         while waiting and not owner.runpath:

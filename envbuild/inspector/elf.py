@@ -1,4 +1,4 @@
-"""ELF headers: what the loader and the audit need of a file, without reading its code.
+"""ELF headers: the parts of a file that the loader and the audit need, without reading its code.
 
 Layouts: ELF gABI, chapters 4 (header, sections) and 5 (program header, dynamic section). 32 and 64 bits, both byte
 orders.
@@ -30,9 +30,11 @@ FORMATS = {64: ("IIQQQQQQ", "IIQQQQIIQQ", "qQ"), 32: ("IIIIIIII", "IIIIIIIIII", 
 
 @dataclass(frozen=True)
 class Elf:
-    """`kind` is e_type (1 relocatable, 2 program, 3 shared). `rpath` and `runpath` are unexpanded folders. `dynamic` is
-    False for what the loader never sees. `sections` holds name → (offset, size in bytes) of the sections that were
-    asked for. `order` is the byte order ("<", ">"), `segments` are the program headers as (type, offset, virtual
+    """Headers of a file.
+
+    `kind` is e_type (1 relocatable, 2 program, 3 shared). `rpath` and `runpath` are unexpanded folders. `dynamic` is
+    False for files that the loader never sees. `sections` holds name → (offset, size in bytes) of the requested
+    sections. `order` is the byte order ("<", ">"), `segments` are the program headers as (type, offset, virtual
     address, size in the file), `tags` the entries of the dynamic section that `symbols` reads."""
 
     bits: int
@@ -50,7 +52,7 @@ class Elf:
     tags: dict[int, int] = field(default_factory=dict)
 
     def offset(self, address: int) -> int:
-        """Where in the file a virtual address is."""
+        """Return the offset in the file of a virtual address."""
         return _offset(self.segments, address)
 
 
@@ -77,7 +79,7 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
         if wanted and shoff:
             sections = dict(_sections(data, order, bits, shoff, shentsize, shnum, shstrndx, wanted))
     except (struct.error, IndexError, OverflowError) as error:
-        raise ValueError(f"cut short or damaged: {error}") from None
+        raise ValueError(f"truncated or damaged: {error}") from None
     return Elf(
         bits=bits,
         machine=MACHINES.get(machine, str(machine)),
@@ -96,7 +98,7 @@ def parse(data: bytes | mmap, wanted: frozenset[str] = frozenset()) -> Elf:
 
 
 def read_string(data: bytes | mmap, at: int) -> str:
-    """The string that ends with a NUL byte at offset `at`."""
+    """Return the string that ends with a NUL byte at offset `at`."""
     end = data.find(b"\0", at)
     if not 0 <= at <= end:
         raise IndexError("a string outside the file")
@@ -106,10 +108,10 @@ def read_string(data: bytes | mmap, at: int) -> str:
 def _programs(
     data: bytes | mmap, order: str, bits: int, offset: int, step: int, count: int
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Program headers as (type, offset, virtual address, size in the file)."""
+    """Yield program headers as (type, offset, virtual address, size in the file)."""
     for index in range(count):
         fields = struct.unpack_from(order + FORMATS[bits][0], data, offset + step * index)
-        first = 2 if bits == 64 else 1  # the flags stand second with 64 bits
+        first = 2 if bits == 64 else 1  # with 64 bits the flags are the second field
         yield fields[0], fields[first], fields[first + 1], fields[first + 3]
 
 
@@ -121,7 +123,7 @@ def _offset(programs: tuple[tuple[int, int, int, int], ...], address: int) -> in
 
 
 def _dynamic(data: bytes | mmap, order: str, bits: int, offset: int, size: int) -> Iterator[tuple[int, int]]:
-    """Entries of the dynamic section as (tag, value), up to DT_NULL."""
+    """Yield entries of the dynamic section as (tag, value), up to DT_NULL."""
     form = order + FORMATS[bits][2]
     step = struct.calcsize(form)
     for at in range(offset, offset + size - step + 1, step):
@@ -134,7 +136,7 @@ def _dynamic(data: bytes | mmap, order: str, bits: int, offset: int, size: int) 
 def _sections(
     data: bytes | mmap, order: str, bits: int, offset: int, step: int, count: int, names: int, wanted: frozenset[str]
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The wanted sections that have content in this file, as (name, (offset, size))."""
+    """Yield the wanted sections that have content in this file, as (name, (offset, size))."""
     form = order + FORMATS[bits][1]
     headers = [struct.unpack_from(form, data, offset + index * step) for index in range(count)]
     if not headers:

@@ -1,6 +1,6 @@
-"""Dynamic symbols of one ELF file: those that it wants, those that it has, and their versions.
+"""Dynamic symbols of one ELF file: those that it needs, those that it defines, and their versions.
 
-A name is looked for in the file's own hash table, as the loader does it, so that a library with 100000 symbols costs no
+A name is searched in the file's own hash table, as the loader does it, so that a library with 100000 symbols costs no
 more than a small one. Layouts: ELF gABI, chapter 5 (symbol table, hash table); glibc, elf/dl-lookup.c (GNU hash table,
 which versions match); Linux Standard Base, "Symbol Versioning".
 """
@@ -18,7 +18,7 @@ SECTIONS = frozenset({TABLE})
 FORMATS = {64: "IBBHQQ", 32: "IIIBBH"}
 GLOBAL, WEAK, UNIQUE = 1, 2, 10  # binding
 HIDDEN = 0x8000  # of a version index: not the default version of its name
-OWN_NAME, MAY_LACK = 1, 2  # flags of a version: the file itself; nobody minds when it is missing
+OWN_NAME, MAY_LACK = 1, 2  # flags of a version: the file itself; a version that may be missing
 LONGEST = 1 << 20  # steps along a chain, so that a damaged one ends
 BROKEN = (struct.error, IndexError, OverflowError, ZeroDivisionError)
 
@@ -39,7 +39,7 @@ def sysv_hash(name: bytes) -> int:
 
 
 class Symbols:
-    """The dynamic symbols of the file whose bytes are `data`. `needs`: file → version → whether it must be there;
+    """Dynamic symbols of the file whose bytes are `data`. `needs`: file → version → whether it must be there;
     `versions`: those that the file defines. Raises ValueError for a damaged file, here and in the methods."""
 
     def __init__(self, data: bytes | mmap, found: elf.Elf) -> None:
@@ -61,14 +61,14 @@ class Symbols:
             raise ValueError(f"damaged symbol versions: {error}") from None
 
     def wanted(self) -> list[tuple[bytes, str]]:
-        """(name, version or "") of each symbol that others must have; weak ones may be missing and are left out."""
+        """Return (name, version or "") of each symbol that other files must define; weak ones are left out."""
         try:
             return list(self._wanted())
         except BROKEN as error:
             raise ValueError(f"a damaged symbol table: {error}") from None
 
     def has(self, name: bytes, version: str = "", hashed: int = 0) -> bool:
-        """Whether the file defines the symbol. `hashed` is gnu_hash(name), where the caller knows it."""
+        """Return whether the file defines the symbol. `hashed`: gnu_hash(name), if the caller knows it."""
         try:
             places = self._gnu(hashed or gnu_hash(name)) if self.gnu else self._sysv(name)
             return any(self._defines(index, name) and self._fits(index, version) for index in places)
@@ -93,7 +93,7 @@ class Symbols:
                 yield self.data[start:end], self.by_index.get(version, "")
 
     def _gnu(self, hashed: int) -> Iterator[int]:
-        """Indices of symbols with this hash: the filter tells at once of most that there are none."""
+        """Yield indices of symbols with this hash; the filter excludes most hashes at once."""
         buckets, first, words, shift = self.header
         bits, at = self.elf.bits, self.gnu + 16
         word = self.bloom.unpack_from(self.data, at + hashed // bits % words * self.bloom.size)[0]
@@ -130,7 +130,7 @@ class Symbols:
         return bool(section) and info >> 4 in (GLOBAL, WEAK, UNIQUE) and text == name + b"\0"
 
     def _fits(self, index: int, version: str) -> bool:
-        """As the loader decides: a file without versions has them all; a symbol without one, every one."""
+        """Return what the loader decides: a file without versions has them all; a symbol without one, every one."""
         if not version or not self.indices or not self.versions:
             return True
         number = self._index(index)
@@ -168,5 +168,5 @@ class Symbols:
         return int(self.half(self.data, self.indices + 2 * number)[0])
 
     def _place(self, tag: int) -> int:
-        """Where in the file a table is; 0 where there is none."""
+        """Return the offset of a table in the file; 0 if there is none."""
         return self.elf.offset(self.elf.tags[tag]) if self.elf.tags.get(tag) else 0

@@ -1,4 +1,4 @@
-"""CUDA code in a library: which GPU architectures, from the headers of its fat binaries alone.
+"""GPU architectures of the CUDA code in a library, from the headers of its fat binaries alone.
 
 A fat binary begins with the 32-bit word 0xBA55ED50, version, header length (16 bits each) and the length of what
 follows (64 bits). Each entry has a header: kind (16), version (16), header length (32), payload length (64), three
@@ -23,9 +23,9 @@ SPECIFIC, FAMILY = 0x100000, 0x200000  # flags: sm_90a, sm_100f
 
 
 def count_architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]) -> dict[str, int]:
-    """What a library holds: ``{"sm_90": 3, "sm_90a": 1, "compute_90": 1}``, empty when it holds none.
+    """Return how often a library has each architecture: ``{"sm_90": 3, "sm_90a": 1, "compute_90": 1}``, or {}.
 
-    `sections` as `elf.parse` found them. Raises ValueError when the bytes are not what the format says.
+    `sections` as `elf.parse` found them. Raises ValueError if the bytes violate the format.
     """
     for name in (CODE, RELOCATABLE):
         if name in sections:
@@ -38,7 +38,7 @@ def count_architectures(data: bytes | mmap, sections: dict[str, tuple[int, int]]
 
 
 def read_entries(data: bytes | mmap, offset: int, size: int) -> Iterator[str]:
-    """The architecture of each entry in the fat binaries of one section."""
+    """Yield the architecture of each entry in the fat binaries of one section."""
     end = offset + size
     if end > len(data):
         raise ValueError("a fat binary section reaches beyond the file")

@@ -1,6 +1,6 @@
 """One walk over the image: every file's type, mode and, for ELF files, headers."""
 
-# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
 # ruff: noqa: PTH115, PTH116, PTH123
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from . import elf, elf_symbols, fatbin, gnu_notes, x86_isa
 
 SECTIONS = fatbin.SECTIONS | elf_symbols.SECTIONS | x86_isa.SECTIONS
-# The kernel's and the sandbox's own folders, and what one need not open to know that it is no ELF file.
+# The kernel's and the sandbox's own folders, and names of files that are not ELF, which need not be opened.
 SKIP = ("/proc", "/sys", "/dev", "/run")
 TEXT = re.compile(
     r"(?s:.*)\.(py|pyi|pyc|pyx|pxd|typed|h|hpp|hxx|cuh|c|cc|cpp|cu|inc|inl|tcc|pl|pm|sh|cmake|pc|a|la|txt|md|rst|html|css|js|json"
@@ -45,8 +45,8 @@ CLEANED = ("/etc/", "/root/", "/tmp/", "/var/")  # where those are
 
 @dataclass
 class ImageFiles:
-    """What the walk found; all lists hold absolute paths. `inodes` tells the names of one file apart from copies of
-    it. `levels`: file → what its own note says that the CPU must be."""
+    """Result of the walk; all lists contain absolute paths. `inodes` distinguishes names of one file from copies of it.
+    `levels`: file → the CPU level that its own note requires."""
 
     elves: dict[str, elf.Elf] = field(default_factory=dict)
     cuda: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def walk_image(root: str = "/", skip: Sequence[str] = SKIP) -> ImageFiles:
 
 
 def walk_entries(root: str, skip: frozenset[str], tree: ImageFiles) -> Iterator[tuple[str, os.stat_result]]:
-    """Every entry below `root` with its own status, folders by name."""
+    """Yield every entry below `root` with its own status, folders by name."""
     device = os.stat(root).st_dev
     waiting = [root]
     while waiting:
@@ -111,7 +111,7 @@ def walk_entries(root: str, skip: frozenset[str], tree: ImageFiles) -> Iterator[
             status = entry.stat(follow_symlinks=False)
             yield entry.path, status
             if stat.S_ISDIR(status.st_mode):
-                # on overlayfs folders carry the number of the overlay, so another number is another mount
+                # on overlayfs folders have the device number of the overlay, so another number is another mount
                 if status.st_dev == device:
                     waiting.append(entry.path)
                 else:

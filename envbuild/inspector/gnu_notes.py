@@ -1,7 +1,7 @@
-"""What CPU a file itself asks for: the GNU property note, which the loader reads as well (it refuses such a file).
+"""CPU level that a file itself requires: the GNU property note, which the loader obeys as well (it refuses such files).
 
 Layout and numbers: x86-64 psABI, "Program Property"; Linux gABI extensions, "Program Property". A linker writes it from
-the notes of the objects, and gcc writes those only with ``-mneeded``: a file without it says nothing.
+the notes of the objects, and gcc writes those only with ``-mneeded``: a file without it states no level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")  # bits 0 to 3
 
 
 def read_level(data: bytes | mmap, found: Elf) -> str:
-    """The level that the file says it needs; "" when it says nothing. Raises ValueError for a damaged note."""
+    """Return the level that the file states; "" if it states none. Raises ValueError for a damaged note."""
     if found.machine not in ("x86_64", "i386"):
         return ""
     bits = 0
@@ -32,7 +32,7 @@ def read_level(data: bytes | mmap, found: Elf) -> str:
 
 
 def _bits(notes: bytes, found: Elf) -> int:
-    """The needed bits of all notes of one segment."""
+    """Return the needed bits of all notes of one segment."""
     at, result, step = 0, 0, found.bits // 8
     while at + 12 <= len(notes):
         name, size, kind = struct.unpack_from(found.order + "III", notes, at)

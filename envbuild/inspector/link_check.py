@@ -1,11 +1,10 @@
-"""Whether what was linked elsewhere fits this image: symbols that no library has, versions that a library lacks.
+"""Check of files that were linked elsewhere: symbols that no library has, versions that a library lacks.
 
-The loader says neither before the file is loaded, for a function not before its first call. What is asked of the tables
-is what the loader would ask: is the name in what is loaded with the file. Which library a name should be in, ELF does
-not say.
+The loader reports neither before the file is loaded, for a function not before its first call. The check is that of the
+loader: is the name in a file that is loaded with this one. ELF does not record which library should define a name.
 """
 
-# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
 # ruff: noqa: PTH123
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Any
 from .dynamic_loader import Loader
 from .elf_symbols import Symbols, gnu_hash
 
-MAX_NAMES = 8  # names of one file that are told
-GLOBAL = "torch/lib/libtorch_global_deps.so"  # what ``import torch`` loads for everybody (torch/__init__.py)
+MAX_NAMES = 8  # names of one file that are reported
+GLOBAL = "torch/lib/libtorch_global_deps.so"  # what ``import torch`` loads for all modules (torch/__init__.py)
 TORCH = re.compile(r"lib(torch|c10)[^/]*\.so[^/]*")
 # Functions of libraries that only the host has: whether theirs are enough is not known here.
 DRIVER = {
@@ -32,7 +31,7 @@ DRIVER = {
 
 
 class Linker:
-    """Answers for one tree. `needs` as `Loader.resolve` gives it; `sites`: folders of Python packages, `python` their
+    """Linker of one tree. `needs` as `Loader.resolve` returns it; `sites`: folders of Python packages, `python` their
     interpreter or ""; `owners`: file → distribution; `prefixes`: folders that hold one product each. `damaged` is
     filled with the files whose tables cannot be read."""
 
@@ -52,13 +51,15 @@ class Linker:
         self.opened: dict[str, Symbols | None] = {}
         self.loaded: dict[str, tuple[dict[str, None], frozenset[str]]] = {}
         self.hashes: dict[bytes, int] = {}
-        self.places: dict[bytes, str] = {}  # where a name was found last: most are asked for many times
+        self.places: dict[bytes, str] = {}  # where a name was found last: most are needed many times
 
     def check(self, paths: Iterable[str]) -> dict[str, Any]:
-        """Of files: ``files`` and ``symbols`` (how many were compared), ``lost`` (file → names, how many, with which
+        """Return counts of files:
+
+        ``files`` and ``symbols`` (how many were compared), ``lost`` (file → names, how many, with which
         libraries), ``elsewhere`` (file → how many names others of its product have, which loads it), ``driver`` (how
         many only the host can have), ``skipped`` (files that lack a whole library)."""
-        lost: dict[str, dict[str, Any]] = {}
+        not_found: dict[str, dict[str, Any]] = {}
         elsewhere: dict[str, int] = {}
         compared = files = driver = 0
         skipped = []
@@ -83,19 +84,19 @@ class Linker:
                     names.append(f"{text}@{version}" if version else text)
             if names:
                 torch = sorted(name for name in map(posixpath.basename, near) if TORCH.fullmatch(name))
-                lost[path] = {"names": sorted(names)[:MAX_NAMES], "count": len(names), "torch": torch}
+                not_found[path] = {"names": sorted(names)[:MAX_NAMES], "count": len(names), "torch": torch}
         return {
             "files": files,
             "symbols": compared,
-            "lost": lost,
+            "lost": not_found,
             "elsewhere": elsewhere,
             "driver": driver,
             "skipped": skipped,
         }
 
     def versions(self, paths: Iterable[str]) -> dict[str, Any]:
-        """Of files: ``compared`` (how many versions), ``lost`` (file → texts)."""
-        lost: dict[str, list[str]] = {}
+        """Return of files: ``compared`` (how many versions), ``lost`` (file → texts)."""
+        not_found: dict[str, list[str]] = {}
         compared = 0
         for path in paths:
             own = self.symbols(path)
@@ -106,21 +107,21 @@ class Linker:
                 for version, must in versions.items() if there else ():
                     compared += 1
                     if must and version not in there:
-                        lost.setdefault(path, []).append(f"{version} of {target}")
-        return {"compared": compared, "lost": lost}
+                        not_found.setdefault(path, []).append(f"{version} of {target}")
+        return {"compared": compared, "lost": not_found}
 
     def product_on_torch(self, path: str) -> bool:
-        """Whether it is in one of the prefixes and is linked with torch's libraries."""
+        """Return whether it is in one of the prefixes and is linked with torch's libraries."""
         inside = path.startswith(tuple(f"{prefix}/" for prefix in self.prefixes))
         return inside and any(TORCH.fullmatch(name) for name in self.needs.get(path, ()))
 
     def provider(self, path: str, file: str) -> str:
-        """The library that a file of that name is for `path`, or ""."""
+        """Return the library that a file of that name is for `path`, or ""."""
         direct = self.needs.get(path, {}).get(file, ("", ""))[1]
         return direct or next((item for item in self.closure(path)[0] if self.loader.elves[item].soname == file), "")
 
     def symbols(self, path: str) -> Symbols | None:
-        """Of a file of the tree; None when they cannot be read."""
+        """Return the symbols of a file of the tree; None if they cannot be read."""
         if path not in self.opened:
             try:
                 with open(path, "rb") as file:
@@ -132,7 +133,7 @@ class Linker:
         return self.opened[path]
 
     def wanted(self, path: str) -> list[tuple[bytes, str]]:
-        """Symbols that a file wants of others; none when they cannot be read."""
+        """Return the symbols that a file needs of other files; none if they cannot be read."""
         try:
             own = self.symbols(path)
             return own.wanted() if own else []
@@ -141,7 +142,7 @@ class Linker:
             return []
 
     def closure(self, path: str) -> tuple[dict[str, None], frozenset[str]]:
-        """(the libraries that are loaded with a file, nearest first; names of those that are missing)."""
+        """Return (the libraries that are loaded with a file, nearest first; names of those that are missing)."""
         if path not in self.loaded:
             found, absent, waiting = {path: None}, set(), [path]
             for each in waiting:
@@ -156,7 +157,7 @@ class Linker:
         return self.loaded[path]
 
     def scopes(self, path: str) -> Iterator[Mapping[str, None]]:
-        """Groups of files where the loader looks for the symbols of `path`."""
+        """Yield groups of files where the loader looks for the symbols of `path`."""
         near = self.closure(path)[0]
         yield near
         site = next((site for site in self.sites if path.startswith(site)), "")
@@ -168,7 +169,7 @@ class Linker:
                     yield self.closure(place + GLOBAL)[0]
 
     def companions(self, path: str) -> Mapping[str, None]:
-        """Other files of the same product: what loads a plugin has symbols for it."""
+        """Return other files of the same product: what loads a plugin has symbols for it."""
         home = next((prefix for prefix in self.prefixes if path.startswith(f"{prefix}/")), "")
         owner = self.owners.get(path, "")
         return {

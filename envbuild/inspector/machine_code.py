@@ -1,6 +1,6 @@
-"""The files that were compiled for this image, and which instructions they hold."""
+"""Files that were compiled for this image, and the instructions in them."""
 
-# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
 # ruff: noqa: PTH123
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from .link_check import Linker
 def scan_compiled(
     found: ImageFiles, owners: Mapping[str, str], made: Mapping[str, Sequence[str]], linker: Linker
 ) -> dict[str, dict[str, Any]]:
-    """Files in "folders" and of "dists" (by name) of `made` → what `x86.scan` saw in them, and "asks": a function from
-    elsewhere that tells them what the CPU can do."""
+    """Return file → the result of `x86_isa.scan`, and `asks`: a function of another file that detects the CPU.
+
+    The files are those in "folders" and of "dists" (by name) of `made`.
+    """
     folders = tuple(f"{folder}/" for folder in made["folders"])
     names = {_normal(name) for name in made["dists"]}
     result = {}
@@ -41,5 +43,5 @@ def scan_compiled(
 
 
 def _normal(name: str) -> str:
-    """PyPA, "Names and normalization"."""
+    """Return the normalized name (PyPA, "Names and normalization")."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,6 +1,6 @@
-"""What the image's own package databases say: dpkg's status file, and the dist-info folders of Python environments."""
+"""Package databases of the image: dpkg's status file, and the dist-info folders of Python environments."""
 
-# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
 # ruff: noqa: PTH123, PTH207
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MODULE = re.compile(r"(?P<name>.+?)(\.cpython-[^./]+|\.abi3)?\.so")
 
 
 def parse_dpkg_status(status: str) -> tuple[dict[str, str], list[str]]:
-    """(name → version of what is installed, names that are half installed) from the text of /var/lib/dpkg/status.
+    """Return (name → version of what is installed, names half installed) from the text of /var/lib/dpkg/status.
 
     A package of a foreign architecture is NAME:ARCH; native is the architecture of dpkg itself.
     """
@@ -45,7 +45,7 @@ def parse_dpkg_status(status: str) -> tuple[dict[str, str], list[str]]:
 
 
 def list_dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], dict[str, str]]:
-    """(installed distributions by name, owner of each file: path → distribution name).
+    """Return (installed distributions by name, owner of each file: path → distribution name).
 
     Of a distribution: name, version, site, `modules` (dotted names of its extension modules), `missing` (files of its
     RECORD that are not there).
@@ -73,8 +73,10 @@ def list_dists(sites: Sequence[str] = SITES) -> tuple[list[dict[str, object]], d
 
 
 def find_clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
-    """Files that several distributions claim with different content: the one installed last won (nvidia-nccl-cu12 and
-    -cu13 do this)."""
+    """Return files that several distributions claim with different content: the one installed last won.
+
+    nvidia-nccl-cu12 and -cu13 do this.
+    """
     claims: dict[str, dict[str, list[str]]] = {}
     for pattern in sites:
         for info in sorted(glob.glob(f"{pattern}/*.dist-info")):
@@ -93,7 +95,7 @@ def find_clashes(sites: Sequence[str] = SITES) -> list[dict[str, object]]:
 
 
 def read_record(path: str) -> Iterator[tuple[str, str]]:
-    """(file, digest) rows of a RECORD (PyPA, "Recording installed projects"); nothing when there is none."""
+    """Yield (file, digest) rows of a RECORD (PyPA, "Recording installed projects"); nothing when there is none."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.reader(file):

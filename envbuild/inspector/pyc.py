@@ -4,7 +4,7 @@ Header of a .pyc (PEP 552): 4 bytes magic, 4 bytes flags, then source time and s
 hash of the source. Stale ones inside a read-only image are compiled again at every start.
 """
 
-# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
 # ruff: noqa: PTH116, PTH123
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 
 def check(paths: Iterable[str]) -> dict[str, object]:
-    """Counts and the stale ones: ``{"hash": n, "timestamp": n, "orphan": n, "stale": [...], "damaged": [...]}``."""
+    """Return counts and lists: ``{"hash": n, "timestamp": n, "orphan": n, "stale": [...], "damaged": [...]}``."""
     counts = {"hash": 0, "timestamp": 0, "orphan": 0}
     stale: list[str] = []
     damaged: list[str] = []
@@ -33,7 +33,7 @@ def check(paths: Iterable[str]) -> dict[str, object]:
         try:
             status = os.stat(source_path(path))
         except OSError:
-            counts["orphan"] += 1  # Python does not look at it (in __pycache__), or runs it without a source
+            counts["orphan"] += 1  # Python does not read it (in __pycache__), or runs it without a source
             continue
         counts["timestamp"] += 1
         if (int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF) != (time, size):
@@ -42,7 +42,7 @@ def check(paths: Iterable[str]) -> dict[str, object]:
 
 
 def source_path(path: str) -> str:
-    """The .py of a .pyc (PEP 3147): ``a/__pycache__/b.cpython-313.opt-1.pyc`` → ``a/b.py``; ``a/b.pyc`` →
+    """Return the .py of a .pyc (PEP 3147): ``a/__pycache__/b.cpython-313.opt-1.pyc`` → ``a/b.py``; ``a/b.pyc`` →
     ``a/b.py``."""
     folder, name = posixpath.split(path)
     if posixpath.basename(folder) == "__pycache__":

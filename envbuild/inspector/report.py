@@ -1,6 +1,6 @@
-"""The document that an image gives of itself: one line of JSON behind a mark."""
+"""Report of an image about itself: one line of JSON after a mark."""
 
-# Texts instead of Path objects: many thousand files, and names that are no UTF-8.
+# Strings instead of Path objects: many thousand files, and names that are not UTF-8.
 # ruff: noqa: PTH123
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SINGLES = ("libnccl", "libucp", "libucc", "libibverbs", "libfabric", "libmpi", "
 DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 VENV = "/opt/venv"
 PYTHONS = (f"{VENV}/bin/python", "/usr/bin/python3")
-NO_PREFIX = (VENV, "/opt/cuda")  # other folders of /opt are one product each, where nothing is said of them
+NO_PREFIX = (VENV, "/opt/cuda")  # other folders of /opt are one product each, if the options do not name them
 CUOBJDUMP = ("/opt/cuda/bin/cuobjdump", "/usr/local/cuda/bin/cuobjdump")
 COMPARED, LARGEST = 12, 64 << 20  # cuobjdump reads files as a whole: only some, and no large ones
 
@@ -39,7 +39,7 @@ def main(options: Mapping[str, Any]) -> None:
 
 
 def make_document(options: Mapping[str, Any]) -> dict[str, Any]:
-    """All that is seen, as JSON values."""
+    """Return the report as JSON values."""
     started = time.process_time()
     found = file_walk.walk_image()
     dists, owners = packages.list_dists()
@@ -105,7 +105,7 @@ def describe_library(
     resolved: Mapping[str, Mapping[str, tuple[str, str]]],
     native: Elf,
 ) -> dict[str, Any]:
-    """Of one library: `files` (one path for each distinct file), `first` (SONAME → what the loader's path gives),
+    """Describe one library: `files` (one path for each distinct file), `first` (SONAME → file on the loader's path),
     `used` (file → how many objects get it). auditwheel renames a library inside a wheel to NAME-<8 hex digits>.so;
     those count."""
     pattern = re.compile(re.escape(name) + r"(-[0-9a-f]{8})?\.so(\.[0-9].*)?")
@@ -129,8 +129,8 @@ def describe_library(
 
 
 def run_cuobjdump(found: file_walk.ImageFiles) -> dict[str, list[str]] | None:
-    """What NVIDIA's own program says of the smaller CUDA libraries: path → architectures; None when the image has
-    none."""
+    """Return the output of NVIDIA's own program for the smaller CUDA libraries: path → architectures; None if the image
+    has no such program."""
     program = next((path for path in CUOBJDUMP if os.access(path, os.X_OK)), "")
     if not program:
         return None
@@ -149,7 +149,7 @@ def run_cuobjdump(found: file_walk.ImageFiles) -> dict[str, list[str]] | None:
 
 
 def _folders(cache: Sequence[tuple[str, str]], loader: Loader) -> list[str]:
-    """Folders that ld.so.cache leads to, by the name that it has and by their own."""
+    """Return folders that ld.so.cache leads to, by the name that it has and by their own."""
     paths = {path for _, path in cache}
     return sorted({posixpath.dirname(path) for path in paths | {loader.canonical(path) for path in paths}})
 
@@ -161,9 +161,9 @@ def _describe_elf(
     owners: Mapping[str, str],
     loader: Loader,
 ) -> dict[str, Any]:
-    """One ELF file, without empty values."""
+    """Return one ELF file, without empty values."""
     needs = resolved.get(path, {})
-    lost = elf.interpreter and loader.canonical(elf.interpreter) not in loader.elves
+    not_found = elf.interpreter and loader.canonical(elf.interpreter) not in loader.elves
     value: dict[str, Any] = {
         "class": elf.bits,
         "machine": elf.machine,
@@ -174,7 +174,7 @@ def _describe_elf(
         "needed": {name: target for name, (how, target) in needs.items() if how == "loader"},
         "preload": {name: target for name, (how, target) in needs.items() if how == "preload"},
         "missing": sorted(name for name, (how, _) in needs.items() if how == "missing"),
-        "no_interpreter": elf.interpreter if lost else "",
+        "no_interpreter": elf.interpreter if not_found else "",
     }
     return {key: content for key, content in value.items() if content}
 
@@ -196,7 +196,7 @@ def _read_cache() -> tuple[Sequence[tuple[str, str]], str]:
 
 
 def _find_machine_id() -> list[str]:
-    """/etc/machine-id when it names a machine: it belongs to one, and images are for many."""
+    """Return /etc/machine-id if it names a machine: it belongs to one, and images are for many."""
     try:
         with open("/etc/machine-id", "rb") as file:
             return ["/etc/machine-id"] if file.read().strip() not in (b"", b"uninitialized") else []

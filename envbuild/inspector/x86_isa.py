@@ -1,9 +1,9 @@
-"""Which instructions beyond x86-64-v2 a file holds, without disassembling all of it.
+"""Instructions beyond x86-64-v2 in a file, without disassembling all of it.
 
-Patterns that are rare by chance and common in what compilers write for newer CPUs are searched as bytes; each function
-with a hit is then measured instruction by instruction, from its start (which .eh_frame_hdr lists, also of a stripped
-file), and counts when an instruction begins at the hit. Code that takes such instructions only after it asked the CPU
-is not told apart by this, but a file that never asks (``cpuid``) cannot be such code.
+Patterns that are rare in other code and common in what compilers write for newer CPUs are searched as bytes; each
+function with a hit is then measured instruction by instruction, from its start (which .eh_frame_hdr lists, also of a
+stripped file), and counts when an instruction begins at the hit. Code that uses such instructions only after a CPU
+check is not distinguished, but a file without a check (``cpuid``) cannot be such code.
 
 Encodings: Intel SDM volume 2, chapter 2 (prefixes, ModR/M, VEX, EVEX) and appendix A (opcode maps). Unwind table: Linux
 Standard Base, "Exception Frames". Compared with objdump, file by file, by the tests.
@@ -137,12 +137,12 @@ def _address(code: bytes | mmap, at: int) -> int:
 
 
 def scan(data: bytes | mmap, found: Elf) -> dict[str, int]:
-    """What .text of a file holds: level → address of one instruction that needs it, and ``cpuid`` → address of the
-    question what the CPU can do. Raises ValueError for a damaged file."""
+    """Return level → address of one instruction in .text that needs it, and ``cpuid`` → address of the query of the
+    CPU's features. Raises ValueError for a damaged file."""
     offset, size = found.sections.get(TEXT, (0, 0))
     if not size or found.machine != "x86_64":
         return {}
-    shift = next((at - start for _, start, at, held in found.segments if start <= offset < start + held), None)
+    shift = next((at - start for _, start, at, length in found.segments if start <= offset < start + length), None)
     if shift is None:
         return {}  # nothing that is ever loaded
     try:
@@ -154,7 +154,7 @@ def scan(data: bytes | mmap, found: Elf) -> dict[str, int]:
 
 
 def _functions(data: bytes | mmap, found: Elf, begin: int, end: int, shift: int) -> list[int]:
-    """Offsets between `begin` and `end` where functions start, in order; `shift`: address minus offset."""
+    """Return offsets between `begin` and `end` where functions start, in order; `shift`: address minus offset."""
     starts = {begin}
     for type_, offset, at, size in found.segments:
         if type_ == PT_GNU_EH_FRAME and data[offset : offset + 4] == HEADER:
@@ -165,7 +165,7 @@ def _functions(data: bytes | mmap, found: Elf, begin: int, end: int, shift: int)
 
 
 def _first(data: bytes | mmap, rule: re.Pattern[bytes], starts: list[int], begin: int, end: int) -> int:
-    """Where an instruction begins that the rule describes; 0 when there is none."""
+    """Return where an instruction begins that the rule describes; 0 if there is none."""
     function = at = -1
     for match in rule.finditer(data, begin, end):
         place = match.start()
@@ -174,7 +174,7 @@ def _first(data: bytes | mmap, rule: re.Pattern[bytes], starts: list[int], begin
             function = at = start
         while 0 <= at < place:
             step = instruction_length(data, at)
-            at = at + step if step else end  # what cannot be read is no code, nor is what follows it
+            at = at + step if step else end  # what cannot be read is not code, nor is what follows it
         if at == place:
             return place
     return 0
