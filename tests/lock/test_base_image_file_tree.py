@@ -1,4 +1,4 @@
-"""Layers from anybody: the tree on disk, the tree that the lock sees, and nothing outside of either."""
+"""Third-party layers: the tree on disk, the tree that the lock reads, and nothing outside of either."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def listed(tree: Path) -> dict[str, str]:
     return found
 
 
-def remembered(*layers: bytes) -> dict[str, str]:
+def tree_in_memory(*layers: bytes) -> dict[str, str]:
     """The same of the tree in memory."""
     tree = ImageTree()
     for content in layers:
@@ -81,7 +81,7 @@ def remembered(*layers: bytes) -> dict[str, str]:
 @as_root
 def test_whiteouts_and_opaque_folders(tmp_path: Path) -> None:
     first = tar(folder("a"), file("a/one"), file("a/two"), folder("a/sub"), file("a/sub/old"), file("b/x"), file("c"))
-    # Marks say nothing about what comes in the same layer, before or after them.
+    # Marks do not apply to entries of the same layer, before or after them.
     second = tar(
         file("a/sub/new"), file("a/.wh..wh..opq"), file("a/three"), file(".wh.c"), file("c"), file("b/y"), file(".wh.b")
     )
@@ -95,7 +95,7 @@ def test_whiteouts_and_opaque_folders(tmp_path: Path) -> None:
         "b/y": "file",
         "c": "file",
     }
-    assert listed(tree) == expected == remembered(first, second)
+    assert listed(tree) == expected == tree_in_memory(first, second)
     assert not any(stat.S_ISCHR(path.lstat().st_mode) for path in tree.rglob("*"))
     assert os.listxattr(tree / "a") == []
 
@@ -136,7 +136,7 @@ def test_links_to_folders_are_followed_inside(tmp_path: Path) -> None:
     )
     second = tar(file("lib/x/one"), file("abs/two"), file("up/three"), file("abs/lib/x/.wh.gone"))
     tree = applied(tmp_path, first, second)
-    assert listed(tree) == remembered(first, second)
+    assert listed(tree) == tree_in_memory(first, second)
     assert {name for name, what in listed(tree).items() if what == "file"} == {
         "usr/lib/x/one",
         "usr/two",
@@ -219,7 +219,7 @@ ENTRIES = st.one_of(
 def test_the_lock_sees_what_the_build_unpacks(
     tmp_path: Path, layers: list[list[tuple[tarfile.TarInfo, bytes]]]
 ) -> None:
-    """The tree in memory is the tree on disk; what one refuses the other does."""
+    """The tree in memory is the tree on disk; both refuse the same layers."""
     import tempfile
 
     contents = [tar(*entries) for entries in layers]
@@ -229,7 +229,7 @@ def test_the_lock_sees_what_the_build_unpacks(
         except InputError:
             on_disk = "refused"
     try:
-        in_memory: object = remembered(*contents)
+        in_memory: object = tree_in_memory(*contents)
     except InputError:
         in_memory = "refused"
     assert on_disk == in_memory

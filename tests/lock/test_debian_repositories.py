@@ -112,14 +112,14 @@ def named(lock: debian.DebianLock, unit: str) -> dict[str, str]:
     return {f"{file.name} {file.version}": file.archive for file in lock.units[unit]}
 
 
-def told(error: InputError) -> list[tuple[str, str]]:
+def messages(error: InputError) -> list[tuple[str, str]]:
     return [(finding.message, finding.hint) for finding in error.findings]
 
 
 def test_ubuntu(site: Site) -> None:
     here = replace(site, apt={"APT::Get::Phase-Policy": "true", "APT::Machine-ID": "a" * 32})  # as in Ubuntu's own apt
     lock = resolve(here, base="", debian="pdsh", build_x="curl")
-    # apt alone would take the first alternative, usrmerge with perl
+    # apt alone would choose the first alternative, usrmerge with perl
     assert named(lock, "base") == {
         "apt 1.0": "ubuntu:noble/main",
         "base-files 1.0": "ubuntu:noble/main",
@@ -142,7 +142,7 @@ def test_without_archive_or_keys_the_distribution_is_named(site: Site) -> None:
         bare = replace(site, mirrors={}, keyrings={}, debian_keyring=site.keyrings["ubuntu:"])
         request = debian.DebianRequest(keyless, "amd64", {"base": ()})
         debian.resolve(request, bare, Store.open(site.store), SilentReporter())
-    assert told(caught.value) == [
+    assert messages(caught.value) == [
         (
             "this machine's apt configuration names no Ubuntu archive",
             "write into site.yaml:  mirrors: {ubuntu: [ADDRESS]}",
@@ -183,7 +183,7 @@ def test_key_must_be_the_known_one(site: Site, tmp_path: Path, vendor: Signer) -
     silent = replace(repositories(vendor)[1], key_file="gone.pub")
     with pytest.raises(InputError) as caught:
         resolve(at, (wrong, silent), base="")
-    (first, hint), (second, other) = told(caught.value)
+    (first, hint), (second, other) = messages(caught.value)
     place = tmp_path / "cuda/ubuntu2404/x86_64/vendor.pub"
     assert first == (
         f"the key of the package repository {CUDA} is not the expected one: {place} has the key {vendor.fingerprint}, "
@@ -202,7 +202,7 @@ def test_key_must_be_the_known_one(site: Site, tmp_path: Path, vendor: Signer) -
 
 
 def test_only_the_known_key_of_a_file_is_trusted(site: Site, tmp_path: Path, key: Signer, vendor: Signer) -> None:
-    """A key file with others beside the known one does not make those trusted."""
+    """Other keys in the file of the expected one are not trusted."""
     at = with_vendors(site, tmp_path, vendor)
     (tmp_path / "doca/keys/vendor.pub").write_bytes(key.armored + vendor.armored)
     doca = repositories(vendor)[1]
@@ -234,7 +234,7 @@ def test_without_gpg(site: Site, tmp_path: Path, vendor: Signer, monkeypatch: py
 
 
 def test_everything_that_is_missing_is_told_at_once(site: Site, tmp_path: Path, vendor: Signer) -> None:
-    """No address, no answer, no signature: three repositories, one error; and the distribution is not blamed."""
+    """No address, no answer, no signature: three repositories, one error; and none for the distribution."""
     at = with_vendors(site, tmp_path, vendor)
     publish(tmp_path / "doca", "noble", [stanza("rdma-core", "1")], None)
     cuda, doca = repositories(vendor)
@@ -247,7 +247,7 @@ def test_everything_that_is_missing_is_told_at_once(site: Site, tmp_path: Path, 
     homeless = AptRepository("apt:neuron", "noble", ("main",), vendor.fingerprint, "key")
     with pytest.raises(InputError) as caught:
         resolve(at, (cuda, homeless, doca), base="")
-    first, second, third = told(caught.value)
+    first, second, third = messages(caught.value)
     assert first == (
         "no place is known for the package repository apt:neuron",
         'write into site.yaml:  mirrors: {"apt:neuron": [ADDRESS-OR-FOLDER]}',
@@ -264,7 +264,7 @@ def test_vendors_are_asked_without_the_distribution_too(site: Site, tmp_path: Pa
     bare = replace(at, mirrors={name: places for name, places in at.mirrors.items() if name != "ubuntu:"})
     with pytest.raises(InputError) as caught:
         resolve(bare, repositories(vendor), base="")
-    first, second = told(caught.value)
+    first, second = messages(caught.value)
     assert first[0] == "this machine's apt configuration names no Ubuntu archive"
     assert second[0].startswith(f"the package repository {DOCA} cannot be read:\n")
 
@@ -320,7 +320,7 @@ def test_unknown_package_of_vendors(site: Site, tmp_path: Path, vendor: Signer) 
     at = with_vendors(site, tmp_path, vendor)
     with pytest.raises(InputError) as caught:
         resolve(at, repositories(vendor), base="", debian="cuda-nvc")
-    assert told(caught.value) == [
+    assert messages(caught.value) == [
         (
             f"neither the Ubuntu archive nor {CUDA}, {DOCA} has a package 'cuda-nvc' (required by debian)",
             "did you mean 'cuda-nvcc'?",
@@ -355,7 +355,7 @@ def test_installed_names() -> None:
 
 
 def test_blame() -> None:
-    """Lines of apt's go to the most exact place; what speaks of none counts only when no place is named."""
+    """Lines of apt's go to the most exact place; lines that name none count only when no place is named."""
 
     def source(place: str) -> AptSource:
         return AptSource("apt:x", place, "./", (), Path("/k"))

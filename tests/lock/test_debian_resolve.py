@@ -114,8 +114,8 @@ def test_without_security_archive(site: Site) -> None:
 def test_unknown_packages_are_all_named(site: Site) -> None:
     with pytest.raises(InputError) as caught:
         resolve(site, base="", debian="openmpi-bni awk", build_x="qqqqq")
-    told = [(finding.message, finding.hint) for finding in caught.value.findings]
-    assert told == [
+    findings = [(finding.message, finding.hint) for finding in caught.value.findings]
+    assert findings == [
         ("the Debian archive has no package 'openmpi-bni' (required by debian)", "did you mean 'openmpi-bin'?"),
         (
             "the Debian archive has no package 'qqqqq' (required by build-x)",
@@ -136,16 +136,16 @@ def test_an_unknown_run_time_package_has_the_place_of_its_layer(site: Site) -> N
 
 
 def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(site: Site) -> None:
-    """openssl is no misspelt openmpi: what only begins alike is not proposed."""
+    """openssl is not a misspelt openmpi: a name that only starts alike is not proposed."""
     units = {"base": (), "build-hello": ("opensmp",), "debian": ("openmpi-bni",)}
     place = "images/x.yaml:6:3"
     with pytest.raises(InputError) as caught:
         request = debian.DebianRequest(TRIXIE, "amd64", units, where={"build-hello": place})
         debian.resolve(request, site, Store.open(site.store), SilentReporter())
-    told = {finding.message.split("'")[1]: finding for finding in caught.value.findings}
-    assert told["opensmp"].where == place
-    assert told["opensmp"].hint == "search for its name: apt-cache search WORD"
-    assert (told["openmpi-bni"].where, told["openmpi-bni"].hint) == ("", "did you mean 'openmpi-bin'?")
+    findings = {finding.message.split("'")[1]: finding for finding in caught.value.findings}
+    assert findings["opensmp"].where == place
+    assert findings["opensmp"].hint == "search for its name: apt-cache search WORD"
+    assert (findings["openmpi-bni"].where, findings["openmpi-bni"].hint) == ("", "did you mean 'openmpi-bin'?")
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(sit
     [
         ("mpi", "1.20.1", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.20.1+envbuild",)),
         ("mpi", "1.18", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.18+envbuild",)),
-        # too old for what depends on it: the real one comes
+        # too old for a package that depends on it: the real one is installed
         ("mpi", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
-        # asked for by name: the real one comes too
+        # requested by name: the real one is installed too
         ("mpi libucx0=1.18-2", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
         ("openssl", "1.20.1", ["openssl 3.0-2"], ()),  # nothing depends on it
     ],
@@ -189,12 +189,12 @@ def test_what_dpkg_makes_of_a_package_in_name_only(tmp_path: Path) -> None:
     ]
     # the umask of a build: dpkg-deb wants its folder to be open
     subprocess.run(["sh", "-ec", "\n".join(commands[:3])], check=True, capture_output=True, umask=0o022)
-    told = subprocess.run(
+    control = subprocess.run(
         ["dpkg-deb", "--field", f"{tmp_path}/libucx0.deb"], check=True, capture_output=True, text=True
     )
-    assert {"Package: libucx0", "Version: 1.20.1+envbuild", "Architecture: amd64"} <= set(told.stdout.splitlines())
-    held = subprocess.run(["dpkg-deb", "--contents", f"{tmp_path}/libucx0.deb"], check=True, capture_output=True)
-    assert len(held.stdout.splitlines()) == 1  # the folder ./
+    assert {"Package: libucx0", "Version: 1.20.1+envbuild", "Architecture: amd64"} <= set(control.stdout.splitlines())
+    contents = subprocess.run(["dpkg-deb", "--contents", f"{tmp_path}/libucx0.deb"], check=True, capture_output=True)
+    assert len(contents.stdout.splitlines()) == 1  # the folder ./
 
 
 @pytest.mark.parametrize("package", ["new-libc-user", "anti-dash"])

@@ -1,4 +1,4 @@
-"""Python packages that no index gives: compiled ones, and those of a base image."""
+"""Python packages that no index provides: compiled ones, and those of a base image."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def test_a_requirement_that_the_image_does_not_meet_wins(subject: PythonResoluti
     )
     # With extras a package comes from the index: what they need is not known to be in the image.
     assert versions(lock, "venv") == ["aiohttp 3.0", "numpy 2.4", "ray 2.0", "transformers 5.0"]
-    assert versions(lock, "build-x") == ["numpy 2.4"]  # what the job will meet
+    assert versions(lock, "build-x") == ["numpy 2.4"]  # the version that is shipped
 
 
 def test_conflict_with_the_base_image(subject: PythonResolution) -> None:
-    """Nobody named numpy: whether the image's torch lives with another one is for a person to decide."""
+    """The spec does not name numpy: whether the image's torch works with another one is the user's decision."""
     on_image = replace(subject, present={"torch": NVIDIA, "numpy": "1.26.4"})
     with pytest.raises(ConflictError) as caught:
         on_image.lock({"venv": UnitRequest(python=("modern",))})
@@ -110,7 +110,7 @@ def test_conflict_with_the_base_image(subject: PythonResolution) -> None:
     assert versions(lock, "venv") == ["modern 1.0", "numpy 2.4"]
     with pytest.raises(
         ConflictError, match=r"The base image contains torch 2\.9\.0a0"
-    ):  # no tool: it would be two torches
+    ):  # not a tool: it would be two torches
         on_image.lock({"build-x": UnitRequest(python=("torch>=2.10",))})
 
 

@@ -78,7 +78,7 @@ def test_earlier_versions_stay(tmp_path: Path, wheels: str) -> None:
 
 
 def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
-    """uv alone would take 1.0: it gives a preferred version up when the first index that has it has no fitting file."""
+    """uv alone would choose 1.0: it drops a preferred version when the first index that has it has no fitting file."""
     files = tmp_path / "files"
     first = [wheel(files, "demo", "2.0", f"cp311-cp311-{LINUX}")]
     second = [wheel(files, "demo", "2.0", f"cp313-cp313-{LINUX}"), wheel(files, "demo", "1.0")]
@@ -89,7 +89,7 @@ def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path
 
 
 def test_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
-    """uv alone says of a locked version that there is none."""
+    """uv alone reports that a locked version does not exist."""
     files = tmp_path / "files"
     first = [wheel(files, "demo", "2.0", "cp313-cp313-manylinux_2_28_aarch64")]
     second = [wheel(files, "demo", "2.0", f"cp313-cp313-{LINUX}"), wheel(files, "user", "1.0", requires=("demo==2.0",))]
@@ -136,7 +136,7 @@ def test_best_wheel_of_all_indexes(tmp_path: Path) -> None:
 
 
 def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
-    """The file must be one of those that uv resolved: a digest it does not know is passed over."""
+    """The file must be one of those that uv resolved: an unknown digest is ignored."""
     real = wheel(tmp_path / "real", "demo", "1.0")
     folder = tmp_path / "fake"
     folder.mkdir()
@@ -147,7 +147,7 @@ def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirements", "error", "told"),
+    ("requirements", "error", "message"),
     [
         (("sympy<1",), ConflictError, "No solution found"),
         (("torch==2.15.0", "torch>2.15"), ConflictError, "you require torch"),
@@ -157,9 +157,9 @@ def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_resolved(
-    tmp_path: Path, wheels: str, requirements: tuple[str, ...], error: type[EnvbuildError], told: str
+    tmp_path: Path, wheels: str, requirements: tuple[str, ...], error: type[EnvbuildError], message: str
 ) -> None:
-    with pytest.raises(error, match=f"(?s){told}") as caught:
+    with pytest.raises(error, match=f"(?s){message}") as caught:
         work(tmp_path, wheels).lock({"venv": UnitRequest(python=requirements)})
     assert caught.value.hint
     assert "Traceback" not in caught.value.message
@@ -245,7 +245,7 @@ def test_tags_are_those_of_the_platform() -> None:
 
 
 def test_compiled_package_that_has_no_wheel_anywhere(tmp_path: Path) -> None:
-    """Others may depend on it; it stands in the resolution with the version of its source, and not in the result."""
+    """Others may depend on it; it is in the resolution with the version of its source, and not in the result."""
     folder = tmp_path / "files"
     sdist(folder, "flash_attn", "2.8.3")
     wheel(folder, "user", "1.0", requires=("flash-attn>=2",))
@@ -259,7 +259,7 @@ def test_compiled_package_that_has_no_wheel_anywhere(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
-    """uv itself fails on a file system that is full: nothing is said about names, indexes or the network."""
+    """uv itself fails on a file system that is full: the message does not mention names, indexes or the network."""
     subject = work(tmp_path, wheels)
     full = tmp_path / "full"
     full.mkdir()
@@ -278,7 +278,7 @@ def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
 
 
 def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> None:
-    """What was resolved and is on no index any more."""
+    """A package that was resolved and is on no index any more."""
     subject = work(tmp_path, wheels)
     asked = {("sympy", "9"): uv.Pin("sympy", "9", frozenset()), ("torch", "9"): uv.Pin("torch", "9", frozenset())}
     subject.choose(asked | {("sympy", "1.14"): uv.Pin("sympy", "1.14", frozenset())})
@@ -287,7 +287,7 @@ def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("message", "spoken"),
+    ("message", "named"),
     [
         ("torch was not found in the package registry", True),
         ("you require torch==2.9.0+cu128 and numpy<1", True),
@@ -298,5 +298,5 @@ def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> No
         ("you require pytorch and torch.fx", False),
     ],
 )
-def test_names_are_whole_in_what_uv_says(message: str, spoken: bool) -> None:
-    assert names_package("torch", message) is spoken
+def test_names_are_whole_in_what_uv_says(message: str, named: bool) -> None:
+    assert names_package("torch", message) is named

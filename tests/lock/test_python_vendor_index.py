@@ -1,4 +1,4 @@
-"""Vendors' package indexes: what comes from them, and what must not come from anywhere else."""
+"""Vendors' package indexes: the packages that come from them, and from no other index."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ EXPECTED = {
 
 
 def test_named_packages_come_from_the_vendor_and_others_do_not(tmp_path: Path, neuron: tuple[str, str]) -> None:
-    """torch-neuronx is asked for; what it needs in its turn is on both indexes, and under placeholders on one."""
+    """torch-neuronx is requested; its dependencies are on both indexes, and under placeholders on one."""
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
     units = {
         "venv": UnitRequest(python=("torch-neuronx",)),
@@ -88,14 +88,14 @@ def test_named_packages_come_from_the_vendor_and_others_do_not(tmp_path: Path, n
 
 
 def test_also_when_only_another_package_asks_for_it(tmp_path: Path, neuron: tuple[str, str]) -> None:
-    """The package index alone has an answer (placeholders), which is not taken."""
+    """The package index alone has an answer (placeholders), which is not used."""
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
     lock = subject.lock({"venv": UnitRequest(python=("user",))})
     assert locked(lock) == {**EXPECTED, "user 1.0": ""}
 
 
 def test_vendor_folder_beside_folders_of_the_site(tmp_path: Path, neuron: tuple[str, str]) -> None:
-    """Both sides as plain folders: then nothing may be asked by name."""
+    """Both sides as plain folders: then no request by name is possible."""
     at = site(tmp_path, python=(str(tmp_path / "common"),), neuron=(str(tmp_path / "own"),))
     (tmp_path / "common/neuronx_cc-9.0-py3-none-any.whl").unlink()
     lock = work(at, tmp_path, NEURON).lock({"venv": UnitRequest(python=("torch-neuronx",))})
@@ -107,7 +107,7 @@ def test_placeholder_in_a_folder_is_not_taken(tmp_path: Path, neuron: tuple[str,
     wheel(tmp_path / "extra", "libneuronxla", "7.0")
     subject = work(at, tmp_path, NEURON)
     assert locked(subject.lock({"venv": UnitRequest(python=("libneuronxla",))})) == {"libneuronxla 2.2": "pip:neuron"}
-    # Whatever was resolved, and why: the file is one that the vendor lists.
+    # Independent of the resolution: the file is one that the vendor lists.
     with pytest.raises(InputError) as caught:
         subject.choice.wheel(uv.Pin("libneuronxla", "7.0", frozenset()))
     assert caught.value.message == (
@@ -132,7 +132,7 @@ def test_name_that_only_the_package_index_has(tmp_path: Path, neuron: tuple[str,
 def test_version_that_the_vendor_does_not_have(
     tmp_path: Path, neuron: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "30")  # uv's words are not to be broken into lines
+    monkeypatch.setenv("COLUMNS", "30")  # uv must not wrap its messages
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
     with pytest.raises(ConflictError) as caught:
         subject.lock({"venv": UnitRequest(python=("neuronx-cc>5",))})
@@ -159,7 +159,7 @@ def test_local_versions_of_one_index_of_several(tmp_path: Path) -> None:
 
 
 def test_what_nobody_needs_any_more_is_left_out(tmp_path: Path) -> None:
-    """All indexes as one give a user that needs more of the vendor's packages than the final one does."""
+    """All indexes as one return a user that needs more of the vendor's packages than the final one does."""
     old = wheel(tmp_path / "o", "core", "5.0", requires=("extra",))  # a namesake on the package index
     ordinary = [old, wheel(tmp_path / "o", "user", "1.0", requires=("core", "plain"))]
     vendor = [
@@ -184,7 +184,7 @@ def test_sdist_of_a_vendor(tmp_path: Path) -> None:
 
 
 def test_over_the_network_and_without_digests(tmp_path: Path) -> None:
-    """An index that tells no digests: they are computed, and the file is in the store."""
+    """An index without digests: they are computed, and the file is in the store."""
     content = wheel(tmp_path / "v", "demo", "1.0").read_bytes()
     with serve() as server:
         server.files["/cu/demo/"] = b'<a href="../files/demo-1.0-py3-none-any.whl">x</a>'
@@ -232,7 +232,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 
 @given(st.lists(TEXT, max_size=4), TEXT, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)))
 def test_what_uv_reads_is_what_was_meant(requirements: list[str], place: str, names: set[str]) -> None:
-    """Whatever a recipe or a site writes stays one text of the file."""
+    """Any text of a recipe or a site remains one string of the file."""
     empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])
     vendor = VendorIndex("pip:v", f"https://{place}", frozenset(names), empty)

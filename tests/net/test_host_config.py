@@ -1,4 +1,4 @@
-"""What the host's apt and pip already say about archives and indexes."""
+"""The archives and indexes in the host's apt and pip configuration."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ def test_default_index_is_asked_of_uv() -> None:
 
 
 def test_the_archives_of_an_ubuntu_host(tmp_path: Path) -> None:
-    """One archive serves security updates too, arm64 has one of its own, and a vendor's folder of that name is none."""
+    """One archive serves security updates too, arm64 has one of its own, and a vendor's folder of that name is none of
+    them."""
     assert apt(
         tmp_path,
         ubuntu_sources="Types: deb\nURIs: http://one.example/ubuntu/\nSuites: noble noble-updates\n"

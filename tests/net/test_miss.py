@@ -1,4 +1,4 @@
-"""Why a place did not give something, as a value."""
+"""Reasons why a place did not provide something, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registries: whose login it is, where it goes, and where it does not."""
+"""Logins of registries: their source, the hosts that receive them, and those that must not."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Fake:
 
 
 def test_a_login_stays_with_its_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registries send their readers to other hosts for blobs; one that asks for a login there gets none."""
+    """Registries redirect to other hosts for blobs; one that requires a login there gets none."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     registry, elsewhere = Fake(), Fake()
     elsewhere.wants = "Basic anything"

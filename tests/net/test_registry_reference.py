@@ -1,4 +1,4 @@
-"""References of images: where they lie, and what is none."""
+"""References of images: registry and repository, and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Site files: what a person writes, every mistake in it, and which of them counts."""
+"""Site files: valid ones, every mistake, and which file is used."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
         read_site(
             write(tmp_path, "schema: 1\nengin: auto\nengine: dokcer\nmirrors:\n  Debian x: [a]\nca_bundle: none.pem\n")
         )
-    told = [
+    findings = [
         (finding.where.rsplit("site.yaml:", 1)[-1], finding.message, finding.hint) for finding in caught.value.findings
     ]
-    assert told[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
-    assert told[1] == ("3:9", "'engine' cannot be 'dokcer'", "it is one of: auto, buildah, embedded")
-    assert told[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
-    assert told[3][0] == "6:12" and "there is no" in told[3][1]
-    assert len(told) == 4
+    assert findings[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
+    assert findings[1] == ("3:9", "'engine' cannot be 'dokcer'", "it is one of: auto, buildah, embedded")
+    assert findings[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
+    assert findings[3][0] == "6:12" and "there is no" in findings[3][1]
+    assert len(findings) == 4
 
 
 def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,18 +169,18 @@ def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENVBUILD_STORE", "/from/variable")
     assert store_folder("/from/site") == Path("/from/variable")
     monkeypatch.delenv("ENVBUILD_STORE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the specification requires that it is ignored
     monkeypatch.setenv("HOME", "/home/me")
     assert store_folder(None) == Path("/home/me/.cache/envbuild")
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As in many a container: only where nobody says where the store is, a home is needed."""
+    """As in many containers: a home is needed only if no store is configured."""
 
-    def nowhere() -> Path:
+    def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.setattr(Path, "home", no_home)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path))

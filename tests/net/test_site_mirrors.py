@@ -1,4 +1,4 @@
-"""Where a site has what an origin names: mirrors and keys by prefix."""
+"""Mirrors and keys of a site, by the prefix of an origin."""
 
 from __future__ import annotations
 

@@ -228,12 +228,12 @@ def serve(place: Path, auth: str = "", login: str = "") -> Iterator[Server]:
     )
     assert process.stderr is not None
     try:
-        said = b""
-        while not (found := re.search(rb"listening on 127\.0\.0\.1:(\d+)", said)):
+        output = b""
+        while not (found := re.search(rb"listening on 127\.0\.0\.1:(\d+)", output)):
             ready = select.select([process.stderr], [], [], 60)[0]
             chunk = process.stderr.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
-            assert chunk, f"docker-registry does not start: {said.decode(errors='replace')}"
-            said += chunk
+            assert chunk, f"docker-registry does not start: {output.decode(errors='replace')}"
+            output += chunk
         # What it says later must not fill the pipe and stop it.
         drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
         yield Server(int(found[1]), place / "data", login)
