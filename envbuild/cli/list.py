@@ -8,7 +8,7 @@ from envbuild.cli.inputs_state import needs, unlocked
 from envbuild.core.errors import EnvbuildError, LockError
 from envbuild.core.result import Result
 from envbuild.core.text import table
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.export.built_image import read_image_record
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.request import lock_request
@@ -42,7 +42,7 @@ def list_images(workspace: Workspace) -> Result:
             row |= needs(resolution, workspace)
     for path in workspace.project.misnamed():
         what = "an image's file ends in .yaml" if path.suffix == ".yml" else NAMING
-        workspace.reporter.warn(f"{shown(path)} is not an image, because of its name: {what}")
+        workspace.reporter.warn(f"{relative_path(path)} is not an image, because of its name: {what}")
     columns = ("name", "target", "lock", "made", "description")
     cells = [[row[column] for column in columns] for row in short_made(rows)]
     text = table([column.upper() for column in columns], cells)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from envbuild.core.errors import EnvbuildError
 from envbuild.core.result import Result
 from envbuild.core.text import flow, table
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Recipe
 from envbuild.spec.recipe_loader import (
@@ -37,7 +37,7 @@ def list_recipes(project: Project) -> Result:
     rows: list[dict[str, Any]] = []
     for name in project.recipes():
         path = project.find_recipe(name)
-        row: dict[str, Any] = {"name": name, "about": "", "file": shown(path)}
+        row: dict[str, Any] = {"name": name, "about": "", "file": relative_path(path)}
         rows.append(row)
         try:
             row["about"] = about(load_recipe(path))
@@ -61,7 +61,7 @@ def describe_recipe(name: str, project: Project) -> Result:
         "name": name,
         "about": about(recipe),
         "description": description,
-        "file": shown(recipe_file(recipe)),
+        "file": relative_path(recipe_file(recipe)),
         "shorthand": recipe.shorthand if recipe.shorthand in keys else "",
         "options": options,
         "after": after,

@@ -1,1 +1,1 @@
-"""What every room needs: errors, what a person sees, signals, texts, the store, user namespaces."""
+"""The foundation: errors, reporters, YAML, text, the store and user namespaces."""

@@ -12,7 +12,7 @@ import envbuild
 
 @cache
 def code_digest() -> str:
-    """Return the sha256 (hex) of every Python file of the whole package, wherever this module stands in it."""
+    """Return the sha256 (hex) of every Python file of the whole package, independent of where this module is."""
     package = str(Path(envbuild.__file__).parent)
     names = [f"{folder}/{file}" for folder, _, files in os.walk(package) for file in files if file.endswith(".py")]
     digest = hashlib.sha256()

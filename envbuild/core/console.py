@@ -1,4 +1,4 @@
-"""Reporter: what a person sees while work goes on. stderr only; stdout is data.
+"""Reporters: progress and messages for the user, on stderr only; stdout is data.
 
 On a terminal one live block shows what is in flight; without one, plain lines at starts and ends. Libraries get a
 `Reporter` and never print.
@@ -17,35 +17,35 @@ WIDE = 100  # columns of a terminal that has room for a whole bar
 
 
 class Reporter(Protocol):
-    """Where the steps tell what they do."""
+    """Receives messages and progress of the steps."""
 
     def info(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         ...
 
     def warn(self, text: str) -> None:
-        """A line that stays and that a person should act on."""
+        """Print a permanent line that the user should act on."""
         ...
 
     def start(self, task: str, text: str) -> None:
-        """`task` (a name) began; `text` says what it is."""
+        """Begin `task` (a name); `text` describes it."""
         ...
 
     def advance(self, task: str, done: int, total: int = 0) -> None:
-        """Bytes done, of total (0: unknown), of a task that transfers."""
+        """Report the bytes done, of total (0: unknown), of a task that transfers."""
         ...
 
     def note(self, task: str, text: str) -> None:
-        """What a running task does now; shown only live."""
+        """Report the current activity of a running task; visible only in the live block."""
         ...
 
     def finish(self, task: str, text: str = "") -> None:
-        """`task` ended; `text`, when given, becomes a line that stays."""
+        """End `task`; `text`, if given, becomes a permanent line."""
         ...
 
 
 class SilentReporter:
-    """A reporter that says nothing; collects lines for tests and --json."""
+    """A reporter that prints nothing and collects the lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -68,7 +68,7 @@ class SilentReporter:
 
 
 class RecordingReporter:
-    """A reporter that passes everything on and keeps the warnings, which stand in --json too."""
+    """A reporter that passes everything on and records the warnings, which are part of the JSON answer."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
@@ -81,7 +81,7 @@ class RecordingReporter:
         self.reporter.warn(text)
 
     def take_warnings(self) -> list[str]:
-        """The warnings since the last call."""
+        """Return the warnings since the last call."""
         found, self.warnings = self.warnings, []
         return found
 
@@ -94,7 +94,7 @@ class LineReporter:
         self.tasks: dict[str, tuple[str, float, float]] = {}  # name → (text, start, last report)
 
     def line(self, text: str) -> None:
-        # one call with the line end in it: of several threads that talk at once, none gets between a line and its end
+        # one call with the line end in it: of several threads that print at once, none gets between a line and its end
         sys.stderr.write(f"{time.monotonic() - self.began:7.1f}s  {text}\n")
         sys.stderr.flush()
 
@@ -142,7 +142,7 @@ class LiveReporter:
         console = Console(stderr=True, highlight=False)
         self.progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),  # gives way to the others
+            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),  # shrinks first
             Bar(bar_width=20 if console.width >= WIDE else 8),
             TextColumn("{task.fields[amount]}", style="dim"),
             TimeElapsedColumn(),
@@ -155,7 +155,7 @@ class LiveReporter:
         self.began: dict[str, float] = {}
 
     def info(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, soft_wrap=True)  # what is to be typed stays whole
+        self.progress.console.print(text, markup=False, soft_wrap=True)  # a command to type is not wrapped
 
     def warn(self, text: str) -> None:
         self.progress.console.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
@@ -185,6 +185,6 @@ class LiveReporter:
 
 
 def default_reporter() -> Reporter:
-    """The reporter that fits stderr: live on a terminal, plain lines otherwise (and with NO_COLOR or TERM=dumb)."""
+    """Return the reporter for stderr: live on a terminal, plain lines elsewhere and with NO_COLOR or TERM=dumb."""
     live = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return LiveReporter() if live else LineReporter()

@@ -1,8 +1,8 @@
-"""What an image can stand on: a distribution, made from its own packages, or an image of a registry.
+"""Bases of an image: a distribution, made from its own packages, or an image of a registry.
 
 A distribution (``debian:13``) is resolved by apt like everything else and locked package by package. An image reference
-with a registry (``nvcr.io/nvidia/pytorch:25.10-py3``) is locked by digest; the spec says which distribution it is made
-of, and the lock looks whether that is so.
+with a registry (``nvcr.io/nvidia/pytorch:25.10-py3``) is locked by digest; the spec names the
+distribution that it is made of, and the lock checks it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Distribution:
 
     `python` is the version of its python3, `glibc` that of its C library, `archives` its archives by origin, the main
     one first and the one for security updates last; `keyrings` are files of this machine that may hold their keys.
-    `t64`: libraries carry the suffix of the 64-bit time_t transition in their package names (librdmacm1t64).
+    `t64`: libraries have the suffix of the 64-bit time_t transition in their package names (librdmacm1t64).
     """
 
     name: str
@@ -32,7 +32,7 @@ class Distribution:
     t64: bool = False
 
     def package(self, name: str) -> str:
-        """The name here of a library package that the transition renamed where it took place."""
+        """Return the name of a library package, with the suffix of the transition where it took place."""
         return f"{name}t64" if self.t64 else name
 
     @property
@@ -82,15 +82,15 @@ PLACE = "base:"  # the key of the place of the spec's `base` among the places of
 
 
 def is_image(base: str) -> bool:
-    """Whether `base` is a reference of a registry's image: it names the registry (``docker.io/library/ubuntu:24.04``,
+    """Return whether `base` is an image reference with its registry (``docker.io/library/ubuntu:24.04``,
     ``localhost:5000/base:1``)."""
     host, slash, _ = base.partition("/")
     return bool(slash) and ("." in host or ":" in host or host == "localhost")
 
 
-def distribution(name: str) -> Distribution:
-    """The distribution called `name` (``debian:13``, ``debian:trixie``). Raises SpecError."""
+def find_distribution(name: str) -> Distribution:
+    """Return the distribution `name` (``debian:13``, ``debian:trixie``). Raises SpecError."""
     for item in DISTRIBUTIONS.values():
         if name in (item.name, f"{item.family}:{item.codename}"):
             return item
-    raise SpecError(f"there is no distribution '{name}' to build on", hint=f"write one of: {', '.join(DISTRIBUTIONS)}")
+    raise SpecError(f"unknown distribution '{name}'", hint=f"write one of: {', '.join(DISTRIBUTIONS)}")

@@ -1,7 +1,7 @@
 """Every error a user can cause, with its exit code.
 
-Libraries raise; only the command line prints and exits. An error carries a message, a hint that can be typed, and
-where it is (``file:line:column``). A file with several mistakes raises one error that holds every finding.
+Libraries raise; only the command line prints and exits. An error has a message, a hint that can be typed, and
+its place (``file:line:column``). A file with several mistakes raises one error that holds every finding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FREE_SOME = "envbuild store gc, or set ENVBUILD_STORE to a folder on a larger di
 class Finding:
     """One mistake: what is wrong, where (``file:line:column``, may be empty) and what to do (may be empty).
 
-    `mirror_lines` are those below ``mirrors:`` of a ``site.yaml`` that `hint` asks for
+    `mirror_lines` are those below ``mirrors:`` of a ``site.yaml`` that `hint` requires
     (`envbuild.net.site.mirror_line`).
     """
 
@@ -32,7 +32,7 @@ class Finding:
 
 
 class EnvbuildError(Exception):
-    """Base of all errors that are told to the user without a traceback."""
+    """Base of all errors that are reported to the user without a traceback."""
 
     exit_code: ClassVar[int] = 1
     code: ClassVar[str] = "not-built"  # the name of the kind in JSON answers (docs/json.md)
@@ -43,14 +43,14 @@ class EnvbuildError(Exception):
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> Self:
-        """One error that tells all `findings` (at least one), in their order."""
+        """Return one error with all `findings` (at least one), in their order."""
         found = tuple(findings)
         error = cls(found[0].message, found[0].hint, found[0].where)
         error.findings = found
         return error
 
     def at(self, where: str) -> Self:
-        """This error with `where` as the place of every finding that has none."""
+        """Return this error with `where` as the place of every finding that has none."""
         return type(self).of(replace(finding, where=finding.where or where) for finding in self.findings)
 
     @property
@@ -77,7 +77,7 @@ class SpecError(EnvbuildError):
 
 
 class ConflictError(EnvbuildError):
-    """The facts say that what was asked for cannot work together."""
+    """The facts exclude the requested combination."""
 
     exit_code = 3
     code = "conflict"
@@ -91,7 +91,7 @@ class LockError(EnvbuildError):
 
 
 class EngineError(EnvbuildError):
-    """No engine can run here, or the store cannot be used; says which step failed and the fix."""
+    """No engine can run here, or the store cannot be used; names the step that failed and the fix."""
 
     exit_code = 5
     code = "engine"
@@ -105,28 +105,28 @@ class BuildError(EnvbuildError):
 
 
 class VerifyError(EnvbuildError):
-    """What is inside the artifact is not what was declared."""
+    """The content of the artifact differs from its declaration."""
 
     exit_code = 7
     code = "verify"
 
 
 class PublishError(EnvbuildError):
-    """A file could not be put where it was to go; the code of `publish`, too, once there is that command."""
+    """An output cannot be written."""
 
     exit_code = 8
     code = "output"
 
 
 class UnknownError(EnvbuildError):
-    """No fact says whether this combination works: never reported as valid."""
+    """No fact covers this combination: never reported as valid."""
 
     exit_code = 9
     code = "unknown"
 
 
 class InputError(EnvbuildError):
-    """An input cannot be had: which, its digest, where it was looked for, how to add a mirror or refresh it."""
+    """An input is not available: which, its digest, the places tried, how to add a mirror or refresh it."""
 
     exit_code = 10
     code = "input"

@@ -1,4 +1,4 @@
-"""The time that files get where their own says nothing: the same on every machine."""
+"""The fixed modification time of files in layers: the same on every machine."""
 
 from __future__ import annotations
 

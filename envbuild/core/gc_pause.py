@@ -1,4 +1,4 @@
-"""Make many objects at once, quickly."""
+"""Bulk allocation without the garbage collector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Without the garbage collector, which would look through all that is being made time and again."""
+    """Disable the garbage collector during bulk allocation: it would scan the new objects again and again."""
     if not gc.isenabled():
         yield
         return

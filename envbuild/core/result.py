@@ -1,4 +1,4 @@
-"""What a command answers."""
+"""The answer of a command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A command's answer, for scripts and for people."""
+    """A command's answer, as data for scripts and as text."""
 
     data: Mapping[str, Any]
     text: str

@@ -1,9 +1,9 @@
-"""Stopping: what SIGINT, SIGTERM and SIGHUP do to every command.
+"""Signals: the effect of SIGINT, SIGTERM and SIGHUP on every command.
 
-The main thread gets `Interrupted`, and whatever is under way cleans up on its way out. A thread that waits for a
-server that says nothing, for a lock or for a pipe would hold that up: what can be woken is (`at_stop`), and when the
-main thread is not through after PATIENCE seconds, a thread of this module removes what would stay (`leftover`) and ends
-the process. A second Ctrl-C ends the patience.
+The main thread gets `Interrupted`, and the work in progress cleans up while the exception is raised through it. A
+thread that waits for a silent server, a lock or a pipe would delay that: `at_stop` wakes it where possible. If the main
+thread has not ended after PATIENCE seconds, a thread of this module removes what would be left (`leftover`) and ends
+the process. A second Ctrl-C ends it at once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _inside = False
 
 
 class Interrupted(BaseException):
-    """The process was told to stop. Not KeyboardInterrupt, which typer ends with a word of its own."""
+    """The process got a signal to stop. Not KeyboardInterrupt, for which typer prints a message of its own."""
 
 
 def number() -> int:
-    """The signal that told the process to stop; 0: none did."""
+    """Return the signal that stops the process; 0: none."""
     return _number
 
 
@@ -49,7 +49,7 @@ def pause(seconds: float) -> None:
 
 @contextlib.contextmanager
 def at_stop(call: Call) -> Iterator[None]:
-    """`call` is made, from another thread, when the process is to stop while the context lasts: it ends a wait."""
+    """Call `call` from another thread if the process is to stop during the context: it ends a wait."""
     with _entered(_wakers, call):
         if _number:
             with contextlib.suppress(Exception):
@@ -59,7 +59,7 @@ def at_stop(call: Call) -> Iterator[None]:
 
 @contextlib.contextmanager
 def leftover(call: Call) -> Iterator[None]:
-    """`call` removes what the context would have removed at its end, where the process cannot wait for that end."""
+    """Call `call` if the process ends before the context does: it removes what the context would have removed."""
     with _entered(_leftovers, call):
         yield
 
@@ -76,22 +76,24 @@ def _entered(calls: dict[object, Call], call: Call) -> Iterator[None]:
 
 @contextlib.contextmanager
 def listening() -> Iterator[None]:
-    """Take the signals, from now on; a command runs inside, in the main thread. One that is ignored stays so (nohup),
-    but for Ctrl-C, which shells ignore for what they start in the background."""
+    """Handle the signals from now on, for a command that runs inside in the main thread.
+
+    A signal that is ignored remains ignored (nohup), except Ctrl-C, which shells ignore in background jobs.
+    """
     global _inside
     read, write = os.pipe()
     os.set_blocking(write, False)
     for wanted in SIGNALS:
         if wanted == signal.SIGINT or signal.getsignal(wanted) != signal.SIG_IGN:
             signal.signal(wanted, _interrupt)
-    # The pipe is written by the C handler: its reader hears of a signal even when the main thread does not come to it.
+    # The pipe is written by the C handler: its reader gets a signal even if the main thread does not run.
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(read,), name="stopping", daemon=True).start()
     try:
         _inside = True
         yield
     except BaseException:
-        if _number:  # what goes wrong while everything stops is no news
+        if _number:  # errors while everything stops are not reported
             leave()
         raise
     finally:
@@ -125,8 +127,10 @@ def _watch(read: int) -> None:
 
 
 def leave() -> NoReturn:
-    """End the process that was told to stop, with nothing left behind and the exit code of shells: 128 + signal.
-    Threads are not waited for."""
+    """End the process after a signal: run the leftover calls, and exit as shells do with 128 + signal.
+
+    Threads are not joined.
+    """
     with _leaving:
         for call in list(_leftovers.values()):
             with contextlib.suppress(Exception):
@@ -136,5 +140,5 @@ def leave() -> NoReturn:
         with contextlib.suppress(OSError, ValueError):  # after SIGHUP the terminal may be gone
             sys.stdout.flush()
         with contextlib.suppress(OSError):
-            os.write(2, f"{cursor}{word}; the next run goes on where this one stopped\n".encode())
+            os.write(2, f"{cursor}{word}; the next run resumes here\n".encode())
         os._exit(128 + _number)

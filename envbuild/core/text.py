@@ -1,4 +1,4 @@
-"""Texts for people: lists, numbers, times, sizes, tables, and what is safe to print."""
+"""Texts for the terminal: lists, numbers, times, sizes, tables, and what is safe to print."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def flow(value: Any) -> str:
 
 
 def printable(value: object) -> str:
-    """Return a text that somebody else wrote for a terminal: what steers one, and what is no text, as escapes."""
+    """Return an untrusted text for a terminal: control characters and invalid text as escapes."""
     return "".join(sign if sign.isprintable() else escaped(sign) for sign in str(value))
 
 
 def escaped(text: str | bytes) -> str:
-    """Return a text, or a name of a file, in ASCII on one line, for what has to be the same bytes everywhere."""
+    """Return a text, or a name of a file, in ASCII on one line, for output that must be the same bytes everywhere."""
     return ascii(text if isinstance(text, str) else text.decode("utf-8", "surrogateescape"))[1:-1]

@@ -1,4 +1,4 @@
-"""The order in which recipes stand: each after those it names, ties by name, so that the same image always has the same
+"""Topological order of recipes: each after those that it names, ties by name, so that an image always has the same
 order."""
 
 from __future__ import annotations
@@ -7,11 +7,13 @@ import heapq
 from collections.abc import Iterable, Mapping
 
 
-def ordered(after: Mapping[str, Iterable[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(names in order, one cycle). `after`: name → names that come before it; those that are not keys do not count.
+def sort_topologically(after: Mapping[str, Iterable[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return (names in order, one cycle).
+
+    after: name → names that come before it; those that are not keys do not count.
 
     With a cycle, the order holds only the names that do not depend on it, and the cycle begins and ends with the same
-    name (``a, b, a``: a stands after b, b after a)."""
+    name (``a, b, a``: a comes after b, b after a)."""
     waits = {name: {other for other in others if other in after} for name, others in after.items()}
     ready = [name for name, others in waits.items() if not others]
     heapq.heapify(ready)
@@ -29,7 +31,7 @@ def ordered(after: Mapping[str, Iterable[str]]) -> tuple[tuple[str, ...], tuple[
 
 
 def _cycle(waits: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """Every name here waits for another one that is here too, so walking on must come back."""
+    """Return a cycle: every name depends on another one of `waits`, so a walk must return to its path."""
     if not waits:
         return ()
     path = [min(waits)]

@@ -1,12 +1,12 @@
-"""YAML files that people write, read into nodes that know where they stand.
+"""YAML files written by users, read into nodes that know their place.
 
 Only the plain part of YAML is read: mappings with text keys, lists, scalars. Anchors, aliases and tags are refused,
 because a file of a few hundred bytes can expand to gigabytes through aliases and a tag can name a Python class. Nodes
 are built from libyaml's event stream instead of its composer, which recurses in C and so can be made to overflow the
 stack.
 
-A scalar keeps the text as it is written, so ``3.10`` stays ``3.10``; `kind` says what any YAML 1.1 or 1.2 reader would
-make of it."""
+A scalar keeps the text as it is written, so ``3.10`` remains ``3.10``; `kind` is the type that a YAML 1.1 or 1.2
+reader would give it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sequence(NamedTuple):
 
 class Table(NamedTuple):
     """A mapping, its keys unique and in the order of the file. `entries`: key → (the key's own node, the value). The
-    top of a file also carries its `text`."""
+    top of a file also has its `text`."""
 
     entries: dict[str, tuple[Scalar, Node]]
     where: str
@@ -71,8 +71,8 @@ class _Open(NamedTuple):
     items: list[Node]
 
 
-def shown(path: Path) -> str:
-    """The path as messages tell it: relative when it is below the current folder."""
+def relative_path(path: Path) -> str:
+    """Return a path for messages: relative if it is below the current folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -84,12 +84,12 @@ def load(path: Path, findings: list[Finding]) -> Table:
 
     Mistakes that leave the rest readable (a duplicate key) are appended to `findings`; those that do not raise
     SpecError."""
-    name = shown(path)
+    name = relative_path(path)
     return parse(_decode(_read(path, name), name), name, findings)
 
 
 def parse(text: str, name: str, findings: list[Finding]) -> Table:
-    """The top mapping of `text`; `name` is what messages call the file. Raises SpecError."""
+    """Return the top mapping of `text`; `name` is the file in messages. Raises SpecError."""
     try:
         top = _nodes(text, name, findings)
     except yaml.YAMLError as error:
@@ -102,7 +102,7 @@ def parse(text: str, name: str, findings: list[Finding]) -> Table:
 
 
 def describe(node: Node) -> str:
-    """What a node is, for messages: "a number", "a list", …"""
+    """Return the kind of a node for messages: "a number", "a list", …"""
     if isinstance(node, Scalar):
         return {"text": "text", "number": "a number", "truth": "true or false", "null": "nothing"}[node.kind]
     return "a list" if isinstance(node, Sequence) else "keys with values"
@@ -142,11 +142,11 @@ def _place(text: str, index: int, name: str) -> str:
 
 
 def _nodes(text: str, name: str, findings: list[Finding]) -> Node:
-    """The root node, built without recursion from parser events."""
+    """Return the root node, built without recursion from parser events."""
     stack: list[_Open] = []
     root: Node = Scalar("", "null", f"{name}:1:1")
     documents = 0
-    event: Any  # the stubs say that marks may be missing; parser events always have them
+    event: Any  # marks are optional in the stubs; parser events always have them
     for event in yaml.parse(text, Loader=LOADER):
         where = f"{name}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
         if isinstance(event, yaml.DocumentStartEvent):
@@ -204,7 +204,7 @@ def _close(opened: _Open, findings: list[Finding]) -> Node:
         elif key.value in entries:
             first = entries[key.value][0].where.split(":")[-2]
             findings.append(
-                Finding(f"duplicate key '{key.value}'", key.where, f"it stands already in line {first}; keep one")
+                Finding(f"duplicate key '{key.value}'", key.where, f"it is already in line {first}; keep one")
             )
         else:
             entries[key.value] = (key, value)
@@ -212,7 +212,7 @@ def _close(opened: _Open, findings: list[Finding]) -> Node:
 
 
 def _syntax(error: yaml.YAMLError, text: str, name: str) -> SpecError:
-    """libyaml's complaint in words that name the cause: a tab is by far the most frequent one."""
+    """Return libyaml's error with its cause: a tab is by far the most frequent one."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return SpecError(f"not YAML: {error}", where=name)

@@ -1,7 +1,7 @@
 """A small typed reader over the nodes of `envbuild.core.yaml_nodes`: it collects every mistake of a file before it
 raises.
 
-Each method takes a node and the key it stands under, and gives the value, or None after noting a finding. `finish`
+Each method takes a node and its key, and returns the value, or None after recording a finding. `finish`
 raises them all at once as one SpecError. Annotations are Python types, so that the fields of a dataclass are the schema
 of its YAML."""
 
@@ -44,13 +44,13 @@ class Reader:
         return yaml_nodes.load(path, self.findings)
 
     def wrong(self, where: str, message: str, hint: str = "") -> None:
-        """Note a mistake. Raises all of them once there are very many: such a file is not what it is taken for."""
+        """Record a mistake. Raise all of them at a limit: such a file is probably of another kind."""
         self.findings.append(Finding(message, where, hint))
         if len(self.findings) > MAX_FINDINGS:
             self.finish()
 
     def finish(self) -> None:
-        """Raises SpecError with every finding, by place in the file, when there is one."""
+        """Raise SpecError with every finding, by place in the file, if there is one."""
         found = sorted(dict.fromkeys(self.findings), key=_place)
         if len(found) > MAX_FINDINGS:
             more = Finding(f"and more mistakes after these {MAX_FINDINGS}", found[MAX_FINDINGS].where)
@@ -59,11 +59,11 @@ class Reader:
             raise SpecError.of(found)
 
     def schema(self, top: Table, what: str, known: int = 1) -> None:
-        """The format version; an unknown one ends the reading, because nothing else of the file can be judged."""
+        """Check the format version. Raise SpecError for an unknown one, because the rest cannot be interpreted."""
         from envbuild import __version__
 
         if "schema" not in top.entries:
-            self.wrong(top.where, f"the {what} does not say its format version", f"begin with schema: {known}")
+            self.wrong(top.where, f"the {what} has no format version", f"begin with schema: {known}")
             return
         node = top.entries["schema"][1]
         if not isinstance(node, Scalar) or node.kind != "number":
@@ -75,7 +75,7 @@ class Reader:
             raise SpecError(message, hint, node.where)
 
     def entries(self, node: Node, key: str) -> dict[str, tuple[Scalar, Node]]:
-        """Any keys with values; nothing at all reads as none."""
+        """Return keys with values; null reads as none."""
         if isinstance(node, Table):
             return node.entries
         if not (isinstance(node, Scalar) and node.kind == "null"):
@@ -86,7 +86,7 @@ class Reader:
         return {}
 
     def table(self, node: Node, known: Iterable[str], key: str, what: str) -> dict[str, Node]:
-        """Keys with values, each key one of `known`; `what` names the thing that has these keys ("layer 'ucx'")."""
+        """Return keys with values, each key one of `known`; `what` names their owner ("layer 'ucx'")."""
         keys, entries = tuple(known), self.entries(node, key)
         for name, (place, _) in entries.items():
             if name not in keys:
@@ -96,7 +96,7 @@ class Reader:
         return {name: value for name, (_, value) in entries.items() if name in keys}
 
     def items(self, node: Node, key: str) -> tuple[Node, ...]:
-        """A list; nothing at all reads as an empty one."""
+        """Return a list; null reads as an empty one."""
         if isinstance(node, Sequence):
             return node.items
         if not (isinstance(node, Scalar) and node.kind == "null"):
@@ -105,7 +105,7 @@ class Reader:
         return ()
 
     def text(self, node: Node, key: str, guard: Guard = no_guard, *, folded: bool = False) -> str | None:
-        """One line of text; with `folded`, line ends count as blanks."""
+        """Return one line of text; with `folded`, line ends count as blanks."""
         if not isinstance(node, Scalar):
             return self._none(node, f"'{key}' must be text, not {describe(node)}")
         if node.kind == "null":
@@ -133,7 +133,7 @@ class Reader:
         return {name: value for name, value in read.items() if value is not None}
 
     def choice(self, node: Node, key: str, choices: Iterable[str]) -> str | None:
-        """Text that is one of `choices`."""
+        """Return a text that is one of `choices`."""
         allowed = tuple(choices)
         value = self.text(node, key)
         if value is None or value in allowed:
@@ -141,9 +141,11 @@ class Reader:
         return self._none(node, f"'{key}' cannot be '{short(value)}'", one_of(value, allowed, "it is one of"))
 
     def value(self, node: Node, annotation: Any, key: str, guard: Guard = no_guard) -> Any:
-        """A value of the type `annotation`: str, int, float, bool, tuple[str, ...], Mapping[str, str], Literal of
-        texts, an enum of texts, or one of those or None. Raises TypeError for another annotation (a mistake of the
-        recipe, not of the spec)."""
+        """Return a value of the type `annotation`.
+
+        annotation: str, int, float, bool, tuple[str, ...], Mapping[str, str], Literal of texts, an enum of texts, or
+        one of those or None. Raises TypeError for others (a mistake of the recipe, not of the spec).
+        """
         origin, arguments = get_origin(annotation), get_args(annotation)
         if annotation is str:
             return self.text(node, key, guard)
@@ -181,7 +183,7 @@ class Reader:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A hint that names the closest of `known`, or the first of them after the words `otherwise`."""
+    """Return a hint: the closest of `known`, or the first of them after the words `otherwise`."""
     choices = sorted(known)
     return closest(name, choices) or _listed(choices, otherwise)
 
@@ -193,14 +195,16 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def one_of(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A hint for a word of a short closed list, in the order of `known`: the closest of them, and after the words
-    `otherwise` all of them. Whoever misspelt one value often does not know the others either."""
+    """Return a hint for a word of a short closed list: the closest, then all of `known` after the words `otherwise`.
+
+    A user who misspelt one value often does not know the others.
+    """
     choices = list(known)
     return " ".join(filter(None, (closest(name, choices), _listed(choices, otherwise))))
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """The one of `known` that is most like `name`; empty where none is so by `likeness` (difflib's, from 0 to 1)."""
+    """Return the one of `known` most similar to `name`; "" if none reaches `likeness` (difflib's, from 0 to 1)."""
     import difflib
 
     return next(iter(difflib.get_close_matches(name.lower()[:100], list(known), n=1, cutoff=likeness)), "")
@@ -212,7 +216,7 @@ def _listed(choices: list[str], otherwise: str) -> str:
 
 
 def short(text: str) -> str:
-    """A value as messages quote it: one line, not longer than a line."""
+    """Return a value for a message: on one line, cut to a line's length."""
     line = re.sub(CONTROL, " ", text)
     return line if len(line) <= 60 else line[:57] + "…"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from envbuild.core.errors import EngineError, EnvbuildError, Finding, InputError
-from envbuild.core.store.permissions import give, used
+from envbuild.core.store.permissions import move_into_store, record_use
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
@@ -129,7 +129,7 @@ class LayerPacker:
         for diff_id, layer in layers.items():
             path = pack_path(store, diff_id, form)
             if path.is_file():
-                used(path)
+                record_use(path)
             else:
                 wanted[diff_id] = layer
         self.total = sum(layer.size for layer in wanted.values())
@@ -191,7 +191,7 @@ class LayerPacker:
                 return 0
             with store.workdir() as work:
                 _, read = self.read_layer(layer, lambda: self.open_writer(work / "pack"))
-                give(work / "pack", path)
+                move_into_store(work / "pack", path)
             return read
 
     def pack_in_order(self, wanted: dict[str, SourceLayer]) -> dict[str, int]:
@@ -213,7 +213,7 @@ class LayerPacker:
                     with store.workdir() as work:
                         diff_id, read = self.read_once(layer, self.open_writer(work / "pack"))
                         if diff_id in wanted and diff_id not in packed:
-                            give(work / "pack", pack_path(store, diff_id, form))
+                            move_into_store(work / "pack", pack_path(store, diff_id, form))
                             packed[diff_id] = read
                 self.report_done(count)
         missing = [layer.name for diff_id, layer in wanted.items() if diff_id not in packed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec.recipe import Git, Recipe
 from envbuild.spec.recipe_loader import option_fields, recipe_file
 from envbuild.spec.resolve import Resolution
@@ -29,7 +29,7 @@ def commit_hint(recipe: Recipe, git: Git) -> str:
     line = find_line(path, git.commit)
     if not line and getattr(recipe, "commit", "") == git.commit:
         return f"the commit under '{recipe.name}' in the spec"
-    place = f"the commit in {shown(path)}{f':{line}:1' if line else ''}"
+    place = f"the commit in {relative_path(path)}{f':{line}:1' if line else ''}"
     return f"{place}, or write {options} under '{recipe.name}' in the spec" if "commit" in keys else place
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envbuild.core.distributions import distribution, is_image
+from envbuild.core.distributions import find_distribution, is_image
 from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
@@ -86,7 +86,7 @@ def requested_origins(request: LockRequest) -> list[str]:
     found |= {repository.origin for repository in request.repositories}
     found |= {index.origin for index in request.indexes} | {"python:"}
     try:
-        archives: Sequence[str] = distribution(request.distribution or request.base).archives
+        archives: Sequence[str] = find_distribution(request.distribution or request.base).archives
     except SpecError:
         archives = ()
     found.update(archives[:1])

@@ -16,7 +16,7 @@ from typing import TypeVar
 from packaging.utils import canonicalize_name
 
 from envbuild.core.console import Reporter
-from envbuild.core.distributions import PLACE, Distribution, distribution, is_image
+from envbuild.core.distributions import PLACE, Distribution, find_distribution, is_image
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives, unit_names
@@ -114,7 +114,7 @@ class LockMaker:
 
     @property
     def distribution(self) -> Distribution:
-        return distribution(self.request.distribution or self.request.base)
+        return find_distribution(self.request.distribution or self.request.base)
 
     @property
     def upgraded(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import EngineError
-from envbuild.core.store.permissions import folder_in
+from envbuild.core.store.permissions import make_shared_folder
 from envbuild.core.store.store import Store
 from envbuild.net.miss import Miss, MissKind, all_absent
 from envbuild.net.transport import NotFoundError, RefusedError, Transport, UnreachableError, describe_error
@@ -65,7 +65,7 @@ class Transfer:
         """
         part = self.store.part(sha256 or secrets.token_hex(8))
         try:
-            folder_in(part.parent)
+            make_shared_folder(part.parent)
             try:
                 while True:
                     with self.store.filled(), part.open("a+b") as file:

@@ -27,9 +27,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.distributions import DISTRIBUTIONS, PLACE, distribution, is_image
+from envbuild.core.distributions import DISTRIBUTIONS, PLACE, find_distribution, is_image
 from envbuild.core.errors import SpecError
-from envbuild.core.toposort import ordered
+from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.matrix.facts.model import Waiver
@@ -216,7 +216,7 @@ def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
             reader.wrong(draft.top["python"][0], f"'{short(text['python'])}' is no Python", 'write python: "3.12"')
         return base, text["python"], _distribution(reader, draft, text["distribution"])
     try:
-        found = distribution(base) if base else None
+        found = find_distribution(base) if base else None
     except SpecError:
         known = f"it builds on {', '.join(DISTRIBUTIONS)}, and on images: {EXAMPLE}"
         reader.wrong(node.where, f"base '{short(base)}' is none that this version builds on", known)
@@ -240,7 +240,7 @@ def _top_text(reader: Reader, draft: _Draft, key: str) -> str:
 
 def _distribution(reader: Reader, draft: _Draft, name: str) -> str:
     try:
-        return distribution(name).name if name else ""
+        return find_distribution(name).name if name else ""
     except SpecError as error:
         reader.wrong(draft.top["distribution"][0], error.message, error.hint)
         return ""
@@ -279,7 +279,7 @@ def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) 
                 f"layers '{other}' and '{name}' both install into {recipe.prefix}",
                 f"keep one; '{other}' is at {first}",
             )
-    _, cycle = ordered({name: recipe.after for name, recipe in recipes.items()})
+    _, cycle = sort_topologically({name: recipe.after for name, recipe in recipes.items()})
     if cycle:
         steps = ", ".join(f"'{above}' comes after '{below}'" for above, below in pairwise(cycle))
         reader.wrong(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envbuild.core.distributions import is_image
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.core.yaml_reader import one_of, short
 from envbuild.matrix.facts.atoms import pick_penalty
 from envbuild.matrix.facts.fact_table import FactTable
@@ -42,7 +42,7 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
     env = spec.recipe_env(target)
     for name, recipe in spec.recipes.items():
         for component, text in ask_recipe(recipe, "matrix", dict, env).items():
-            place = spec.where.get(name, "") or shown(recipe_file(recipe))
+            place = spec.where.get(name, "") or relative_path(recipe_file(recipe))
             requested.append(
                 (str(component), str(text), place, "" if component == recipe.component else f"recipe {name}")
             )
@@ -93,7 +93,7 @@ def key_place(spec: ImageSpec, key: str) -> str:
     lines = spec.text.splitlines()
     own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
     number = next((at for at, line in enumerate(lines[own:], 1) if line.startswith(f"{key}:")), 0)
-    return f"{shown(spec.path)}:{number}:1" if number else shown(spec.path)
+    return f"{relative_path(spec.path)}:{number}:1" if number else relative_path(spec.path)
 
 
 def required_components(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envbuild.core.errors import EnvbuildError, SpecError
-from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, shown
+from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, relative_path
 from envbuild.core.yaml_reader import Guard, Reader, short
 from envbuild.spec.enroot_rules import expansion_fault
 from envbuild.spec.recipe import (
@@ -60,7 +60,7 @@ def load_recipe(path: Path) -> type[Recipe]:
     try:
         status = path.stat()
     except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", where=shown(path)) from None
+        raise SpecError(f"cannot be read: {error.strerror}", where=relative_path(path)) from None
     key = (str(path.absolute()), status.st_mtime_ns, status.st_size)
     if key not in _loaded:
         _loaded[key] = _load(path)
@@ -71,7 +71,7 @@ def _load(path: Path) -> type[Recipe]:
     name = f"envbuild_recipes.{path.stem}_{zlib.crc32(str(path.absolute()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SpecError("a recipe is a Python file", where=shown(path))
+        raise SpecError("a recipe is a Python file", where=relative_path(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look their module up there
     try:
@@ -84,12 +84,12 @@ def _load(path: Path) -> type[Recipe]:
             raise SpecError(
                 f"a recipe file defines one Recipe class; this one defines {f'{len(own)}: {names}' if own else 'none'}",
                 "see recipes/ of envbuild for examples",
-                shown(path),
+                relative_path(path),
             )
         if "__dataclass_fields__" not in vars(own[0]):
             hint = f"write @dataclass(frozen=True, kw_only=True) above class {own[0].__name__}"
             raise SpecError(
-                f"class {own[0].__name__} is not a dataclass, so its fields are not options", hint, shown(path)
+                f"class {own[0].__name__} is not a dataclass, so its fields are not options", hint, relative_path(path)
             )
     except BaseException:
         del sys.modules[name]
@@ -107,13 +107,13 @@ def errors_at_recipe_line(path: Path) -> Iterator[None]:
     except EnvbuildError:
         raise
     except SyntaxError as error:
-        place = f"{shown(Path(error.filename or path))}:{error.lineno or 1}:{error.offset or 1}"
+        place = f"{relative_path(Path(error.filename or path))}:{error.lineno or 1}:{error.offset or 1}"
         raise SpecError(f"not Python: {error.msg}", where=place) from error
     except (Exception, SystemExit) as error:
         import traceback
 
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        place = f"{shown(path)}:{frames[-1].lineno}:1" if frames else shown(path)
+        place = f"{relative_path(path)}:{frames[-1].lineno}:1" if frames else relative_path(path)
         raise SpecError(f"the recipe fails: {type(error).__name__}: {error}", where=place) from error
 
 
@@ -129,7 +129,11 @@ def call_recipe(recipe: Recipe, method: str, kind: type[Result], *arguments: obj
         if not fault and isinstance(answer, kind):
             return answer
         code = getattr(function, "__code__", None)
-        place = f"{shown(path)}:{code.co_firstlineno}:1" if code and code.co_filename == str(path) else shown(path)
+        place = (
+            f"{relative_path(path)}:{code.co_firstlineno}:1"
+            if code and code.co_filename == str(path)
+            else relative_path(path)
+        )
         raise SpecError(f"{method}() of recipe '{recipe.name}' gives {fault}", _return_hint(kind), place)
 
 

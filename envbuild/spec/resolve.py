@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envbuild.core.errors import ConflictError, Finding, SpecError, UnknownError
-from envbuild.core.toposort import ordered
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.toposort import sort_topologically
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts.model import Waiver
 from envbuild.net.site import SOURCE_KINDS
@@ -66,7 +66,7 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
     """Put the recipes of `spec` into order and query what each needs on `target`.
 
     Raises ConflictError for what cannot work together, SpecError for a recipe that fails."""
-    order, cycle = ordered({name: recipe.after for name, recipe in spec.recipes.items()})
+    order, cycle = sort_topologically({name: recipe.after for name, recipe in spec.recipes.items()})
     if cycle:  # load refuses it with the place; a spec made in memory comes here
         raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
     env = spec.recipe_env(target)
@@ -121,7 +121,7 @@ def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
     findings = [
         Finding(
             f"the recipe '{name}' takes {item.file} from '{short(item.origin)}', which is no kind of origin",
-            shown(recipe_file(spec.recipes[name])),
+            relative_path(recipe_file(spec.recipes[name])),
             f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}",
         )
         for name, source in sources.items()
@@ -142,7 +142,7 @@ def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
     findings = [
         Finding(
             f"the recipe '{name}' takes {short(git.origin)} at '{short(git.commit)}', which is no hash of a commit",
-            spec.where.get(name, "") or shown(recipe_file(spec.recipes[name])),
+            spec.where.get(name, "") or relative_path(recipe_file(spec.recipes[name])),
             "write all 40 hexadecimal digits of it",
         )
         for name, source in sources.items()

@@ -120,8 +120,8 @@ def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other
     folder.mkdir(mode=0o700)
     (folder / "alive").touch()
     program = (
-        "import sys; from pathlib import Path; from envbuild.core.store.store import held; "
-        "print(held(Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from envbuild.core.store.store import is_locked; "
+        "print(is_locked(Path(sys.argv[1])))"
     )
     output = subprocess.run(
         [python, "-c", program, str(folder / "alive")],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.console import SilentReporter
-from envbuild.core.distributions import distribution
+from envbuild.core.distributions import find_distribution
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve
@@ -116,7 +116,7 @@ def test_debian_12(site: Site, store: Store) -> None:
 def test_mistakes(site: Site, store: Store) -> None:
     units = {"base": UnitRequest(debian=("openmpi-bni",))}
     with pytest.raises(InputError, match="no package 'openmpi-bni'") as missing_package:
-        request = resolve.DebianRequest(distribution("debian:13"), "amd64", {"base": units["base"].debian})
+        request = resolve.DebianRequest(find_distribution("debian:13"), "amd64", {"base": units["base"].debian})
         resolve.resolve(request, site, store, SilentReporter())
     assert missing_package.value.hint == "did you mean 'openmpi-bin'?"
     with pytest.raises(ConflictError, match="numpy"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.console import SilentReporter
-from envbuild.core.distributions import distribution
+from envbuild.core.distributions import find_distribution
 from envbuild.core.errors import ConflictError, EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("apt-get"), reason="apt-get is not installed"),
     pytest.mark.skipif(not shutil.which("gpg"), reason="gpg is not installed"),
 ]
-NOBLE = distribution("ubuntu:24.04")
+NOBLE = find_distribution("ubuntu:24.04")
 CUDA, DOCA = "apt:cuda/ubuntu2404/x86_64", "apt:doca"
 UNTOUCHED = "0" * 40
 

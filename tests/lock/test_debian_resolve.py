@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.build.plan.debian_units import dummy_package_commands
 from envbuild.core.console import SilentReporter
-from envbuild.core.distributions import distribution
+from envbuild.core.distributions import find_distribution
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.debian import resolve as debian
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("apt-get"), reason="apt-get is not installed"),
     pytest.mark.skipif(not shutil.which("gpg"), reason="gpg is not installed"),
 ]
-TRIXIE = distribution("debian:13")
+TRIXIE = find_distribution("debian:13")
 MAIN = (
     stanza("base-files", "13.8+deb13u7", essential=True, Pre_Depends="awk"),
     stanza("mawk", Provides="awk", Depends="libc6 (>= 2)"),

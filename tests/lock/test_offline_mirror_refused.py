@@ -44,7 +44,7 @@ def test_a_file_that_another_image_needs_is_not_replaced(store: Store, tmp_path:
 def test_damage_in_the_store_does_not_travel(store: Store, tmp_path: Path) -> None:
     wanted, folder = lock(deb(store, "hello")), tmp_path / "bundle"
     store.blob(wanted.debian["hello_1.0_all.deb"].sha256).write_bytes(b"package hellx")
-    with pytest.raises(InputError, match="the store holds damaged content"):
+    with pytest.raises(InputError, match="corrupt blob in the store"):
         export_mirror(wanted, store, folder, SilentReporter())
     assert paths(folder) == set()
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import SpecError
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.matrix.facts.load import facts_digest, load_facts
 from envbuild.matrix.facts.model import Facts, Term
 from tests.support.examples import examples
@@ -54,7 +54,7 @@ def test_message(case: str, tmp_path: Path, update_golden: bool) -> None:
     path = Path(shutil.copy(BAD / f"{case}.yaml", tmp_path))
     with pytest.raises(SpecError) as caught:
         load_facts([KNOWN, tmp_path])
-    text = str(caught.value).replace(shown(path), "{path}").replace(shown(KNOWN), "{known}") + "\n"
+    text = str(caught.value).replace(relative_path(path), "{path}").replace(relative_path(KNOWN), "{known}") + "\n"
     stored = BAD / f"{case}.txt"
     if update_golden:
         stored.write_text(text)

@@ -269,7 +269,7 @@ def test_a_store_that_is_damaged(layout: Layout, registry: Server, lock: Lock, s
     for path in (store.root / "base").iterdir():
         path.unlink()
     store.blob(digest).write_bytes(b"\x1f\x8b and no more")
-    with pytest.raises(InputError, match="the store holds damaged content"):
+    with pytest.raises(InputError, match="corrupt blob in the store"):
         lock("docker.io/some/base:1", registry.url)
     assert lock("docker.io/some/base:1", registry.url).image == image
 

@@ -23,7 +23,7 @@ def wait_for_end(process: subprocess.Popen[str], code: int) -> str:
     _, output = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, output
     assert "Traceback" not in output and "Exception" not in output and "error" not in output
-    assert output.count("the next run goes on where this one stopped") == 1
+    assert output.count("the next run resumes here") == 1
     return output
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import SpecError
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.spec import image_spec
 from envbuild.spec.project import Project
 from tests.support.examples import examples
@@ -32,7 +32,7 @@ def test_message(case: str, small: Project, update_golden: bool) -> None:
     path = BAD / f"{case}.yaml"
     with pytest.raises(SpecError) as caught:
         image_spec.load_image_spec(str(path), small)
-    text = str(caught.value).replace(shown(path), "{path}").replace(shown(BAD), "{bad}") + "\n"
+    text = str(caught.value).replace(relative_path(path), "{path}").replace(relative_path(BAD), "{bad}") + "\n"
     stored = path.with_suffix(".txt")
     if update_golden:
         stored.write_text(text)

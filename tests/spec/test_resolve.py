@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import ConflictError, SpecError
-from envbuild.core.toposort import ordered
+from envbuild.core.toposort import sort_topologically
 from envbuild.lock.request import UnitRequest, lock_request
 from envbuild.lock.resolve import resolve_in
 from envbuild.spec import image_spec
@@ -136,13 +136,13 @@ NAMES = st.sampled_from("abcdefgh")
 @given(st.dictionaries(NAMES, st.sets(NAMES)))
 def test_order(after: dict[str, set[str]]) -> None:
     """Everything stands after what it names; what is left out hangs on the cycle that is shown."""
-    order, cycle = ordered(after)
+    order, cycle = sort_topologically(after)
     assert set(order) <= set(after)
     for index, name in enumerate(order):
         assert (after[name] & set(after)) <= set(order[:index])
     if len(order) == len(after):
         assert cycle == ()
-        assert ordered(dict(reversed(after.items()))) == (order, ())
+        assert sort_topologically(dict(reversed(after.items()))) == (order, ())
     else:
         assert cycle[0] == cycle[-1]
         assert all(later in after[name] for name, later in pairwise(cycle))

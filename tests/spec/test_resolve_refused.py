@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.core.errors import EnvbuildError
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.lock.resolve import resolve_in
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
@@ -28,7 +28,7 @@ def test_message(case: str, update_golden: bool) -> None:
     project, path = Project.find(Path(__file__).parents[2]), REFUSED / f"{case}.yaml"
     with pytest.raises(EnvbuildError) as caught:
         resolve_in(load_image_spec(str(path), project), project)
-    text = str(caught.value).replace(shown(path), "{path}") + f"\nexit {caught.value.exit_code}\n"
+    text = str(caught.value).replace(relative_path(path), "{path}") + f"\nexit {caught.value.exit_code}\n"
     stored = path.with_suffix(".txt")
     if update_golden:
         stored.write_text(text)

@@ -1,8 +1,8 @@
-"""What lies in the store, and what of it nobody needs.
+"""Usage of the store, and the removal of what no image needs.
 
-An artifact is needed while the link NAME.sqsh points at it. With its record in images/ it holds its layers with their
-packs, and the units and inputs that its plan names. Everything else may go once nothing changed it for a week, because
-the next build may want it; `everything` drops the week. Nothing is removed while another process works in the store.
+An artifact is needed while the link NAME.sqsh points at it. Its record in images/ also requires its layers with their
+packs, and the units and inputs of its plan. Everything else is removed after a week without a change, because the next
+build may use it; `everything` ignores that week. Nothing is removed while another process works in the store.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ KINDS = ("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", 
 
 
 def usage(store: Store) -> dict[str, int]:
-    """Kind of content → bytes on disk. What a user namespace owns and hides from us is not counted."""
+    """Return kind of content → bytes on disk, without what a user namespace owns and hides from this user."""
     return {kind: size_of(store.root / kind) for kind in KINDS}
 
 
 def size_of(path: Path) -> int:
-    """Bytes on disk below `path`; hard links count once."""
+    """Return the bytes on disk below `path`; hard links count once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     todo = [path]
@@ -51,8 +51,8 @@ def size_of(path: Path) -> int:
 
 
 @dataclass(slots=True)
-class Held:
-    """What artifacts that stay hold: names in units/, layers/, blobs/sha256/, images/ and artifacts/."""
+class RequiredEntries:
+    """Entries that remaining artifacts require: names in units/, layers/, blobs/sha256/, images/ and artifacts/."""
 
     units: set[str] = field(default_factory=set)
     layers: set[str] = field(default_factory=set)
@@ -62,22 +62,25 @@ class Held:
 
 
 def stem(name: str) -> str:
-    """NAME-<lock digest> of the files of one artifact, which differ in their endings."""
+    """Return NAME-<lock digest> of a file of an artifact, without its ending."""
     for ending in (".sqsh", ".oci", ".evidence.json"):
         if name.endswith(ending):
             return name.removesuffix(ending)
     return name
 
 
-def held(store: Store, before: float) -> Held:
-    """What must stay. `before`: what changed later than this time (seconds since 1970) stays, linked or not."""
-    holds = Held()
-    entries = listed(store.root / "artifacts")
+def required_entries(store: Store, before: float) -> RequiredEntries:
+    """Return the entries that must not be removed.
+
+    before: seconds since 1970; later artifacts are required even without a link.
+    """
+    holds = RequiredEntries()
+    entries = list_folder(store.root / "artifacts")
     links = [path for path in entries if path.is_symlink() and path.exists() and not path.name.startswith(".")]
     linked = {stem(path.readlink().name) for path in links}
     holds.artifacts.update(path.name for path in links)
     for path in entries:
-        if not path.is_symlink() and (stem(path.name) in linked or changed(path) > before):
+        if not path.is_symlink() and (stem(path.name) in linked or change_time(path) > before):
             holds.artifacts.add(path.name)
     for path, record in records(store, holds.artifacts):
         holds.images.add(path.name)
@@ -93,10 +96,12 @@ def held(store: Store, before: float) -> Held:
 
 
 def records(store: Store, artifacts: set[str]) -> list[tuple[Path, dict[str, Any]]]:
-    """Of each artifact the records that tell of it as it lies there, or else the newest: the others tell of an artifact
-    that was written over since."""
+    """Return the records that match each artifact as it is now, else its newest record.
+
+    The others describe an artifact that has been replaced since.
+    """
     found: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for path in sorted(listed(store.root / "images"), key=changed, reverse=True):
+    for path in sorted(list_folder(store.root / "images"), key=change_time, reverse=True):
         record: Any = read_json(path)
         try:
             name = Path(record["made"]["artifact"]).name
@@ -105,74 +110,80 @@ def records(store: Store, artifacts: set[str]) -> list[tuple[Path, dict[str, Any
             continue
         if name in artifacts and (store.root / "artifacts" / name).is_file():
             found.setdefault(name, []).append((path, record))
-    kept = []
+    current = []
     for name, items in found.items():
         stat = (store.root / "artifacts" / name).stat()
         now = [stat.st_size, stat.st_mtime_ns]
-        kept += [item for item in items if item[1]["stat"] == now] or items[:1]
-    return kept
+        current += [item for item in items if item[1]["stat"] == now] or items[:1]
+    return current
 
 
-def listed(folder: Path) -> list[Path]:
+def list_folder(folder: Path) -> list[Path]:
+    """Return the sorted entries of a folder; none if it does not exist."""
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def changed(path: Path) -> float:
-    """When an entry was last changed or renamed: blobs and layers carry a fixed time of their content."""
+def change_time(path: Path) -> float:
+    """Return when an entry was last changed or renamed (ctime): blobs and layers have a fixed mtime."""
     return path.lstat().st_ctime
 
 
-def used(folder: Path, depth: int = 2) -> float:
-    """When anything in a cache folder, down to `depth`, was last changed. What is hidden from this user is left out."""
-    times = [changed(folder)]
+def last_change(folder: Path, depth: int = 2) -> float:
+    """Return when anything in a cache folder, down to `depth`, was last changed, as far as this user can see."""
+    times = [change_time(folder)]
     if depth and folder.is_dir() and not folder.is_symlink():
         with contextlib.suppress(OSError):
-            times += [used(path, depth - 1) for path in listed(folder)]
+            times += [last_change(path, depth - 1) for path in list_folder(folder)]
     return max(times)
 
 
-def unneeded(store: Store, *, everything: bool) -> Iterator[Path]:
-    """Files and folders that nothing holds. The lock "gc" must be held."""
+def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
+    """Yield files and folders that nothing requires. The caller has the lock "gc"."""
     before = time.time() - (0 if everything else WEEK)
-    holds = held(store, before)
+    holds = required_entries(store, before)
     abandoned = set(store.abandoned())
-    for path in listed(store.root / "tmp"):
+    for path in list_folder(store.root / "tmp"):
         left = path.name.startswith(("damaged-", "removed-")) or path in abandoned
-        if left or (not path.is_dir() and changed(path) <= before):
+        if left or (not path.is_dir() and change_time(path) <= before):
             yield path
-    for path in listed(store.root / "artifacts"):
-        if path.name not in holds.artifacts and (path.is_symlink() or changed(path) <= before):
+    for path in list_folder(store.root / "artifacts"):
+        if path.name not in holds.artifacts and (path.is_symlink() or change_time(path) <= before):
             yield path
-    yield from (path for path in listed(store.root / "images") if path.name not in holds.images)
+    yield from (path for path in list_folder(store.root / "images") if path.name not in holds.images)
     gone = set()
     for place, names in (("units", holds.units), ("layers", holds.layers), ("blobs/sha256", holds.blobs)):
-        for path in listed(store.root / place):
-            if path.name not in names and changed(path) <= before:
+        for path in list_folder(store.root / place):
+            if path.name not in names and change_time(path) <= before:
                 gone.add(path.name)
                 yield path
-    for path in listed(store.root / "packs"):
-        if path.name.split(".")[0].split("-")[0] not in holds.layers and changed(path) <= before:
+    for path in list_folder(store.root / "packs"):
+        if path.name.split(".")[0].split("-")[0] not in holds.layers and change_time(path) <= before:
             yield path
-    for path in listed(store.root / "control"):  # what the package with this digest says of itself
+    for path in list_folder(store.root / "control"):  # control data of the package with this digest
         if path.name in gone or not store.has_blob(path.name):
             yield path
     for place in ("logs", "partial"):
-        yield from (path for path in listed(store.root / place) if changed(path) <= before)
-    caches = [path for place in ("apt", "buildah", "git") for path in listed(store.root / place)] + [store.root / "uv"]
-    yield from (path for path in caches if path.exists() and used(path) <= before)
+        yield from (path for path in list_folder(store.root / place) if change_time(path) <= before)
+    caches = [path for place in ("apt", "buildah", "git") for path in list_folder(store.root / place)] + [
+        store.root / "uv"
+    ]
+    yield from (path for path in caches if path.exists() and last_change(path) <= before)
 
 
-def busy() -> NoReturn:
+def raise_busy() -> NoReturn:
+    """Raise EngineError: another process works in the store."""
     raise EngineError("another envbuild works in this store", hint="run it again later: envbuild store gc")
 
 
 def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool) -> tuple[list[str], int]:
-    """Remove what is not needed; returns what (paths below the store) and how many bytes that frees. Raises EngineError
-    at once when another process works in the store (it holds the lock "gc", shared)."""
+    """Remove what is not needed. Return the removed paths (below the store) and the bytes that they used.
+
+    Raises EngineError at once if another process works in the store (it has the lock "gc", shared).
+    """
     removed: list[str] = []
     freed = 0
-    with store.lock("gc", busy):
-        for path in list(unneeded(store, everything=everything)):
+    with store.lock("gc", raise_busy):
+        for path in list(unneeded_entries(store, everything=everything)):
             folder = path.is_dir() and not path.is_symlink()
             freed += size_of(path) if folder else path.lstat().st_blocks * 512
             removed.append(str(path.relative_to(store.root)))
@@ -187,7 +198,7 @@ def collect(store: Store, reporter: Reporter, *, dry_run: bool, everything: bool
 
 
 def remove_folder(path: Path, store: Store) -> None:
-    """Moved aside first: a layer that is half removed must not be found by a build."""
+    """Remove a folder, renamed first: a build must not find a layer that is half removed."""
     from envbuild.core.userns.removal import remove_tree
 
     if path.parent != store.root / "tmp":

@@ -1,5 +1,5 @@
-"""A store that a group of users shares: what is made in a folder that they may write is as open as the folder, whatever
-the umask of who makes it.
+"""A store that a group of users shares: entries of a folder that the group may write have the folder's mode, with any
+umask.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ GROUP, OTHERS = 0o020, 0o002  # may write
 
 
 def is_shared(folder: Path) -> int:
-    """The mode of a folder that a group shares; 0 for another one, such as /tmp, where anybody may write."""
+    """Return the mode of a folder that a group shares; 0 for others, such as /tmp, which every user may write."""
     mode = folder.stat().st_mode & 0o7777
     return mode if mode & GROUP and not mode & OTHERS else 0
 
 
-def folder_in(path: Path) -> None:
-    """Make a folder, if there is none, as open to its group as the one that it is in."""
+def make_shared_folder(path: Path) -> None:
+    """Make a folder, if it does not exist, with the mode of its parent in a shared store."""
     try:
         path.mkdir()
     except FileExistsError:
@@ -28,30 +28,30 @@ def folder_in(path: Path) -> None:
         path.chmod(mode)
 
 
-def share(path: Path) -> None:
-    """Let the group that shares the folder of a file read and write it, too: to lock it, or to note its use."""
+def share_file(path: Path) -> None:
+    """Let the group that shares the folder of a file read and write it: to lock it, or to record its use."""
     if is_shared(path.parent):
         with contextlib.suppress(OSError):  # it is another user's, who did so
             path.chmod(path.stat().st_mode & 0o7777 | 0o060)
 
 
-def give(source: Path, target: Path) -> None:
+def move_into_store(source: Path, target: Path) -> None:
     """Rename a finished file to its place in the store."""
     source.replace(target)
-    share(target)
+    share_file(target)
 
 
-def used(path: Path) -> None:
-    """Note that a file of the store was wanted lately, so that it stays."""
+def record_use(path: Path) -> None:
+    """Record the use of a file of the store, so that it is not removed."""
     with contextlib.suppress(PermissionError):  # another user's, of a store that is not a group's
         os.utime(path)
 
 
-def lock_file(path: Path) -> IO[bytes]:
-    """A file to lock, made when it is missing."""
+def open_lock_file(path: Path) -> IO[bytes]:
+    """Open a file to lock; make it if it does not exist."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        share(path)
+        share_file(path)
     except FileExistsError:
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # NFS wants it for a lock

@@ -1,7 +1,7 @@
-"""What was made, kept in the store: a second run with nothing changed finds the record of the first, and ends.
+"""Records of built images: a run without a change finds the record of the run before it, and ends.
 
-A record is images/KEY.json, where KEY is a digest of all that decides the file's bytes. It says what was made, how the
-file looked then, and what the store must hold for it as long as a link points at it (`envbuild.core.store.gc`).
+A record is images/KEY.json, where KEY is a digest of all that decides the file's bytes. It has what was made, size and
+time of the file, and what the store must retain for it while a link points at it (`envbuild.core.store.gc`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envbuild.core.store.store import Store, read_json, stamp, write_json
 
 
 def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
-    """Return where the record of a file is, named by all that `decides` its bytes and by envbuild's own code."""
+    """Return the path of the record of a file, named by all that `decides` its bytes and by envbuild's own code."""
     digest = hashlib.sha256()
     for part in (code_digest(), *decides):
         content = part.encode() if isinstance(part, str) else part
@@ -25,7 +25,7 @@ def record_path(store: Store, decides: Iterable[str | bytes]) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """Return what was made, when its ``artifact`` is still there untouched."""
+    """Return what was made, if its ``artifact`` exists unchanged; else None."""
     try:
         value = read_json(path)
         made: dict[str, Any] = value["made"]
@@ -35,7 +35,10 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def write_record(path: Path, made: Mapping[str, Any], *, units: Iterable[str] = (), blobs: Iterable[str] = ()) -> None:
-    """Keep what was made: its ``artifact`` is the file, its ``layers`` the layers in it; the keys of `units` and the
-    digests of `blobs` are what else it holds in the store."""
+    """Record what was made.
+
+    made: ``artifact`` is the file, ``layers`` the layers in it.
+    units, blobs: keys and digests that the artifact requires in the store.
+    """
     holds = {"units": sorted(units), "blobs": sorted(blobs)}
     write_json(path, {"made": dict(made), "stat": stamp(Path(made["artifact"])), "holds": holds})

@@ -1,22 +1,22 @@
 """The store: content by digest, units by key, layers, packs, logs.
 
     blobs/sha256/<hex>          inputs and products, by content
-    units/<key>.json            UnitRecord: what a unit gave
+    units/<key>.json            UnitRecord: the product of a unit
     layers/<diff id hex>/       tree/ (canonical, usable as an overlay lower directory), layer.json (LayerRecord)
     packs/<diff id hex>.<format>  one layer compressed for squashfs (envbuild.squashfs.pack.writer)
-    packs/<its name>.equal      what such a pack holds of others (envbuild.squashfs.write.dedup_cache)
-    images/<hex>.json           what `make` made of one lock, for the second run that does nothing
+    packs/<its name>.equal      content that such a pack shares with others (envbuild.squashfs.write.dedup_cache)
+    images/<hex>.json           what `make` built from one lock, for the next run
     artifacts/                  finished images (squashfs files, OCI layouts)
-    exports/<host>-<pid>-<hex>.json  how far each export is, for a day (envbuild.export.progress)
-    partial/<sha256>.part       what has arrived of a blob, for the next attempt
+    exports/<host>-<pid>-<hex>.json  progress of each export, for a day (envbuild.export.progress)
+    partial/<sha256>.part       the received part of a blob, for the next attempt
     logs/<unit>-<key 12>.log
     locks/                      flock files, one a unit key
-    tmp/                        each process has a folder of its own here, holding a lock as long as it lives
+    tmp/                        each process has a folder of its own here, with a lock until it ends
 
-Everything is written under tmp/ and renamed into place; a killed process leaves only folders in tmp/ whose lock nobody
-holds, and the next run removes those.
+Everything is written under tmp/ and renamed into place; a killed process leaves only folders in tmp/ whose lock is
+free, and the next run removes those.
 
-A store whose folder a group may write is that group's: what is made in it is as open as the folder, whatever the umask.
+A store whose folder a group may write is shared by that group: its entries have the mode of the folder, with any umask.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import IO, Any
 from envbuild.core import signals
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import FREE_SOME, EngineError, InputError
-from envbuild.core.store.permissions import folder_in, lock_file
+from envbuild.core.store.permissions import make_shared_folder, open_lock_file
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 FOLDERS = ("blobs", "blobs/sha256", "units", "layers", "packs", "images", "artifacts", "logs", "locks", "tmp")
@@ -60,7 +60,7 @@ class LayerRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """What building a unit gave: a layer, or wheels as (file name, sha256). `seconds` of wall time it took."""
+    """The product of a unit: a layer, or wheels as (file name, sha256). `seconds` is the wall time of its build."""
 
     key: str
     unit: str
@@ -82,7 +82,7 @@ class Store:
         try:
             root.mkdir(parents=True, exist_ok=True)
             for name in FOLDERS:
-                folder_in(root / name)
+                make_shared_folder(root / name)
             probe = root / "tmp" / f".probe-{secrets.token_hex(4)}"
             probe.touch()
             probe.unlink()
@@ -95,7 +95,7 @@ class Store:
 
     @contextlib.contextmanager
     def filled(self) -> Iterator[None]:
-        """What happens inside writes to the store: a disk or a quota that is full is an EngineError that says which."""
+        """Raise EngineError, with the store's path, if the context finds the disk or the quota full."""
         try:
             yield
         except OSError as error:
@@ -108,35 +108,37 @@ class Store:
         return self.root / "blobs" / "sha256" / sha256
 
     def part(self, name: str) -> Path:
-        """Where what has arrived of a file waits for the rest; `name`: its sha256, or some other name."""
+        """Return the path for the received part of a file; `name`: its sha256, or another name."""
         return self.root / "partial" / f"{name}.part"
 
     def has_blob(self, sha256: str) -> bool:
         return self.blob(sha256).is_file()
 
     def add_blob(self, source: Path) -> str:
-        """Move a file (on the store's file system) in as a blob; returns its sha256."""
+        """Move a file (on the store's file system) into the store as a blob. Return its sha256."""
         sha256 = file_digest(source)
         source.chmod(0o644)
         source.replace(self.blob(sha256))
         return sha256
 
     def check_blob(self, sha256: str) -> None:
-        """Read a blob and compare. A damaged one is set aside, so that the next run fetches it again; raises
-        InputError."""
+        """Check the digest of a blob.
+
+        A corrupt one is moved aside, so that the next run fetches it again. Raises InputError.
+        """
         found = file_digest(self.blob(sha256))
         if found != sha256:
             damaged = self.blob(sha256)
             damaged.rename(self.root / "tmp" / f"damaged-{sha256}")
             raise InputError(
-                f"the store holds damaged content: sha256 {sha256} reads as {found}",
-                hint="it was set aside; run the command again to fetch it anew",
+                f"corrupt blob in the store: expected sha256 {sha256}, got {found}",
+                hint="it was moved aside; run the command again to fetch it",
                 where=str(damaged),
             )
 
     # units and layers
     def unit(self, key: str) -> UnitRecord | None:
-        """The record of a built unit whose product is still here, else None."""
+        """Return the record of a built unit whose product is in the store, else None."""
         value = read_json(self.root / "units" / f"{key}.json")
         if value is None:
             return None
@@ -152,14 +154,14 @@ class Store:
         write_json(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
 
     def layer(self, diff_id: str) -> LayerRecord:
-        """The record of a layer that the store has. Raises EngineError when it does not."""
+        """Return the record of a layer. Raises EngineError if the store does not have it."""
         value = read_json(self.layer_path(diff_id) / "layer.json")
         if value is None:
             raise EngineError(f"the store has no layer {diff_id}", hint="run envbuild make again to build it")
         return LayerRecord(**value)
 
     def layer_path(self, diff_id: str) -> Path:
-        """Folder of a layer: tree/ and layer.json."""
+        """Return the folder of a layer: tree/ and layer.json."""
         return self.root / "layers" / diff_id.removeprefix("sha256:")
 
     def layer_tree(self, diff_id: str) -> Path:
@@ -171,10 +173,12 @@ class Store:
     # concurrency
     @contextlib.contextmanager
     def lock(self, name: str, waiting: Callable[[], None] | None = None, *, shared: bool = False) -> Iterator[None]:
-        """Hold the lock `name` of this store, alone or `shared` with others that share it. `waiting` is called once
-        when somebody else holds it; what it raises ends the waiting."""
+        """Hold the lock `name` of this store, exclusively or `shared`.
+
+        waiting: called once if another process has the lock; an exception of it ends the wait.
+        """
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        with lock_file(self.root / "locks" / name) as file:
+        with open_lock_file(self.root / "locks" / name) as file:
             try:
                 fcntl.flock(file, kind | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -185,11 +189,11 @@ class Store:
 
     @contextlib.contextmanager
     def workdir(self) -> Iterator[Path]:
-        """A private folder in tmp/ that is removed at the end, or by a later process when this one is killed."""
+        """Make a private folder in tmp/ and remove it at the end; a later process removes it if this one is killed."""
         path = self.root / "tmp" / f"{os.getpid()}-{secrets.token_hex(4)}"
         with contextlib.ExitStack() as stack:
-            with self.lock("tmp"):  # nobody may take the folder for abandoned before its lock is held
-                folder_in(path)
+            with self.lock("tmp"):  # until its lock is held the folder looks abandoned
+                make_shared_folder(path)
                 file = stack.enter_context((path / "alive").open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
             stack.callback(shutil.rmtree, path, ignore_errors=True)
@@ -197,20 +201,22 @@ class Store:
             yield path
 
     def abandoned(self) -> Iterator[Path]:
-        """Folders in tmp/ whose owner is gone."""
+        """Yield folders in tmp/ whose process has ended."""
         with self.lock("tmp"):
             found = [
-                path for path in sorted((self.root / "tmp").iterdir()) if path.is_dir() and not held(path / "alive")
+                path
+                for path in sorted((self.root / "tmp").iterdir())
+                if path.is_dir() and not is_locked(path / "alive")
             ]
         yield from found
 
 
-def held(path: Path) -> bool:
-    """Whether a living process holds the lock on a file."""
+def is_locked(path: Path) -> bool:
+    """Return whether a running process holds the lock on a file."""
     try:
         with path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # what another user hides may live
+    except (BlockingIOError, PermissionError):  # a file that another user hides may be locked
         return True
     except OSError:
         pass
@@ -218,7 +224,7 @@ def held(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file; None when it is missing or was cut short."""
+    """Return the value of a JSON file; None if it is missing or truncated."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, json.JSONDecodeError):
@@ -226,12 +232,12 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file that is whole or not there."""
+    """Write a JSON file atomically."""
     write_atomic(path, lambda file: file.write((json.dumps(value, sort_keys=True, indent=1) + "\n").encode()))
 
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:
-    """Write a file beside `path` and rename it into place. `durable`: it is to be there after a power cut, too."""
+    """Write a file beside `path` and rename it into place. `durable`: flush it to disk, against a power cut."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("wb") as file:
@@ -247,6 +253,6 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0
 
 
 def stamp(path: Path) -> list[int]:
-    """Size and time of a file: enough to see that nobody touched it."""
+    """Return size and time of a file: they change with its content."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns]

@@ -1,4 +1,4 @@
-"""What a process answers to the one that started it: a value, or the error that it failed with (JSON)."""
+"""The answer of a process to the one that started it: a value, or the error that it failed with (JSON)."""
 
 from __future__ import annotations
 

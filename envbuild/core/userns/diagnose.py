@@ -1,4 +1,4 @@
-"""What to type where a step of setting up namespaces and mounts fails."""
+"""Hints for a failed step of setting up namespaces and mounts."""
 
 from __future__ import annotations
 

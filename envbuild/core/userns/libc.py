@@ -1,7 +1,7 @@
 """The system calls that Python's os module does not have, through ctypes.
 
 Numbers and meanings: Linux man-pages unshare(2), mount(2), pivot_root(2), prctl(2), capset(2), and the kernel's uapi
-headers. They are the same on x86-64 and aarch64 except where a table says otherwise."""
+headers. They are the same on x86-64 and aarch64 except where a table has both."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def prctl(option: int, value: int = 0) -> int:
 
 
 def set_parent_death_signal(signal: int) -> None:
-    """Get `signal` when the thread that made this process ends. Ask for the parent afterwards: it may have been gone
-    already."""
+    """Get `signal` when the thread that made this process ends. Check the parent afterwards: it may have ended
+    before."""
     prctl(PR_SET_PDEATHSIG, signal)
 
 
@@ -102,10 +102,10 @@ def drop_capabilities() -> None:
     number = 0
     while True:
         try:
-            held = prctl(PR_CAPBSET_READ, number)
+            present = prctl(PR_CAPBSET_READ, number)
         except OSError:  # EINVAL: past the last capability of this kernel
             break
-        if held and not kept >> number & 1:
+        if present and not kept >> number & 1:
             prctl(PR_CAPBSET_DROP, number)
         number += 1
     head = ctypes.create_string_buffer(struct.pack("=Ii", CAPABILITY_VERSION_3, 0))

@@ -1,6 +1,6 @@
-"""Who a process is: root of namespaces of its own, and dead as soon as the process that started it is.
+"""Namespaces of a process: it is root of its own namespaces, and ends with the process that started it.
 
-Root (also root inside ``buildah unshare``) needs no user namespace. Anybody else gets one with the subordinate ids of
+Root (also root inside ``buildah unshare``) needs no user namespace. Other users get one with the subordinate ids of
 /etc/subuid and /etc/subgid, mapped by newuidmap and newgidmap from outside, since only they may (user_namespaces(7),
 subuid(5))."""
 
@@ -22,7 +22,7 @@ from envbuild.core.userns import libc
 
 HOST_NAME = "envbuild"
 NEEDED_IDS = 65535  # 1..65535 beside the caller's own: Debian uses ids to 65534
-BIND = "--bind"  # the step of a SetupError for what a person asked for, and not this machine refused
+BIND = "--bind"  # the step of a SetupError in a request of the user, not of this machine
 
 
 class SetupError(Exception):
@@ -48,7 +48,7 @@ def die_with(parent: int) -> None:
 
 
 def subordinate(path: str, uid: int, name: str) -> tuple[int, int]:
-    """The largest range (first id, count) that a file in the format of subuid(5) gives a user; (0, 0) when none."""
+    """Return the largest range (first id, count) of a user in a file of the format subuid(5); (0, 0) if none."""
     best = (0, 0)
     try:
         lines = Path(path).read_text().splitlines()
@@ -56,9 +56,9 @@ def subordinate(path: str, uid: int, name: str) -> tuple[int, int]:
         lines = []
     program = shutil.which("getsubids")
     if not any(line.split(":")[0] in (name, str(uid)) for line in lines) and program:
-        # a directory service may hold them (nsswitch.conf, subid); getsubids(1) prints "0: NAME FIRST COUNT"
-        asked = [program, *(["-g"] if path.endswith("subgid") else []), name or str(uid)]
-        answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        # a directory service may have them (nsswitch.conf, subid); getsubids(1) prints "0: NAME FIRST COUNT"
+        command = [program, *(["-g"] if path.endswith("subgid") else []), name or str(uid)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         lines = [":".join(line.split()[1:]) for line in answer.splitlines()]
     for line in lines:
         parts = line.strip().split(":")
@@ -81,7 +81,7 @@ def user_name(uid: int) -> str:
 
 
 def describe() -> str:
-    """How a unit would run here: ``root``, ``root inside a user namespace``, ``subordinate ids 100000:65536``."""
+    """Return how a unit would run: ``root``, ``root inside a user namespace``, ``subordinate ids 100000:65536``."""
     if os.geteuid() == 0:
         whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
         return "root" if whole else "root inside a user namespace"
@@ -115,12 +115,12 @@ def _map_ids() -> None:
             raise SetupError("newuidmap", f"{program} is not installed")
         first, count = subordinate(file, uid, name)
         if count < NEEDED_IDS:
-            raise SetupError("subordinate ids", f"{file} gives {name or uid} {count} ids; {NEEDED_IDS} are needed")
+            raise SetupError("subordinate ids", f"{file} has {count} ids for {name or uid}; {NEEDED_IDS} are needed")
         ids = (0, own, 1, 1, first, min(count, 65536))
         commands.append([path, str(os.getpid()), *map(str, ids)])
     ready_read, ready_write = os.pipe()
     child = os.fork()
-    if child == 0:  # stays outside of the new namespace and maps the ids of its parent
+    if child == 0:  # remains outside of the new namespace and maps the ids of its parent
         os.close(ready_write)
         code = 1
         try:
@@ -144,8 +144,10 @@ def _map_ids() -> None:
 
 
 def isolate(network: bool) -> None:
-    """New ipc, uts, pid and (unless `network`) net namespaces; the next child is the pid namespace's init. Raises
-    SetupError."""
+    """Enter new ipc, uts, pid and (unless `network`) net namespaces; the next child is the pid namespace's init.
+
+    Raises SetupError.
+    """
     flags = libc.CLONE_NEWIPC | libc.CLONE_NEWUTS | libc.CLONE_NEWPID | (0 if network else libc.CLONE_NEWNET)
     try:
         libc.unshare(flags)
@@ -157,7 +159,7 @@ def isolate(network: bool) -> None:
 
 
 def private_mounts() -> None:
-    """A mount namespace whose changes nobody else sees. Raises SetupError."""
+    """Enter a mount namespace whose changes no other process sees. Raises SetupError."""
     try:
         libc.unshare(libc.CLONE_NEWNS)
         libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
@@ -166,7 +168,7 @@ def private_mounts() -> None:
 
 
 def loopback_up() -> None:
-    """Bring up ``lo`` (netdevice(7): SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP)."""
+    """Activate ``lo`` (netdevice(7): SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("16sh22x", b"lo", 0)
         flags = struct.unpack("16sh22x", fcntl.ioctl(sock, 0x8913, request))[1]
@@ -187,14 +189,14 @@ def fork_keeper() -> int:
 def fork_init() -> int:
     """Fork the init of the new pid namespace, which dies with this process. Returns 0 in it, else its pid (as os.fork).
 
-    Its parent is outside of its pid namespace, so getppid cannot tell whether it lives: a pipe does.
+    Its parent is outside of its pid namespace, so getppid cannot show whether it runs: a pipe does.
     """
     alive_read, alive_write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
     if child:
-        os.close(alive_read)  # alive_write stays open as long as this process lives
+        os.close(alive_read)  # alive_write remains open until this process ends
         return child
     os.close(alive_write)
     libc.set_parent_death_signal(signal.SIGKILL)

@@ -1,8 +1,8 @@
 """Start a function in a fresh process that is root of a user namespace (of the machine, where the caller is root).
 
-It is always a fresh interpreter, never a fork of a process with threads. Call `spawn` from a thread that lives as long
-as the process: the kernel ties its life to the thread that started it (prctl(2), PR_SET_PDEATHSIG). The command line's
-main thread is one.
+It is always a fresh interpreter, never a fork of a process with threads. Call `spawn` from a thread that runs as long
+as the process: the kernel binds its lifetime to the thread that started it (prctl(2), PR_SET_PDEATHSIG). The main
+thread of the command line is one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Child:
     what: str
 
     def result(self, output: bytes = b"") -> Any:
-        """Wait for what the function returned. `output`: what it wrote, to be told where it ends without an answer.
+        """Return what the function returned, after it has ended.
+
+        output: its output, for the error if it ends without an answer.
 
         Raises what the function raised, SetupError, and EngineError when the process was killed.
         """

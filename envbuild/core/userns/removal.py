@@ -1,6 +1,6 @@
 """Remove folders whose files may belong to subordinate ids: layers, old working folders.
 
-Nothing here raises: what cannot be removed stays, and the next run tries again.
+Nothing here raises: the next run tries again to remove what could not be removed.
 """
 
 from __future__ import annotations

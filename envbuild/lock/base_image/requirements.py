@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from packaging.utils import canonicalize_name
 
 from envbuild.core.distributions import DISTRIBUTIONS
-from envbuild.core.distributions import distribution as known_distribution
+from envbuild.core.distributions import find_distribution as known_distribution
 from envbuild.core.errors import Finding
 from envbuild.lock.base_image.file_tree import ImageTree
 

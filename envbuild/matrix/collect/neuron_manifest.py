@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envbuild.core.errors import Finding, InputError, SpecError
-from envbuild.core.yaml_nodes import shown
+from envbuild.core.yaml_nodes import relative_path
 from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts import version
 from envbuild.matrix.facts.version import newest_first
@@ -68,7 +68,7 @@ class NeuronRelease(NamedTuple):
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest at `path`. Raise InputError when it cannot be read and SpecError, with every mistake, when it
     is not such a manifest."""
-    name = shown(path)
+    name = relative_path(path)
     try:
         if not path.is_file():
             raise InputError("no such file" if not path.exists() else "not a file", MANIFEST, name)

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from envbuild.core import yaml_nodes
 from envbuild.core.errors import SpecError
-from envbuild.core.toposort import ordered
+from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, short
 from envbuild.matrix.facts.components import read_components, read_questions
@@ -61,7 +61,7 @@ def load_facts(folders: Sequence[Path]) -> Facts:
     _report_cycles(reader, components, facts)
     reader.finish()
     if not (components and facts):
-        names = ", ".join(yaml_nodes.shown(folder) for folder in folders)
+        names = ", ".join(yaml_nodes.relative_path(folder) for folder in folders)
         raise SpecError("there are no facts", f"they are read from *.yaml in: {names}")
     return Facts(
         {name: components[name] for name in sorted(components, key=lambda name: (components[name].rank, name))},
@@ -84,7 +84,7 @@ def facts_digest(folders: Sequence[Path]) -> str:
         try:
             parts = sorted(hashlib.sha256(path.read_bytes()).digest() for path in fact_files(folder))
         except OSError as error:
-            raise SpecError(f"cannot be read: {error.strerror}", where=yaml_nodes.shown(folder)) from None
+            raise SpecError(f"cannot be read: {error.strerror}", where=yaml_nodes.relative_path(folder)) from None
         whole.update(len(parts).to_bytes(4, "big") + b"".join(parts))
     return whole.hexdigest()
 
@@ -141,7 +141,7 @@ def _report_cycles(reader: Reader, components: Mapping[str, Component], facts: M
             for row in fact.rows:
                 for name in row.then.keys() & follows.keys():
                     follows[name] |= dict.fromkeys(row.when.keys() & follows.keys(), row.where)
-    _, cycle = ordered(follows)
+    _, cycle = sort_topologically(follows)
     if cycle:
         steps = ", ".join(f"'{name}' from '{other}'" for name, other in pairwise(cycle))
         hint = "one of them must follow from a component that is not hidden"

@@ -14,7 +14,7 @@ import os
 from typing import IO
 
 from envbuild.core.errors import InputError
-from envbuild.core.store.permissions import folder_in, give, share, used
+from envbuild.core.store.permissions import make_shared_folder, move_into_store, record_use, share_file
 from envbuild.core.store.store import Store
 from envbuild.oci.sources.base import RawStream
 from envbuild.oci.sources.blob_stream import RegistryBlob
@@ -66,7 +66,7 @@ class CachedBlob(RawStream):
         part = self.store.part(self.digest)
         if self.hash.hexdigest() == self.digest:
             part.chmod(0o644)
-            give(part, self.store.blob(self.digest))
+            move_into_store(part, self.store.blob(self.digest))
         else:
             part.unlink(missing_ok=True)
         self.file.close()
@@ -88,7 +88,7 @@ def has_blob_or_part(store: Store, digest: str) -> bool:
 def open_part(store: Store, digest: str) -> IO[bytes] | None:
     """Return the file that a blob is written to, open at its end and locked; None: another process writes it."""
     path = store.part(digest)
-    folder_in(path.parent)
+    make_shared_folder(path.parent)
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+b", buffering=0))
@@ -97,7 +97,7 @@ def open_part(store: Store, digest: str) -> IO[bytes] | None:
             return None
         if not path.exists() or path.stat().st_ino != os.fstat(file.fileno()).st_ino:
             return None  # it became a blob just now
-        share(path)
+        share_file(path)
         stack.pop_all()
         return file
 
@@ -115,5 +115,5 @@ def open_cached(store: Store, digest: str, *, again: bool) -> IO[bytes] | None:
         file = path.open("rb", buffering=0)
     except FileNotFoundError:
         return None
-    used(path)
+    record_use(path)
     return file

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import EngineError
-from envbuild.core.store.permissions import give
+from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.userns.call import call
 from envbuild.oci.layers.layer import stored_members, write_members
@@ -34,7 +34,7 @@ class PackSink:
 
     def give(self, path: Path, store: Store, diff_id: str) -> None:
         """Move the finished pack of a layer to its place in the store."""
-        give(path, pack_path(store, diff_id, self.form))
+        move_into_store(path, pack_path(store, diff_id, self.form))
 
 
 def pack_path(store: Store, diff_id: str, form: PackFormat) -> Path:
