@@ -43,7 +43,7 @@ def test_known_entry_with_all_submodules(nested: Repo, desk: Desk, tmp_path: Pat
     shutil.rmtree(tmp_path / "work")
     assert desk.lock(all_of_them, everything) == everything
     assert desk.lock(some, one) == one
-    with pytest.raises(InputError, match="cannot be had"):  # its tarball lacks a submodule that is wanted now
+    with pytest.raises(InputError, match="is not available"):  # its tarball lacks a submodule that is wanted now
         desk.lock(all_of_them, one)
 
 

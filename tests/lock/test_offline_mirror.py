@@ -131,7 +131,7 @@ def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
         damaged = wanted.debian["hello_1.0_all.deb"].sha256
         store.blob(damaged).write_bytes(b"package hellx")
         (folder / "debian/pool/main/h/hello/hello_1.0_all.deb").unlink()
-        with pytest.raises(InputError, match=f"damaged content: sha256 {damaged}"):
+        with pytest.raises(InputError, match=f"corrupt blob in the store: expected sha256 {damaged}"):
             export_mirror(wanted, store, folder, SilentReporter())
         assert not (folder / "debian/pool/main/h/hello/hello_1.0_all.deb").exists()
     finally:
