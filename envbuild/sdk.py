@@ -1,10 +1,11 @@
-"""What a recipe imports: the one module of envbuild that the authors of recipes use.
+"""The interface for recipes: the one module of envbuild that the authors of recipes import.
 
-What is named here is stable: it keeps its name and its meaning through all releases of one major version, wherever in
-envbuild it is defined. Every other module may move or change at any time. Importing it is cheap: the container emitter
-behind the building blocks is loaded with the first block that is made.
+Names of this module are stable: they keep their meaning through all releases of one major version, independent of the
+module that defines them. Every other module may move or change at any time. Importing it is cheap: the container
+emitter behind the building blocks is loaded with the first block that is made.
 
-- **a recipe**: `Recipe`, or `Released` and `DebianOrSource` for what is compiled from its repository's releases
+- **a recipe**: `Recipe`, or `Released` and `DebianOrSource` for components compiled from the releases of their
+repository
 - **what its methods return**: `Sources` with `Archive`, `Git`, `AptRepository`, `PythonIndex`; `Runtime`; `Check`;
   `Refusal`; `OptionError`
 - **building blocks** for `build()`: `source`, `autotools`, `cmake`, `python_wheel`, `tidy`, `git_that_knows`, `stubs`;

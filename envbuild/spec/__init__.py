@@ -1,1 +1,1 @@
-"""What people write (specs, targets, recipes, projects) and the resolution that comes of it."""
+"""Files written by users (specs, targets, recipes, projects) and the resolution made from them."""

@@ -1,4 +1,4 @@
-"""What enroot does with an image's environment, for what refuses an image and for what repairs one.
+"""The rules of enroot for an image's environment, used to refuse an image and to repair one.
 
 enroot (4.1.2: src/docker.sh docker::configure, src/common.sh common::envsubst and envfmt) writes ``config.Env`` line by
 line into /etc/environment without quoting, drops names that it does not like, expands ``${NAME}`` from the job, and
@@ -28,7 +28,7 @@ EXPANDED: dict[str, tuple[tuple[str, ...], str]] = {
     "file": ((), ""),
 }
 
-# Under enroot the image's value beats the job's, even for what Slurm and the launcher set for each rank.
+# Under enroot the image's value beats the job's, also for variables that Slurm and the launcher set for each rank.
 OF_THE_JOB = ("SLURM_", "PMI_", "PMIX_", "OMPI_COMM_")
 OF_THE_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 TUNABLE = ("NCCL_", "UCX_", "UCC_")
@@ -97,7 +97,7 @@ def env_value_fault(value: str) -> str:
 
 
 def path_script(path: str) -> str:
-    """Return the text of `PATH_FILE`, which gives a login shell, under which /etc/rc runs, the image's PATH."""
+    """Return the text of `PATH_FILE`, which sets the image's PATH in a login shell, under which /etc/rc runs."""
     return (
         f"# A login shell gets another PATH from /etc/profile: this is the image's.\nexport PATH={shell_quote(path)}\n"
     )

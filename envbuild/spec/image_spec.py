@@ -252,7 +252,7 @@ def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recip
         try:
             recipe = read_options(reader, load_recipe(project.find_recipe(name)), node)
         except SpecError as error:
-            if error.where:  # the recipe's own mistake, told where it is
+            if error.where:  # the recipe's own mistake, reported at its place
                 reader.findings.extend(error.findings)
             else:
                 reader.wrong(place, f"unknown layer: {error.message}", error.hint)

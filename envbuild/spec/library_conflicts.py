@@ -1,8 +1,8 @@
-"""Second copies: Debian and Python packages that bring a library which the image has from somewhere else.
+"""Second copies: Debian and Python packages that contain a library which the image has from somewhere else.
 
 A program then gets whichever the loader finds first, and a process that gets both hangs or crashes. The finished image
-is looked at for that (`envbuild.verify.single_copy`); what names of packages alone can show is refused before anything
-is fetched. What comes in by dependencies is told as soon as the Python packages are resolved (`find_wheel_copies`)."""
+is checked for that (`envbuild.verify.single_copy`); copies that the names of packages show are refused before anything
+is fetched. Copies of dependencies are reported as soon as the Python packages are resolved (`find_wheel_copies`)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ LISTS = ("debian-packages", "python-packages")  # the layers that are nothing bu
 
 
 def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Finding]:
-    """What is wrong with the packages that the image's recipes install by name: those that bring a library which
-    another recipe provides from elsewhere. `where`: place of each layer in the spec. Two recipes that both provide a
-    library are not told here."""
+    """Yield a finding for each package that a recipe installs by name and that contains a library of another recipe.
+
+    where: place of each layer in the spec.
+    Two recipes that both provide a library are not reported here.
+    """
     runtimes = {name: call_recipe(recipe, "runtime", Runtime, env) for name, recipe in env.recipes.items()}
     provides = {name: call_recipe(recipe, "provides", tuple, env) for name, recipe in env.recipes.items()}
     for owner, libraries in provides.items():
@@ -56,9 +58,12 @@ def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Fin
 def find_wheel_copies(
     env: RecipeEnv, where: Mapping[str, str], wheels: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
-    """What is wrong with the Python packages of an image: those that bring a library which a recipe provides that does
-    not ask for this very package, or which another of them brings. `wheels`: name of each → names of those that ask for
-    it, beside layers; `where`: place of each layer in the spec."""
+    """Yield a finding for each Python package of an image with a second copy of a library: of a recipe that does not
+    require this package, or of another Python package.
+
+    wheels: name of each package → names of packages that require it, in addition to layers.
+    where: place of each layer in the spec.
+    """
     asked = {
         name: {python_name(text) for text in python_requirements(call_recipe(recipe, "runtime", Runtime, env))}
         for name, recipe in env.recipes.items()
@@ -67,10 +72,10 @@ def find_wheel_copies(
     holders = {
         package: requesting_layer(package, wheels, asked) for package in sorted(wheels) if wheel_libraries(package)
     }
-    first: dict[str, str] = {}  # library that no layer provides → the package that brings it
-    # of two packages the one that only a list asks for is the one too many
+    first: dict[str, str] = {}  # library that no layer provides → the package that contains it
+    # of two packages, the one that only a list requires is reported
     for package, (layer, root) in sorted(holders.items(), key=lambda item: item[1][0] in LISTS):
-        twice: dict[str, list[str]] = {}  # layer or package that it cannot stand beside → libraries of both
+        twice: dict[str, list[str]] = {}  # layer or package that it is incompatible with → libraries of both
         for library in wheel_libraries(package):
             owners = [name for name, libraries in provides.items() if library in libraries]
             if not owners and first.setdefault(library, package) != package:
@@ -94,8 +99,10 @@ def find_wheel_copies(
 def requesting_layer(
     package: str, wheels: Mapping[str, Sequence[str]], asked: Mapping[str, set[str]]
 ) -> tuple[str, str]:
-    """The layer that a package comes from, and the name that this layer asks for: the package, or what needs it. Both
-    are empty where nobody says."""
+    """Return the layer that a package comes from, and the name in it: the package, or one that needs it.
+
+    Both are "" if no layer requires it.
+    """
     queue = [package]
     for name in queue:
         layers = [layer for layer, names in asked.items() if name in names]
@@ -106,17 +113,17 @@ def requesting_layer(
 
 
 def package_text(package: str, wheels: Mapping[str, Sequence[str]]) -> str:
-    """A package, and what asks for it."""
+    """Return a package as text, with the packages that require it."""
     users = wheels.get(package, ())
     return f"{package} ({', '.join(users)} {'ask' if len(users) > 1 else 'asks'} for it)" if users else package
 
 
 def has_wheel_provider(recipe: Recipe) -> bool:
-    """Whether a recipe that takes its library from elsewhere could take it from the package index."""
+    """Return whether a recipe that takes its library from elsewhere could take it from the package index."""
     choice = next((field for field in fields(recipe) if field.name == "provider"), None)
     return choice is not None and "wheel" in get_args(choice.type) and getattr(recipe, "provider", "") != "wheel"
 
 
 def python_requirements(runtime: Runtime) -> tuple[str, ...]:
-    """The Python requirements of a recipe."""
+    """Return the Python requirements of a recipe."""
     return (*runtime.python, *runtime.core, *runtime.toolkit)

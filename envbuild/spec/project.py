@@ -1,12 +1,12 @@
-"""Where things are: a project's own images, recipes and targets, and those that ship with envbuild. A project's own
-win.
+"""Projects: their own images, recipes and targets, and those that ship with envbuild. A project's own override the
+others.
 
 A project is the current folder, or the nearest one above it, that holds ``images/*.yaml``, ``recipes/*.py``, or a
 ``site.yaml`` with a ``schema:`` line. Because recipes are programs, a folder above the current one that everybody may
 write to is never taken for a project.
 
-Locks stand beside their specs. The specs that ship in an installed wheel cannot have theirs changed there, so a new
-lock for one goes to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
+Locks are stored beside their specs. The specs that ship in an installed wheel cannot have theirs changed there, so a
+new lock for one goes to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
 (``~/.local/share/envbuild/locks``)."""
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def is_project(folder: Path) -> bool:
 
 
 def data_folder() -> Path:
-    """Return the user's folder for what envbuild writes and cannot make again by itself."""
+    """Return the user's folder for files that envbuild writes and cannot make again by itself."""
     base = os.environ.get("XDG_DATA_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "envbuild"
 

@@ -1,8 +1,8 @@
 """Recipes: one component, one file, one class.
 
 A recipe is a frozen dataclass in ``recipes/NAME.py`` whose fields are the keys that a spec may write under ``layers:
-NAME:``. It says what it needs (`sources`), how it is built (`build`, HPCCM primitives), what the finished image needs
-beside that (`runtime`) and how one sees that it is there (`verify`). Nothing in it touches the world.
+NAME:``. It states its inputs (`sources`), its build (`build`, HPCCM primitives), what the finished image needs
+as well (`runtime`) and how its presence is checked (`verify`). Nothing in it touches the world.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PythonIndex:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a recipe's parts come from.
+    """The inputs of a recipe.
 
     A build unit gets Debian packages, Python requirements of the build (PEP 508), sdists from the package index
     (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives, and commits. `gives` are the packages
@@ -105,13 +105,13 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the finished image needs: Debian packages, Python requirements (`core`: those of the large venv unit with
-    torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders for the loader
+    """Needs of the finished image: Debian packages, Python requirements (`core`: those of the large venv unit with
+    torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders of the loader
     (ld.so.conf.d), files (path → content).
 
-    `replaces`: Debian package → version of the component that takes its place, in the image and for what depends on
-    that package there: dpkg is told of a package of that name without contents. Only for a library whose SONAME is the
-    same; where the distribution's packages ask for a newer one, the real package comes all the same."""
+    `replaces`: Debian package → version of the component that takes its place, in the image and for packages that
+    depend on it: dpkg gets an empty package of that name. Only for a library with the same SONAME; if the
+    distribution's packages require a newer one, the real package is installed all the same."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an option is wrong, or a recipe cannot be in an image: `because` ends the sentence that begins with the
+    """The reason against an option, or against a recipe in an image: `because` ends the sentence that begins with the
     option or the layer; `hint` is what to type (may be empty)."""
 
     because: str
@@ -147,7 +147,7 @@ class Refusal:
 
 
 class OptionError(ValueError):
-    """Options of a recipe that do not go together, raised by its ``__post_init__``. `hint` is what to type."""
+    """Options of a recipe that are incompatible, raised by its ``__post_init__``. `hint` is what to type."""
 
     def __init__(self, because: str, hint: str = "") -> None:
         super().__init__(because)
@@ -156,7 +156,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RecipeEnv:
-    """What a recipe may know of the image it stands in. `recipes` are all recipes of the image by name; `versions` are
+    """Facts about the image that a recipe may use. `recipes` are all recipes of the image by name; `versions` are
     locked versions by package name, empty until there is a lock (only environment and verify lines may depend on
     them)."""
 
@@ -171,23 +171,24 @@ class RecipeEnv:
         return name in self.recipes
 
     def prefix_of(self, name: str) -> str:
-        """The folder that layer `name` is compiled into; "" where the image has none, or has it from elsewhere."""
+        """Return the folder that layer `name` is compiled into; "" if the image has none, or has it from elsewhere."""
         layer = self.recipes.get(name)
         return layer.prefix if layer and layer.builds else ""
 
     @property
     def on_image(self) -> bool:
-        """Whether the base is somebody's image, not a distribution made from packages."""
+        """Return whether the base is a third-party image, not a distribution made from packages."""
         return is_image(self.base)
 
     @property
     def has_nvcc(self) -> bool:
-        """Whether jobs find CUDA's compiler in the finished image."""
+        """Return whether jobs find CUDA's compiler in the finished image."""
         return getattr(self.recipes.get("cuda"), "flavor", "") == "devel"
 
     @property
     def setuptools(self) -> str:
-        """What builds with setuptools ask for: 77 knows today's pyproject.toml and runs on Python 3.9 and later."""
+        """Return the requirement of builds with setuptools: 77 knows today's pyproject.toml and runs on Python 3.9 and
+        later."""
         return "setuptools>=77" if int(self.python.partition(".")[2]) >= 9 else "setuptools"
 
     @property
@@ -202,9 +203,9 @@ class Recipe:
 
     name: ClassVar[str] = ""  # set from the file's name
     shorthand: ClassVar[str] = "version"
-    after: ClassVar[tuple[str, ...]] = ()  # recipes that stand below this one when the image has them
+    after: ClassVar[tuple[str, ...]] = ()  # recipes that are built before this one if the image has them
     requires: ClassVar[tuple[str, ...]] = ()  # recipes that the image must have
-    package: ClassVar[str] = ""  # the locked package whose version is the component's, for people
+    package: ClassVar[str] = ""  # the locked package whose version is the component's, for texts
     prefix: ClassVar[str] = ""  # /opt/NAME when build() installs into a prefix
     programs: ClassVar[tuple[str, ...]] = ()  # folders of the prefix with programs ("bin"): they come onto PATH
     verbatim: ClassVar[
@@ -223,54 +224,64 @@ class Recipe:
 
     @property
     def builds(self) -> bool:
-        """Whether build() makes something with these options; those that depend on a provider say it themselves."""
+        """Return whether build() makes something with these options; recipes with a provider override it."""
         return bool(self.prefix or self.wheel)
 
     @property
     def bins(self) -> tuple[str, ...]:
-        """The folders that it brings onto PATH: those of `programs`, where build() makes something."""
+        """Return the folders that it adds to PATH: those of `programs`, where build() makes something."""
         return tuple(f"{self.prefix}/{folder}" for folder in self.programs) if self.prefix and self.builds else ()
 
     def faults(self) -> dict[str, Refusal]:
-        """Texts among the options that cannot be right → why. Told at their place in the spec, before anything is
-        locked. What is wrong with the options as a whole is an `OptionError` of ``__post_init__``."""
+        """Return options with an invalid text → the reason, reported at their place in the spec before anything is
+        locked.
+
+        Options that are incompatible with each other are an `OptionError` of ``__post_init__``.
+        """
         return {}
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
-        """Why this recipe, as it is asked for, cannot stand in this image (a CPU architecture or distribution that its
-        provider does not serve, …), each as the end of "…, because". Told at the layer's place in the spec."""
+        """Return the reasons why this recipe, with its options, is incompatible with this image.
+
+        For example a CPU architecture or distribution that its provider does not serve. Each is the end of a sentence
+        "…, because", reported at the layer's place in the spec.
+        """
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
-        """Libraries that it puts on the loader's path (``libucp``): no two recipes of an image may bring the same."""
+        """Return libraries that it puts on the loader's path (``libucp``): two recipes may not provide the same one."""
         return ()
 
     def promised(self, env: RecipeEnv) -> tuple[str, ...]:
-        """Paths (shell patterns) that the base image must hold, when this recipe takes its component from there."""
+        """Return paths (shell patterns) that the base image must hold, when this recipe takes its component from
+        there."""
         return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        """What this recipe says to the version matrix: component → what it may be (``2.15``, ``>=2.1``, ``*``)."""
+        """Return the request to the version matrix: component → constraint (``2.15``, ``>=2.1``, ``*``)."""
         return {self.component: self.version or "*"} if self.component else {}
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources()
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        """HPCCM primitives and building blocks (of `envbuild.sdk`); empty: nothing is compiled."""
+        """Return HPCCM primitives and building blocks (of `envbuild.sdk`); empty: nothing is compiled."""
         return []
 
     def devel(self, env: RecipeEnv) -> list[Any]:
-        """What only builds need of it: primitives of a unit below that of `build`, at the same prefix, which is no part
-        of the image. The Python packages of ``Sources.devel`` lie in the folder ``python`` of the prefix when it
-        starts; none is kept there."""
+        """Return the build-only part: primitives of a unit below that of `build`, at the same prefix, not in the image.
+
+        The Python packages of ``Sources.devel`` are in the folder ``python`` of the prefix when it starts, and are
+        removed from it afterwards.
+        """
         return []
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         return Runtime()
 
     def extensions(self) -> tuple[str, ...]:
-        """Extension modules (dotted names) that must exist afterwards: builds that drop one in silence are common."""
+        """Return extension modules (dotted names) that must exist afterwards: builds that drop one in silence are
+        common."""
         return ()
 
     def verify(self, env: RecipeEnv) -> list[Check]:
@@ -278,8 +289,11 @@ class Recipe:
 
 
 def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, Refusal]:
-    """What `faults` gives for those of `words` that are none of `known`: `what` is wrong with each ("is no op that …"),
-    and as hint the closest known one, all of them, and `other`, a way to have one that is not known."""
+    """Return the answer of `faults` for those of `words` that are not `known`.
+
+    what: the end of the message about each ("is not an op that …").
+    other: an alternative for the hint, after the closest known word and the list of all.
+    """
     from envbuild.core.yaml_reader import one_of
 
     hints = {word: one_of(word, known, "there are") for word in words if word not in known}

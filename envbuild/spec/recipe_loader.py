@@ -1,6 +1,6 @@
 """Recipe files: the class in one, and its options as a spec writes them.
 
-A recipe file of a project is a user's program, so what goes wrong in it is told with the file's own line, not with a
+A recipe file of a project is a user's program, so an error in it is reported with the file's own line, not with a
 traceback.
 
 Texts from a spec end up in file names, requirements and commands. Recipes quote them; as a second line of defence no
@@ -38,7 +38,7 @@ from envbuild.spec.recipe import (
 )
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
-# What the items of a list or table are that a method gives, and what a field of Sources or Runtime may hold.
+# Types of the items of a list or table that a method returns, and what a field of Sources or Runtime may hold.
 ITEM_TYPES: dict[str, type] = {
     "verify": Check, "extensions": str, "faults": Refusal, "refusals": Refusal, "provides": str, "promised": str,
 }  # fmt: skip

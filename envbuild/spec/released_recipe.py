@@ -12,18 +12,20 @@ from typing import ClassVar, Literal
 from envbuild.spec.recipe import Git, OptionError, Recipe, RecipeEnv, Refusal
 
 
-def newest(asked: str, releases: Mapping[str, str]) -> str:
-    """The newest release that `asked` names (``1.20`` takes 1.20.1); of all of them when it names none; "" when none
-    fits."""
+def newest(requested: str, releases: Mapping[str, str]) -> str:
+    """Return the newest release that `requested` names (``1.20`` takes 1.20.1).
+
+    Of all releases if it is empty; "" if none matches.
+    """
     for version in releases:
-        if not asked or version == asked or version.startswith(f"{asked}."):
+        if not requested or version == requested or version.startswith(f"{requested}."):
             return version
     return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Released(Recipe):
-    """Base of recipes of one repository with releases. A recipe that has other providers too asks `lacking` itself,
+    """Base of recipes of one repository with releases. A recipe that has other providers too calls `lacking` itself,
     for the one that compiles."""
 
     upstream: ClassVar[str] = ""  # as its authors spell it (Open MPI)
@@ -39,26 +41,26 @@ class Released(Recipe):
 
     @property
     def whole(self) -> str:
-        """The version that is compiled; "" where no release is known by that name."""
+        """Return the version that is compiled; "" where no release is known by that name."""
         return self.version if self.commit else newest(self.version, self.releases)
 
     @property
     def revision(self) -> str:
-        """The hash: the spec's `commit` where it gives one, else that of the release; "" where none is known."""
+        """Return the hash: `commit` of the spec, else that of the release; "" where none is known."""
         return self.commit or self.releases.get(self.whole, "")
 
     @property
     def submodules(self) -> tuple[str, ...]:
-        """Those that the source needs (`Git.submodules`)."""
+        """Return the submodules that the source needs (`Git.submodules`)."""
         return ()
 
     def source(self) -> Git:
-        """The repository at that commit. A commit of the spec's own has no tag."""
+        """Return the repository at that commit. A commit of the spec's own has no tag."""
         tag = "" if self.commit or not self.whole else self.tag.format(self.whole)
         return Git(self.name, self.repository, self.revision, tag, self.submodules)
 
     def lacking(self) -> tuple[Refusal, ...]:
-        """The refusal of a version whose commit nobody knows, or nothing."""
+        """Return the refusal of a version without a known commit, or nothing."""
         if self.revision:
             return ()
         known = ", ".join(self.releases)
@@ -72,7 +74,7 @@ class Released(Recipe):
 @dataclass(frozen=True, kw_only=True)
 class DebianOrSource(Released):
     """Base of those that the distribution has as well: ``debian``, its package, or ``source``. Left out, `provider` is
-    source for an image that asks for a version."""
+    source for an image with a version."""
 
     provider: Literal["", "debian", "source"] = ""
 

@@ -1,7 +1,7 @@
 """Resolve: a spec and its target become one consistent whole.
 
-`resolve` makes only checks that are certain; what the version matrix says, and the versions that it picks, come in
-through `resolve_with_matrix`.
+`resolve` makes only checks that are certain; the answer of the version matrix and the versions that it picks come
+from `resolve_with_matrix`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 class Resolution:
     """A spec with everything that follows from it.
 
-    `order` are the recipes, each after those it stands on. `runtime` is what the finished image needs, of all recipes
+    `order` are the recipes, each after those it depends on. `runtime` is what the finished image needs, of all recipes
     together; its `env` holds the target's variables, over them the recipes' and over those the spec's. `runtimes` and
     `sources` are each recipe's own. `chosen`: component → the version that was picked for a recipe without one;
-    `answer` is what the version matrix says (None: it was not asked)."""
+    `answer` is the answer of the version matrix (None: not queried)."""
 
     spec: ImageSpec
     target: Target
@@ -65,7 +65,7 @@ class Resolution:
 def resolve(spec: ImageSpec, target: Target) -> Resolution:
     """Put the recipes of `spec` into order and query what each needs on `target`.
 
-    Raises ConflictError for what cannot work together, SpecError for a recipe that fails."""
+    Raises ConflictError for an incompatible combination, SpecError for a recipe that fails."""
     order, cycle = sort_topologically({name: recipe.after for name, recipe in spec.recipes.items()})
     if cycle:  # load refuses it with the place; a spec made in memory comes here
         raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
@@ -85,9 +85,10 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
 
 def resolve_with_matrix(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
     """Return `resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix
-    picks where the spec has none. `picks`: component → a version picked before, which stays while it is consistent.
+    picks where the spec has none. `picks`: component → a version picked before, which is preserved while it is
+    consistent.
 
-    Raises ConflictError for versions that cannot work together, UnknownError where no fact says that they do.
+    Raises ConflictError for versions that cannot work together, UnknownError if no fact covers them.
     """
     from envbuild.matrix.facts.compile import load_fact_table
     from envbuild.spec.pick_versions import pick_versions, picked_versions

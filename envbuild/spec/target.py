@@ -1,8 +1,8 @@
-"""Hardware targets: what a kind of node is, so that no image spec has to say it.
+"""Hardware targets: the properties of a kind of node, so that no image spec repeats them.
 
-``envbuild/targets/NAME.yaml``, or ``targets/NAME.yaml`` of a project. Every run-time variable carries the reason why it
-is there. `env` goes into the image, where it beats the job's own value under enroot; what a job should be able to
-change belongs to `launch`, which waits for its command (`RESERVED`)."""
+``envbuild/targets/NAME.yaml``, or ``targets/NAME.yaml`` of a project. Every run-time variable has a reason. `env` goes
+into the image, where it beats the job's own value under enroot; what a job should be able to change belongs to
+`launch`, which waits for its command (`RESERVED`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Reasoned(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """A measurement that a healthy node reaches: at least `value` of `unit`; `because` says whose figure it is."""
+    """A measurement that a healthy node reaches: at least `value` of `unit`; `because` names the source of the
+    figure."""
 
     value: float
     unit: str
@@ -45,7 +46,7 @@ class Threshold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a job is started on such nodes: variables that the job may change, options of srun and docker run, mounts
+    """The start of a job on such nodes: variables that the job may change, options of srun and docker run, mounts
     (SRC or SRC:DST)."""
 
     env: Mapping[str, Reasoned] = field(default_factory=dict)
