@@ -175,8 +175,10 @@ def test_five_gibibytes_of_zeros_with_an_end(tmp_path):
 
 def test_data_beyond_four_gibibytes(tmp_path, monkeypatch):
     """Files that start there need the long inode. The data is moved up in a sparse file instead of writing 5 GiB."""
-    real = image_body.plan
-    monkeypatch.setattr(image_body, "plan", lambda packs, live, start, jobs: real(packs, live, start + (5 << 30), jobs))
+    real = image_body.plan_data
+    monkeypatch.setattr(
+        image_body, "plan_data", lambda packs, live, start, jobs: real(packs, live, start + (5 << 30), jobs)
+    )
     noise = random.Random(4).randbytes(500_000)
     layers = [
         [file(b"a", noise), hard(b"b", b"a"), file(b"c", b"tail"), file(b"gone", b"x"), file(b"d/e", noise[:131072])],
