@@ -88,7 +88,7 @@ class Linker:
         return {
             "files": files,
             "symbols": compared,
-            "lost": not_found,
+            "not_found": not_found,
             "elsewhere": elsewhere,
             "driver": driver,
             "skipped": skipped,
@@ -108,7 +108,7 @@ class Linker:
                     compared += 1
                     if must and version not in there:
                         not_found.setdefault(path, []).append(f"{version} of {target}")
-        return {"compared": compared, "lost": not_found}
+        return {"compared": compared, "not_found": not_found}
 
     def product_on_torch(self, path: str) -> bool:
         """Return whether it is in one of the prefixes and is linked with torch's libraries."""

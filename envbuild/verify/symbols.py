@@ -27,7 +27,9 @@ def link_results(report: Mapping[str, Any], complete: bool = True) -> Iterator[A
     torch = next((dist["version"] for dist in report["python"] if dist["name"] == "torch"), "")
     optional = _optional(report)
     faults = [
-        f"{path} requires {_symbols(symbols, torch)}" for path, symbols in link["lost"].items() if path not in optional
+        f"{path} requires {_symbols(symbols, torch)}"
+        for path, symbols in link["not_found"].items()
+        if path not in optional
     ]
     compared = f"{link['symbols']} symbols of {link['files']} files in Python packages and prefixes"
     if link["driver"]:
@@ -48,7 +50,7 @@ def link_results(report: Mapping[str, Any], complete: bool = True) -> Iterator[A
         "here; what is compiled here: build it again with --rebuild",
     )
     versions = report["versions"]
-    missing = {path: f"{path} requires {', '.join(texts)}" for path, texts in versions["lost"].items()}
+    missing = {path: f"{path} requires {', '.join(texts)}" for path, texts in versions["not_found"].items()}
     counted, note = split_faults(report, missing, complete)
     yield judge(
         "versions of symbols are there",
@@ -60,7 +62,7 @@ def link_results(report: Mapping[str, Any], complete: bool = True) -> Iterator[A
 
 def _optional(report: Mapping[str, Any]) -> set[str]:
     """Return the files with unresolved symbols that are plugins of optional features."""
-    missing = report["link"]["lost"]
+    missing = report["link"]["not_found"]
     sites = tuple({f"{dist['site']}/" for dist in report["python"]})
     used = reachable_files(report) if missing else set()
     return {

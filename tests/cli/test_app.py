@@ -249,8 +249,8 @@ def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
         "notes": ("names with texts", [], {}, False),
     }
     assert (data["requires"], data["after"], data["shorthand"]) == (["torch"], [], "")
-    told = envbuild("recipes", "cuda", cwd=project).stdout
-    assert "flavor    one of devel, runtime     devel" in told and "a bare value, cuda: …, sets version" in told
+    text = envbuild("recipes", "cuda", cwd=project).stdout
+    assert "flavor    one of devel, runtime     devel" in text and "a bare value, cuda: …, sets version" in text
     refused(envbuild("recipes", "cudda", cwd=project), 2, "no recipe is called 'cudda'", "did you mean 'cuda'?")
 
 
@@ -296,9 +296,9 @@ def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(projec
     assert [row["image"] for row in answer["images"]] == ["cpu-ucx"]
     assert (answer["schema"], answer["error"]["code"], answer["error"]["exit_code"]) == (1, "conflict", 3)
     assert [finding["where"] for finding in answer["error"]["findings"]][:1] == ["images/twice.yaml:5:3"]
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert told[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' cannot stand")
-    assert told[-1] == "error: nosuch: no image is called 'nosuch'" and len(told) == len(set(told))
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert errors[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' cannot stand")
+    assert errors[-1] == "error: nosuch: no image is called 'nosuch'" and len(errors) == len(set(errors))
     alone = envbuild("lock", "nosuch", cwd=project, ENVBUILD_STORE=store)
     refused(alone, 2, "error: no image is called 'nosuch'")
 

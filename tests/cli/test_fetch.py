@@ -56,13 +56,13 @@ def test_the_command(store: Store, project: Project, tmp_path: Path) -> None:
     assert row == {"image": "one", "store": str(store.root), "files": 1, "bytes": 13, "warnings": []}
     assert text.endswith("next:     envbuild make one   (needs no network)")
     assert store.has_blob(first.sha256)
-    told = fetch_images(["two", "one"], here, tmp_path / "bundle")
-    row, text = next(told)  # what is whole is carried and told, and only then what the other lacks
+    answers = fetch_images(["two", "one"], here, tmp_path / "bundle")
+    row, text = next(answers)  # a complete image is exported and reported first, then what the other lacks
     counts = {"files": 1, "bytes": 13, "new": 1, "new_bytes": 13}
     assert row == {"image": "one", "to": str(tmp_path / "bundle"), **counts, "warnings": []}
     assert f"ln -s {tmp_path / 'bundle/site.yaml'} site.yaml && envbuild make one" in text
     with pytest.raises(InputError) as caught:
-        next(told)
+        next(answers)
     assert [finding.message.split(" (")[0] for finding in caught.value.findings] == ["the Debian package gone 1.0"]
     assert (tmp_path / "bundle/images/one.lock").is_file() and not (tmp_path / "bundle/images/two.lock").exists()
     assert read_site(tmp_path / "bundle/site.yaml").places("debian:")[1] == (str(tmp_path / "bundle/debian"),)
@@ -77,10 +77,10 @@ def test_all_that_several_images_lack_is_told_at_the_end(store: Store, project: 
     for name, entries in (("one", [deb(store, "hello")]), ("two", [ubuntu]), ("three", [ubuntu, cuda])):
         written(project.root, name, {entry.file: entry for entry in entries})
     reporter, bare = SilentReporter(), Site(store.root, mirrors={"python:": ()}, use_host=False, where="site.yaml")
-    told = fetch_images(["two", "three", "one"], Workspace(project, bare, store, reporter), tmp_path / "bundle")
-    assert next(told)[0]["image"] == "one"
+    answers = fetch_images(["two", "three", "one"], Workspace(project, bare, store, reporter), tmp_path / "bundle")
+    assert next(answers)[0]["image"] == "one"
     with pytest.raises(InputError) as caught:
-        next(told)
+        next(answers)
     assert caught.value.exit_code == 10
     assert [finding.message.partition(",")[0] for finding in caught.value.findings] == [
         "no place is known for ubuntu:jammy/main",
@@ -101,12 +101,12 @@ def test_a_file_that_stands_in_the_way_does_not_keep_the_others(store: Store, pr
     for name, entry in (("one", here), ("two", other), ("three", gone), ("four", deb(store, "four"))):
         written(project.root, name, {entry.file: entry})
     bare = Site(store.root, mirrors={"python:": ()}, use_host=False)
-    told = fetch_images(
+    answers = fetch_images(
         ["one", "two", "three", "four"], Workspace(project, bare, store, SilentReporter()), tmp_path / "bundle"
     )
-    assert [next(told)[0]["image"], next(told)[0]["image"]] == ["one", "four"]
+    assert [next(answers)[0]["image"], next(answers)[0]["image"]] == ["one", "four"]
     with pytest.raises(InputError) as caught:
-        next(told)
+        next(answers)
     (taken, lacking) = caught.value.findings
     assert "another image in this folder needs a different file" in taken.message
     assert lacking.message.startswith("no place is known for debian:trixie/main")

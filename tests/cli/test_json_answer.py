@@ -59,8 +59,8 @@ def test_an_error_is_an_object_as_well(words: tuple[str, ...], code: str, exit_c
     found = json.loads(done.stdout)
     assert (found["schema"], found["error"]["code"], found["error"]["exit_code"]) == (1, code, exit_code)
     assert done.returncode == exit_code
-    told = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert [f"{one['where']}: {one['message']}".removeprefix(": ") for one in found["error"]["findings"]] == told
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [f"{one['where']}: {one['message']}".removeprefix(": ") for one in found["error"]["findings"]] == errors
 
 
 def test_a_store_that_cannot_be_made_is_an_error_object(tmp_path: Path) -> None:

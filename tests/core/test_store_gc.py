@@ -101,10 +101,10 @@ def test_an_older_lock_of_the_image_goes_with_all_that_only_it_held(store: Store
     (store.root / "artifacts" / "one.sqsh").symlink_to("one-bbbbbbbbbbbb.sqsh")
     before = everything_in(store)
     assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [], "younger than a week"
-    told, _ = collect(store, SilentReporter(), dry_run=True, everything=True)
+    announced, _ = collect(store, SilentReporter(), dry_run=True, everything=True)
     assert everything_in(store) == before, "a dry run removes nothing"
     removed, freed = collect(store, SilentReporter(), dry_run=False, everything=True)
-    assert removed == told and freed > 0
+    assert removed == announced and freed > 0
     assert everything_in(store) == alone | {"artifacts/one.sqsh"}
     assert f"images/{old['record'].name}" in removed and f"blobs/sha256/{old['source']}" in removed
 

@@ -284,8 +284,8 @@ def test_shell_in_a_failed_step(store: Store) -> None:
 
 def test_no_shell_without_a_terminal(store: Store) -> None:
     result = answer(driver("fails", store.root, "shell", stdin=subprocess.DEVNULL))
-    assert result["code"] == 6 and "no terminal: no shell was opened" in result["said"]  # type: ignore[operator]
-    assert not any("a shell in" in line for line in result["said"])  # type: ignore[attr-defined]
+    assert result["code"] == 6 and "no terminal: no shell was opened" in result["reported"]  # type: ignore[operator]
+    assert not any("a shell in" in line for line in result["reported"])  # type: ignore[attr-defined]
 
 
 def test_probe_names_the_mode(store: Store) -> None:

@@ -97,7 +97,7 @@ def one(name: str, spec: ImageSpec) -> str:
             content = getattr(value, field.name)
             items = content.items() if isinstance(content, Mapping) else content
             for item in items:
-                lines += told(f"{what}.{field.name}", item)
+                lines += item_lines(f"{what}.{field.name}", item)
     lines += [f"matrix: {key} {value}" for key, value in mine.matrix(env).items()]
     lines += [f"provides: {library}" for library in mine.provides(env)]
     lines += [f"promised: {path}" for path in mine.promised(env)]
@@ -118,7 +118,7 @@ def one(name: str, spec: ImageSpec) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(what: str, item: object) -> list[str]:
+def item_lines(what: str, item: object) -> list[str]:
     if isinstance(item, tuple) and len(item) == 2 and "\n" in str(item[1]):
         return [f"{what}: {item[0]}", *(f"    {line}" for line in str(item[1]).splitlines())]
     if isinstance(item, tuple):

@@ -182,8 +182,8 @@ def _block(text: str, file: str) -> dict[str, str]:
 
 
 def test_show_and_list_tell_what_is_there(made: dict[str, object], cli: Cli) -> None:
-    shown = cli.json("show", IMAGE)
-    assert [unit["unit"] for unit in shown["units"]] == [
+    answer = cli.json("show", IMAGE)
+    assert [unit["unit"] for unit in answer["units"]] == [
         "base",
         "debian",
         "root-build-mpi4py",
@@ -193,8 +193,8 @@ def test_show_and_list_tell_what_is_there(made: dict[str, object], cli: Cli) -> 
     ]
     row = next(row for row in cli.json("list")["images"] if row["name"] == IMAGE)
     assert (row["lock"], row["made"]) == ("current", made["artifact"])
-    shown = cli.json("show", str(made["artifact"]))
-    assert (shown["squashfs"]["codec"], shown["origin"]["image"]) == ("zstd", IMAGE)
+    answer = cli.json("show", str(made["artifact"]))
+    assert (answer["squashfs"]["codec"], answer["origin"]["image"]) == ("zstd", IMAGE)
 
 
 def test_gc_keeps_what_a_made_image_needs(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:

@@ -40,12 +40,12 @@ def test_numpy_fits_and_with_another_blas_does_not(tmp_path: Path) -> None:
         return Linker(loader, loader.resolve(), [str(folder)], {}, [], python)
 
     result = linker().check(modules)
-    assert (result["lost"], result["skipped"]) == ({}, [])
-    assert (result["files"], linker().versions(modules)["lost"]) == (len(modules), {})
+    assert (result["not_found"], result["skipped"]) == ({}, [])
+    assert (result["files"], linker().versions(modules)["not_found"]) == (len(modules), {})
     assert result["symbols"] > 2000
     blas = next(path for path in modules if "openblas" in path and "libs" in path)
     other = next(path for path in modules if "gfortran" in path or "quadmath" in path)
     Path(blas).write_bytes(Path(other).read_bytes())  # the right name, and nothing that anybody wants
     elves[blas] = elf.parse(Path(blas).read_bytes(), SECTIONS)
-    lost = linker().check(modules)["lost"]
-    assert any("_multiarray_umath" in path and "cblas" in item["names"][0] for path, item in lost.items())
+    unresolved = linker().check(modules)["not_found"]
+    assert any("_multiarray_umath" in path and "cblas" in item["names"][0] for path, item in unresolved.items())

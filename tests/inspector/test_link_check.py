@@ -45,37 +45,37 @@ def linker(root: Path, files: Mapping[str, Mapping[str, Any]], owners: Mapping[s
     return Linker(loader, loader.resolve(), [site], owned, [str(root / "ucx")], str(root / "usr/bin/python3"))
 
 
-def lost(root: Path, files: Mapping[str, Mapping[str, Any]], *paths: str, **more: Any) -> dict[str, Any]:
+def unresolved_names(root: Path, files: Mapping[str, Mapping[str, Any]], *paths: str, **more: Any) -> dict[str, Any]:
     result = linker(root, files, **more).check(str(root / path) for path in paths)
-    return {path.removeprefix(f"{root}/"): item["names"] for path, item in result["lost"].items()}
+    return {path.removeprefix(f"{root}/"): item["names"] for path, item in result["not_found"].items()}
 
 
 def test_a_kernel_that_fits(tmp_path: Path) -> None:
     wants = ["_ZN3c105Error4whatEv", "PyModule_Create2", "cos", "GOMP_parallel"]
     files = {**TORCH, KERNEL: {"needed": ["libc10.so"], "wants": wants}}
     result = linker(tmp_path, files).check([str(tmp_path / KERNEL)])
-    assert (result["files"], result["symbols"], result["lost"]) == (1, 4, {})
+    assert (result["files"], result["symbols"], result["not_found"]) == (1, 4, {})
 
 
 def test_a_kernel_for_another_torch(tmp_path: Path) -> None:
     files = {**TORCH, KERNEL: {"needed": ["libc10.so"], "wants": ["_ZN3c105Error7gone_inEv", "c10_old"]}}
     result = linker(tmp_path, files).check([str(tmp_path / KERNEL)])
-    assert result["lost"] == {
+    assert result["not_found"] == {
         str(tmp_path / KERNEL): {"names": ["_ZN3c105Error7gone_inEv"], "count": 1, "torch": ["libc10.so"]}
     }
     seen = {
         "link": result,
-        "versions": {"compared": 0, "lost": {}},
+        "versions": {"compared": 0, "not_found": {}},
         "python": [{"name": "torch", "version": "2.15.0", "site": str(tmp_path / "venv/site"), "modules": []}],
         "compiled": {},
         "elves": {},
         "prefixes": [],
     }
-    told = next(item for item in link_results(seen) if item.status == Status.FAIL)
+    failure = next(item for item in link_results(seen) if item.status == Status.FAIL)
     named = "c10::Error::gone_in (_ZN3c105Error7gone_inEv)"
-    assert f"{KERNEL} requires {named}, which no library that it needs has" in told.detail
-    assert "linked with libc10.so of torch 2.15.0" in told.detail
-    assert "made for torch 2.15.0" in told.hint and "--rebuild" in told.hint
+    assert f"{KERNEL} requires {named}, which no library that it needs has" in failure.detail
+    assert "linked with libc10.so of torch 2.15.0" in failure.detail
+    assert "made for torch 2.15.0" in failure.hint and "--rebuild" in failure.hint
 
 
 def test_what_the_interpreter_and_torch_have_loaded_is_for_python_modules_alone(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_the_interpreter_and_torch_have_loaded_is_for_python_modules_alone(
         "ucx/lib/libucx.so": {"wants": wants},
         "ucx/lib/libtorchy.so": {"wants": ["c10_old"], "needed": ["libc10.so"]},
     }
-    assert lost(tmp_path, files, "venv/site/plain.so", "ucx/lib/libucx.so") == {
+    assert unresolved_names(tmp_path, files, "venv/site/plain.so", "ucx/lib/libucx.so") == {
         "venv/site/plain.so": ["GOMP_parallel"],
         "ucx/lib/libucx.so": ["GOMP_parallel", "PyModule_Create2"],
     }
@@ -106,7 +106,7 @@ def test_a_plugin_gets_symbols_from_what_loads_it(tmp_path: Path) -> None:
     owners = {"venv/site/torch/lib/libtorch_nvshmem.so": "torch", "venv/site/torch/lib/libc10.so": "torch"}
     paths = [str(tmp_path / path) for path in files if path not in TORCH and path != "ucx/lib/libucs.so"]
     result = linker(tmp_path, files, owners).check(paths)
-    assert list(result["lost"]) == [str(tmp_path / "other/libmodule.so")]
+    assert list(result["not_found"]) == [str(tmp_path / "other/libmodule.so")]
     assert result["elsewhere"] == {
         str(tmp_path / "ucx/lib/ucx/libmodule.so"): 1,
         str(tmp_path / "venv/site/torch/lib/libtorch_nvshmem.so"): 1,
@@ -120,7 +120,7 @@ def test_functions_of_the_driver_are_counted_where_the_driver_is_needed(tmp_path
     }
     result = linker(tmp_path, files).check(str(tmp_path / path) for path in files)
     assert result["driver"] == 1
-    assert {path.rpartition("/")[2]: item["names"] for path, item in result["lost"].items()} == {
+    assert {path.rpartition("/")[2]: item["names"] for path, item in result["not_found"].items()} == {
         "a.so": ["cudaMalloc", "nvmlInit_v2"],
         "b.so": ["cuInit"],
     }
@@ -138,7 +138,7 @@ def test_a_symbol_may_be_far_down_and_libraries_may_need_each_other(tmp_path: Pa
         "ucx/libb.so": {"needed": ["libc.so"], "runpath": "$ORIGIN", "soname": "libb.so"},
         "ucx/libc.so": {"needed": ["libb.so"], "runpath": "$ORIGIN", "soname": "libc.so", "has": ["deep"]},
     }
-    assert lost(tmp_path, files, "ucx/a.so") == {}
+    assert unresolved_names(tmp_path, files, "ucx/a.so") == {}
 
 
 def test_a_damaged_table_is_told_and_stops_nothing(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_damaged_table_is_told_and_stops_nothing(tmp_path: Path) -> None:
         "ucx/libb.so": {"bytes": bytes(broken)},
     }
     found = linker(tmp_path, files)
-    assert found.check([str(tmp_path / "ucx/a.so")])["lost"]
+    assert found.check([str(tmp_path / "ucx/a.so")])["not_found"]
     assert list(found.damaged) == [str(tmp_path / "ucx/libb.so")]
 
 
@@ -170,8 +170,8 @@ def test_a_version_that_the_library_lacks(tmp_path: Path) -> None:
     found = linker(tmp_path / "root", files)
     paths = [str(tmp_path / "root" / name) for name in files]
     library = f"{tmp_path}/root/usr/lib/libv.so"
-    assert found.versions(paths)["lost"] == {paths[0]: [f"V_2 of {library}"]}
-    assert found.check(paths)["lost"][paths[0]]["names"] == ["g@V_2"]
+    assert found.versions(paths)["not_found"] == {paths[0]: [f"V_2 of {library}"]}
+    assert found.check(paths)["not_found"][paths[0]]["names"] == ["g@V_2"]
     seen = {
         "link": found.check([]),
         "versions": found.versions(paths),

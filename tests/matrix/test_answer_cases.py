@@ -39,7 +39,7 @@ class Example:
     """One entry of a case file. `ask`: the words of a command line. `verdict`: of the answer, or ``refused`` for a
     request that is none. `cites`: facts that the answer must name (of a conflict: in its reasons), `never`: facts that
     must not stand in the way or ask for attention. `hint`: part of a fix. `chosen`: component → value, None for absent.
-    `says`: part of the text. `trap`: why this is asked."""
+    `text`: part of the text. `trap`: why this is asked."""
 
     ask: str
     verdict: str
@@ -48,7 +48,7 @@ class Example:
     never: list[str] = field(default_factory=list)
     hint: str = ""
     chosen: dict[str, str | None] = field(default_factory=dict)
-    says: str = ""
+    text: str = ""
     file: str = ""
 
     @property
@@ -97,14 +97,14 @@ def answer(ask: str) -> Answer:
     return check(matrix(), asked(ask))
 
 
-def told(given: Answer) -> Iterator[Reason]:
+def all_reasons(given: Answer) -> Iterator[Reason]:
     """Every reason that an answer holds."""
-    yield from pressing(given)
+    yield from blocking_reasons(given)
     yield from given.reasons
     yield from given.superseded
 
 
-def pressing(given: Answer) -> Iterator[Reason]:
+def blocking_reasons(given: Answer) -> Iterator[Reason]:
     """The reasons that stand in the way or ask for attention."""
     groups = [conflict.reasons for conflict in given.conflicts]
     groups += [given.conditions, given.disputes, given.warnings, given.needs]
@@ -126,17 +126,17 @@ def test_the_cases_are_many_and_each_is_asked_once() -> None:
 @each(ANSWERED)
 def test_the_answer(example: Example) -> None:
     given = answer(example.ask)
-    shown = answer_text(given, matrix(), example.ask)
-    assert given.verdict == example.verdict, shown
+    text = answer_text(given, matrix(), example.ask)
+    assert given.verdict == example.verdict, text
     assert given.exit_code == VERDICTS[example.verdict]
     cited = {one.fact for conflict in given.conflicts for one in conflict.reasons} or set(given.facts)
-    assert sorted(set(example.cites) - cited) == [], shown
-    assert sorted(set(example.never) & {one.fact for one in pressing(given)}) == [], shown
+    assert sorted(set(example.cites) - cited) == [], text
+    assert sorted(set(example.never) & {one.fact for one in blocking_reasons(given)}) == [], text
     fixes = [fix for conflict in given.conflicts for fix in conflict.fixes]
-    assert not example.hint or any(example.hint in fix for fix in fixes), shown
-    assert {name: given.chosen.get(name) for name in example.chosen} == example.chosen, shown
-    assert example.says in shown
-    assert not re.search(r"(?i)\b([a-z][a-z-]*) \1[<>=!]", shown)  # "CUDA cuda>=12"
+    assert not example.hint or any(example.hint in fix for fix in fixes), text
+    assert {name: given.chosen.get(name) for name in example.chosen} == example.chosen, text
+    assert example.text in text
+    assert not re.search(r"(?i)\b([a-z][a-z-]*) \1[<>=!]", text)  # "CUDA cuda>=12"
 
 
 @pytest.mark.unit
@@ -145,7 +145,7 @@ def test_the_refusal(example: Example) -> None:
     with pytest.raises(SpecError) as caught:
         parse_request(example.words, matrix())
     assert caught.value.exit_code == 2
-    assert example.says in str(caught.value)
+    assert example.text in str(caught.value)
     assert all(finding.message and finding.hint for finding in caught.value.findings)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", str(caught.value))
 
@@ -261,7 +261,7 @@ def test_the_order_of_files_and_rows_does_not_matter(example: Example, turned: F
 @pytest.mark.matrix
 @each(ANSWERED)
 def test_every_reason_has_its_source(example: Example) -> None:
-    for one in told(answer(example.ask)):
+    for one in all_reasons(answer(example.ask)):
         assert one.source == shipped().facts[one.fact].source
         assert one.source.type in SOURCES
         assert len(one.source.where) > 8
@@ -283,7 +283,7 @@ def test_the_answer_as_json(example: Example) -> None:
         for one in conflict["reasons"]:
             assert one["default"] or f"[{one['fact']}]" in " ".join([conflict["text"], *conflict["also"]])
             assert {"type", "where", "seen", "how"} <= one["source"].keys()
-    assert set(data["facts"]["used"]) == {one.fact for one in told(given)} - only_superseded(given)
+    assert set(data["facts"]["used"]) == {one.fact for one in all_reasons(given)} - only_superseded(given)
 
 
 def only_superseded(given: Answer) -> set[str]:

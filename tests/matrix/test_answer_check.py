@@ -56,8 +56,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
     return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS, QUESTIONS)
 
 
-def ask(given: FactTable, words: str, *waived: str, met: tuple[str, ...] = ()) -> Answer:
-    return check(given, parse_request(words.split(), given), [Waiver(name, "tried it") for name in waived], met)
+def ask(given: FactTable, words: str, *waived: str, satisfied: tuple[str, ...] = ()) -> Answer:
+    return check(given, parse_request(words.split(), given), [Waiver(name, "tried it") for name in waived], satisfied)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_waiver_of_nothing_is_a_mistake(small: FactTable) -> None:
 
 def test_a_condition_that_is_seen_to_is_none(small: FactTable) -> None:
     assert ask(small, "cuda=12.1 driver=525.10").conditions[0].condition == "525.10?"
-    given = ask(small, "cuda=12.1 driver=525.10", met=("cuda.native",))
+    given = ask(small, "cuda=12.1 driver=525.10", satisfied=("cuda.native",))
     assert (given.verdict, given.conditions) == ("valid", ())
 
 

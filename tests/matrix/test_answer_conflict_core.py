@@ -16,7 +16,7 @@ from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import Request, pick_newest
 from tests.support.facts import fact, matrix, plan, read, requests
-from tests.support.torch_facts import COMPONENTS, FACTS, told
+from tests.support.torch_facts import COMPONENTS, FACTS, core_ids
 from tests.support.torch_facts import small as small  # a fixture
 
 pytestmark = pytest.mark.unit
@@ -32,7 +32,7 @@ def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8", "driver=525.10", "python=3.11", "triton")
     found = find_core(small, asked)
     assert found is not None
-    assert told(small, found) == ({"gpu=H100", "torch=2.0.1"}, ["gpu.sm", "torch.sm"])
+    assert core_ids(small, found) == ({"gpu=H100", "torch=2.0.1"}, ["gpu.sm", "torch.sm"])
     assert found.minimal
     assert found.components() == ("gpu", "torch")
     assert pick_newest(small, asked) is None
@@ -52,7 +52,7 @@ def test_nothing_of_a_conflict_can_go(small: FactTable) -> None:
 
 def test_requests_that_contradict_each_other(small: FactTable) -> None:
     asked = [*requests(small, "torch=2.0.1", "gpu=H100"), replace(requests(small, "torch=2.1.0")[0], id="other")]
-    assert [told(small, found) for found in find_cores(small, asked)] == [
+    assert [core_ids(small, found) for found in find_cores(small, asked)] == [
         ({"torch=2.0.1", "other"}, []),
         ({"torch=2.0.1", "gpu=H100"}, ["gpu.sm", "torch.sm"]),
     ]
@@ -60,7 +60,7 @@ def test_requests_that_contradict_each_other(small: FactTable) -> None:
 
 def test_a_request_for_nothing_that_is_known(small: FactTable) -> None:
     (found,) = find_cores(small, requests(small, "torch>=9", "gpu=H100"))
-    assert told(small, found) == ({"torch>=9"}, [])
+    assert core_ids(small, found) == ({"torch>=9"}, [])
 
 
 def test_many_rows_of_one_fact_are_told_together(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_every_conflict_is_told(tmp_path: Path) -> None:
     given = matrix(tmp_path, components, facts)
     asked = requests(given, "root", *(f"c{at}=2" for at in range(10)))
     found = find_cores(given, asked)
-    assert {told(given, conflict)[1][-1] for conflict in found} == {f"c{at}.limit" for at in range(10)}
-    assert {told(given, conflict)[1][0] for conflict in found} == {"root.made"}
+    assert {core_ids(given, conflict)[1][-1] for conflict in found} == {f"c{at}.limit" for at in range(10)}
+    assert {core_ids(given, conflict)[1][0] for conflict in found} == {"root.made"}
     assert len(found) == 10
     assert all(conflict.minimal for conflict in found)
 
@@ -94,7 +94,7 @@ def test_definitions_alone_can_contradict(tmp_path: Path) -> None:
     facts = [fact("a.c", "provides", {"a": "1"}, {"c": "1"}), fact("b.c", "provides", {"b": "1"}, {"c": "2"})]
     given = matrix(tmp_path, {"a": ["1"], "b": ["1"], "c": ["1", "2"]}, facts)
     (found,) = find_cores(given, requests(given, "a", "b"))
-    assert told(given, found) == ({"a", "b"}, ["a.c", "b.c"])
+    assert core_ids(given, found) == ({"a", "b"}, ["a.c", "b.c"])
     assert found.aside == {1}, "the last of them is set aside"
 
 
@@ -106,7 +106,7 @@ def test_what_is_disputed_stands_in_the_way_as_a_whole(tmp_path: Path) -> None:
     given = matrix(tmp_path, {"a": ["1"], "b": ["1", "2", "3"]}, facts, {"q": ["a", "b"]})
     assert plan(given, "a", "b") == {"a": "1", "b": "2"}
     (found,) = find_cores(given, requests(given, "a", "b=3"))
-    assert told(given, found) == ({"a", "b=3"}, ["a.one", "a.two"])
+    assert core_ids(given, found) == ({"a", "b=3"}, ["a.one", "a.two"])
     assert find_cores(given, requests(given, "a", "b=3"), waived=["a.one", "a.two"]) == []
 
 
@@ -139,4 +139,4 @@ def test_without_time_the_conflict_is_told_and_that_it_may_be_smaller(small: Fac
     found = find_core(small, requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8"), seconds=-1)
     assert found is not None
     assert not found.minimal
-    assert {"gpu=H100", "torch=2.0.1"} <= told(small, found)[0]
+    assert {"gpu=H100", "torch=2.0.1"} <= core_ids(small, found)[0]

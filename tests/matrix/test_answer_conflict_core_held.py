@@ -12,8 +12,8 @@ from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import pick_newest
 from tests.support.facts import fact, matrix, requests
+from tests.support.torch_facts import core_ids
 from tests.support.torch_facts import small as small  # a fixture
-from tests.support.torch_facts import told
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +23,7 @@ def test_what_holds_a_version_back(small: FactTable) -> None:
     found = pick_newest(small, asked)
     assert found is not None
     assert small.named(found.assignment)["torch"] == "2.0.1"
-    why = {value: told(small, one) for value, one in newer_value_conflicts(small, asked, found, "torch", count=2)}
+    why = {value: core_ids(small, one) for value, one in newer_value_conflicts(small, asked, found, "torch", count=2)}
     assert list(why) == ["2.1.0", "2.2.0"]
     assert why["2.1.0"] == ({"python=3.8"}, ["torch.python"])
     assert why["2.2.0"] in [({"python=3.8"}, ["torch.python"]), ({"triton<2.2"}, ["torch.triton"])]
@@ -39,10 +39,10 @@ def test_a_pick_of_higher_rank_holds_a_lower_one(small: FactTable) -> None:
     found = pick_newest(small, asked)
     assert found is not None
     assert small.named(found.assignment) == {"torch": "2.1.0", "triton": "2.2", "cuda": "11.8", "driver": "520.10"}
-    assert [told(small, one) for _, one in newer_value_conflicts(small, asked, found, "cuda")] == [
+    assert [core_ids(small, one) for _, one in newer_value_conflicts(small, asked, found, "cuda")] == [
         ({"driver=520.10"}, ["cuda.driver"])
     ]
-    assert {value: told(small, one) for value, one in newer_value_conflicts(small, asked, found, "torch")} == {
+    assert {value: core_ids(small, one) for value, one in newer_value_conflicts(small, asked, found, "torch")} == {
         value: ({"cuda", "driver=520.10"}, ["cuda.driver", "torch.cuda"]) for value in ("2.2.0", "2.3.0")
     }
 
@@ -65,7 +65,7 @@ def test_a_request_can_hold_its_own_component(small: FactTable) -> None:
     asked = requests(small, "torch<2.2")
     found = pick_newest(small, asked)
     assert found is not None
-    assert {value: told(small, one) for value, one in newer_value_conflicts(small, asked, found, "torch")} == {
+    assert {value: core_ids(small, one) for value, one in newer_value_conflicts(small, asked, found, "torch")} == {
         "2.2.0": ({"torch<2.2"}, []),
         "2.3.0": ({"torch<2.2"}, []),
     }
@@ -84,4 +84,4 @@ def test_a_warning_can_hold_a_version(tmp_path: Path) -> None:
     assert found is not None
     assert given.named(found.assignment) == {"a": "1", "b": "2"}
     ((value, conflict),) = newer_value_conflicts(given, asked, found, "a")
-    assert (value, told(given, conflict)) == ("2", ({"b"}, ["a.b"]))
+    assert (value, core_ids(given, conflict)) == ("2", ({"b"}, ["a.b"]))

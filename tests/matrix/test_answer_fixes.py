@@ -13,13 +13,13 @@ from envbuild.matrix.answer.fixes import Fix, find_fixes, find_fixes_of_one
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.solve.encoding import Request, pick_newest
 from tests.support.facts import requests
+from tests.support.torch_facts import core_ids
 from tests.support.torch_facts import small as small  # a fixture
-from tests.support.torch_facts import told
 
 pytestmark = pytest.mark.unit
 
 
-def mended(given: FactTable, *words: str, good: Any = None) -> list[tuple[int, list[str], tuple[str, ...]]]:
+def proposed_fixes(given: FactTable, *words: str, good: Any = None) -> list[tuple[int, list[str], tuple[str, ...]]]:
     asked = requests(given, *words)
     found = find_fixes(given, asked, find_cores(given, asked), good=good)
     assert all(works(given, asked, fix) for fix in found)
@@ -36,17 +36,20 @@ def works(given: FactTable, asked: Sequence[Request], fix: Fix) -> bool:
 
 
 def test_the_nearest_version_and_how_far_it_reaches(small: FactTable) -> None:
-    assert mended(small, "gpu=H100", "torch=2.0.1") == [(3, ["torch>=2.1"], ()), (9, ["gpu=A100"], ("V100", "L4"))]
-    assert mended(small, "torch=2.3.0", "gpu=V100", "python=3.8") == [
+    assert proposed_fixes(small, "gpu=H100", "torch=2.0.1") == [
+        (3, ["torch>=2.1"], ()),
+        (9, ["gpu=A100"], ("V100", "L4")),
+    ]
+    assert proposed_fixes(small, "torch=2.3.0", "gpu=V100", "python=3.8") == [
         (3, ["torch<=2.0.1"], ()),
     ]
-    assert mended(small, "torch=2.3.0", "cuda=11.8") == [(3, ["cuda=12.1"], ()), (3, ["torch<=2.1"], ())]
-    assert mended(small, "driver=470.10", "cuda=12.1") == [(3, ["cuda=11.7"], ()), (6, ["driver>=525.10"], ())]
-    assert mended(small, "driver=470.10", "cuda=12.1", "torch>=2.2") == [(6, ["driver>=525.10"], ())]
+    assert proposed_fixes(small, "torch=2.3.0", "cuda=11.8") == [(3, ["cuda=12.1"], ()), (3, ["torch<=2.1"], ())]
+    assert proposed_fixes(small, "driver=470.10", "cuda=12.1") == [(3, ["cuda=11.7"], ()), (6, ["driver>=525.10"], ())]
+    assert proposed_fixes(small, "driver=470.10", "cuda=12.1", "torch>=2.2") == [(6, ["driver>=525.10"], ())]
 
 
 def test_what_is_cheap_may_be_left_out(small: FactTable) -> None:
-    assert mended(small, "apex=22.03", "torch=2.0.1") == [
+    assert proposed_fixes(small, "apex=22.03", "torch=2.0.1") == [
         (1, ["apex=23.08"], ()),
         (3, ["torch=1.13.1"], ()),
         (4, ["leave apex out"], ()),
@@ -54,9 +57,9 @@ def test_what_is_cheap_may_be_left_out(small: FactTable) -> None:
 
 
 def test_two_changes_where_one_does_not_help(small: FactTable) -> None:
-    assert mended(small, "torch=1.13.1", "python=3.12", "cuda=12.1") == [(3, ["torch>=2.1"], ())]
-    assert mended(small, "torch=2.3.0", "cuda=11.8", "gpu=V100", "python=3.11") == [(3, ["torch=2.1.0"], ())]
-    assert mended(small, "driver=470.10", "cuda=12.1", "torch=2.3.0", "gpu=V100") == [
+    assert proposed_fixes(small, "torch=1.13.1", "python=3.12", "cuda=12.1") == [(3, ["torch>=2.1"], ())]
+    assert proposed_fixes(small, "torch=2.3.0", "cuda=11.8", "gpu=V100", "python=3.11") == [(3, ["torch=2.1.0"], ())]
+    assert proposed_fixes(small, "driver=470.10", "cuda=12.1", "torch=2.3.0", "gpu=V100") == [
         (6, ["torch=2.1.0", "cuda=11.7"], ()),
         (9, ["driver=525.10", "torch=2.2.0"], ()),
         (15, ["gpu=H100", "driver=525.10"], ()),
@@ -69,8 +72,8 @@ def test_only_what_is_known_to_be_good_is_proposed(small: FactTable) -> None:
     def known(assignment: list[int]) -> bool:
         return small.value(number, assignment[number]) not in ("2.1.0", "2.3.0")
 
-    assert mended(small, "gpu=H100", "torch=2.0.1", good=known)[0] == (3, ["torch=2.2.0"], ())
-    assert mended(small, "gpu=H100", "torch=2.0.1", good=lambda assignment: False) == []
+    assert proposed_fixes(small, "gpu=H100", "torch=2.0.1", good=known)[0] == (3, ["torch=2.2.0"], ())
+    assert proposed_fixes(small, "gpu=H100", "torch=2.0.1", good=lambda assignment: False) == []
 
 
 def test_each_conflict_by_itself(small: FactTable) -> None:
@@ -81,7 +84,7 @@ def test_each_conflict_by_itself(small: FactTable) -> None:
     fixes = {}
     for one in found:
         nearest = find_fixes_of_one(small, asked, one, [other for other in found if other != one])[:1]
-        fixes[told(small, one)[1][-1]] = [change.text for fix in nearest for change in fix.changes]
+        fixes[core_ids(small, one)[1][-1]] = [change.text for fix in nearest for change in fix.changes]
     assert fixes == {"torch.sm": ["torch=2.1.0"], "cuda.driver": ["cuda=11.7"], "apex.old": ["apex=23.08"]}
 
 
@@ -93,4 +96,4 @@ def test_a_conflict_beside_requests_that_contradict_each_other(small: FactTable)
 
 
 def test_a_labelled_version_is_a_place_to_start_from(small: FactTable) -> None:
-    assert mended(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1"], ())
+    assert proposed_fixes(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1"], ())

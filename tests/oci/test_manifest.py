@@ -17,11 +17,11 @@ pytestmark = pytest.mark.unit
 
 def test_layers_that_cannot_be_had_or_unpacked() -> None:
     foreign = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
-    nowhere = f"{LAYER.replace('layer', 'layer.nondistributable')}+gzip"
+    nondistributable = f"{LAYER.replace('layer', 'layer.nondistributable')}+gzip"
     layers = [
         descriptor(),
         descriptor(mediaType=foreign),
-        descriptor(mediaType=nowhere),
+        descriptor(mediaType=nondistributable),
         descriptor(urls=["x"]),
         descriptor(mediaType="a/b"),
     ]

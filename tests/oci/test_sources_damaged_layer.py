@@ -88,8 +88,8 @@ def test_without_a_digest_of_the_blob(form: str) -> None:
         assert ("its tar is sha256:" in error.message) == (form in ("plain", "zstd"))
         assert error.hint.startswith("save or copy the archive again")
     evil = tars.file(b"../../evil", b"x") + tars.END
-    told = refused(lambda: read_layer(replace(source(evil, evil), digest=""), [Recorder()])).message
-    assert "is malformed: it is sha256:" in told and "evil" in told
+    message = refused(lambda: read_layer(replace(source(evil, evil), digest=""), [Recorder()])).message
+    assert "is malformed: it is sha256:" in message and "evil" in message
 
 
 # whole images

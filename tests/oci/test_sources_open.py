@@ -190,7 +190,7 @@ def test_one_of_an_index() -> None:
 
 
 @pytest.mark.parametrize(
-    ("export", "told"),
+    ("export", "expected"),
     [
         (ExportOptions("sif"), ["--to 'sif' is not an output"]),
         (ExportOptions("oci", compression="lz4"), ["--compression 'lz4' is unknown"]),
@@ -199,11 +199,11 @@ def test_one_of_an_index() -> None:
         (ExportOptions("squashfs", tag="x:1"), ["--tag has no meaning"]),
     ],
 )
-def test_options_that_do_not_fit(export: ExportOptions, told: list[str]) -> None:
+def test_options_that_do_not_fit(export: ExportOptions, expected: list[str]) -> None:
     with pytest.raises(SpecError) as caught:
         export.check("x")
     findings = [finding.message for finding in caught.value.findings]
-    assert len(findings) == len(told) and all(map(str.startswith, findings, told))
+    assert len(findings) == len(expected) and all(map(str.startswith, findings, expected))
 
 
 def test_how_blocks_are_compressed() -> None:

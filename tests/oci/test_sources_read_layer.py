@@ -168,8 +168,8 @@ def test_lies(form: str) -> None:
 
 def test_what_nobody_said_is_not_checked() -> None:
     blob = gzip.compress(TAR)
-    told = source(blob, TAR)
-    assert read_layer(SourceLayer(told.diff_id, "", 0, "x", told.open), [Recorder()]).members == 19
+    sound = source(blob, TAR)
+    assert read_layer(SourceLayer(sound.diff_id, "", 0, "x", sound.open), [Recorder()]).members == 19
 
 
 def test_digests_of_other_kinds() -> None:
@@ -295,9 +295,9 @@ def test_what_sinks_and_places_raise_passes_through() -> None:
     def opened() -> Iterator[IO[bytes]]:
         yield Gone()  # type: ignore[misc]
 
-    told = source(TAR, TAR)
+    sound = source(TAR, TAR)
     with pytest.raises(ConnectionError, match="gone"):
-        read_layer(SourceLayer(told.diff_id, told.digest, 0, "x", opened), [Count()])
+        read_layer(SourceLayer(sound.diff_id, sound.digest, 0, "x", opened), [Count()])
     evil = kit.header(b"x", b"3", device=b"0000001\x000000003\0") + kit.END
     with pytest.raises(EnvbuildError, match="no"):
 

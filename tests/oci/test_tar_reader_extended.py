@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_extended_headers() -> None:
-    said = [
+    records = [
         (b"hdrcharset", b"BINARY"),
         (b"path", b"./\xff/new\nname"),
         (b"uid", b"4000000000"),
@@ -27,7 +27,7 @@ def test_extended_headers() -> None:
         (b"LIBARCHIVE.xattr.user.t%77o", base64.b64encode(b"\0two").rstrip(b"=")),
         (b"size", b"3"),
     ]
-    found = read(pax(*said) + header(b"short", size=octal(9)) + padded(b"abc") + file(b"next") + END)
+    found = read(pax(*records) + header(b"short", size=octal(9)) + padded(b"abc") + file(b"next") + END)
     member = found.members[0]
     assert (member.path, member.uid, member.gid, member.mtime) == (b"\xff/new\nname", 4_000_000_000, 5, -2)
     assert member.xattrs == {b"user.one": b"\0\n=\xff", b"user.empty": b"", b"user.two": b"\0two"}
@@ -35,8 +35,8 @@ def test_extended_headers() -> None:
 
 
 def test_empty_records_change_nothing() -> None:
-    said = [(key, b"") for key in (b"path", b"uid", b"gid", b"mtime", b"size", b"linkpath")]
-    assert only(pax(*said) + file(b"x")).path == b"x"
+    records = [(key, b"") for key in (b"path", b"uid", b"gid", b"mtime", b"size", b"linkpath")]
+    assert only(pax(*records) + file(b"x")).path == b"x"
 
 
 def test_global_headers() -> None:
@@ -86,7 +86,7 @@ def test_damaged_records(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "record",
     [
         (b"uid", b"-1"),
         (b"uid", b"0x10"),
@@ -104,9 +104,9 @@ def test_damaged_records(body: bytes) -> None:
         (b"LIBARCHIVE.xattr.user.a", b"no base64!"),
     ],
 )
-def test_records_that_cannot_be(said: tuple[bytes, bytes]) -> None:
+def test_records_that_cannot_be(record: tuple[bytes, bytes]) -> None:
     with pytest.raises(LayerError):
-        read(pax(said) + file(b"a") + END)
+        read(pax(record) + file(b"a") + END)
 
 
 def test_names_that_are_given_twice() -> None:

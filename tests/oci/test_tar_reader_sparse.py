@@ -11,12 +11,12 @@ pytestmark = pytest.mark.unit
 
 
 def version_1(text: bytes, real: bytes = b"8192", stored: int = 0) -> bytes:
-    said = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", real)]
-    return pax(*said) + header(b"s", size=octal(len(padded(text)) + stored)) + padded(text) + b"x" * stored + END
+    records = [(b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0"), (b"GNU.sparse.realsize", real)]
+    return pax(*records) + header(b"s", size=octal(len(padded(text)) + stored)) + padded(text) + b"x" * stored + END
 
 
-def version_0(real: bytes, *said: tuple[bytes, bytes], stored: int = 0) -> bytes:
-    return pax((b"GNU.sparse.size", real), *said) + file(b"s", b"x" * stored) + END
+def version_0(real: bytes, *records: tuple[bytes, bytes], stored: int = 0) -> bytes:
+    return pax((b"GNU.sparse.size", real), *records) + file(b"s", b"x" * stored) + END
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 # Builds that look for a GPU, find none and then compile for every one, for none, or take somebody's wheel, in silence:
 # what tells them otherwise (where it was found out: the recipe's own comments).
-TOLD = {
+BUILD_VARIABLES = {
     "apex": {"APEX_CPP_EXT": "1", "APEX_CUDA_EXT": "1", "TORCH_CUDA_ARCH_LIST": "8.0"},
     "deepspeed": {
         "DS_ACCELERATOR": "cuda",
@@ -47,13 +47,13 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", BUILD_VARIABLES)
 def test_builds_without_a_gpu_are_told_what_they_would_ask_it(name: str) -> None:
     made = recipe(name, **({"provider": "source"} if name == "xformers" else {}))
     cuda, torch = recipe("cuda", version="12.8", provider="apt"), recipe("torch", version="2.6.0")
     env = image(made, cuda, torch, target="a100-ib")
     variables = exported(made, env)
-    assert {key: variables.get(key) for key in TOLD[name]} == TOLD[name]
+    assert {key: variables.get(key) for key in BUILD_VARIABLES[name]} == BUILD_VARIABLES[name]
     assert variables["CUDA_HOME"] == "/opt/cuda"
     assert variables["MAX_JOBS"] == "$ENVBUILD_JOBS"
     # and what must be there in the end, because an extension that was left out is no error to any of them
@@ -63,7 +63,7 @@ def test_builds_without_a_gpu_are_told_what_they_would_ask_it(name: str) -> None
 def test_every_recipe_that_compiles_beside_torch_is_among_them() -> None:
     """A new one has to say here what its build would ask a GPU."""
     found = [recipe(path.stem.replace("_", "-")) for path in sorted((ROOT / "recipes").glob("*.py"))]
-    assert {made.name for made in found if made.wheel and made.on_venv} == {*TOLD, "torch-ucc"}
+    assert {made.name for made in found if made.wheel and made.on_venv} == {*BUILD_VARIABLES, "torch-ucc"}
 
 
 @pytest.mark.parametrize("name", COMPILING)

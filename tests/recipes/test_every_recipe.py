@@ -81,9 +81,9 @@ def test_verify_lines_know_a_right_answer_from_a_wrong_one() -> None:
     cuda, ucx = recipe("cuda", version="13.2"), recipe("ucx", version="1.20")
     tests, nccl = recipe("nccl-tests"), recipe("nccl")
     env = image(cuda, ucx, nccl, tests, versions={"nvidia-nccl-cu13": "2.30.7"})
-    said = "# Library version: 1.20.1\n# Library path: /opt/ucx/lib/libucs.so.0\n# Git branch '', revision {}\n"
-    assert matches(line(ucx, env, "version and commit"), said.format("d8e50df"))
-    assert not matches(line(ucx, env, "version and commit"), said.format(""))
+    output = "# Library version: 1.20.1\n# Library path: /opt/ucx/lib/libucs.so.0\n# Git branch '', revision {}\n"
+    assert matches(line(ucx, env, "version and commit"), output.format("d8e50df"))
+    assert not matches(line(ucx, env, "version and commit"), output.format(""))
     both = line(ucx, env, "CUDA module")
     assert matches(both, "without 0\nwith 13\n")
     assert not matches(both, "without 0\nwith 0\n")
@@ -91,9 +91,9 @@ def test_verify_lines_know_a_right_answer_from_a_wrong_one() -> None:
     assert matches(line(nccl, env, "locked version"), "2.30.7\n")
     assert not matches(line(nccl, env, "locked version"), "2.30.70\n")
     starts = line(tests, env, "starts")
-    told = "# nccl-tests version 2.19.6 nccl-headers={} nccl-library=23007\n'CUDA driver version is insufficient'\n"
-    assert matches(starts, told.format(23007))
-    assert not matches(starts, told.format(23004))
+    output = "# nccl-tests version 2.19.6 nccl-headers={} nccl-library=23007\n'CUDA driver version is insufficient'\n"
+    assert matches(starts, output.format(23007))
+    assert not matches(starts, output.format(23004))
 
 
 @pytest.mark.parametrize(("name", "options", "layers", "base"), SAMPLES, ids=IDS)
@@ -156,8 +156,10 @@ def test_sources_are_whole_commits_and_their_wheels_are_named(name: str) -> None
 @pytest.mark.parametrize("name", [*FROM_GIT, "neuron", "neuronx-distributed"])
 def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: FactTable) -> None:
     made = recipe(name)
-    told = made.matrix(stack(made, recipe("neuron")))
-    parse_request([f"{component}{'' if text[:1] in '=<>!' else '='}{text}" for component, text in told.items()], matrix)
+    components = made.matrix(stack(made, recipe("neuron")))
+    parse_request(
+        [f"{component}{'' if text[:1] in '=<>!' else '='}{text}" for component, text in components.items()], matrix
+    )
 
 
 def test_no_host_stands_in_a_recipe() -> None:

@@ -133,11 +133,11 @@ def test_files_are_looked_at_as_they_are_written(tmp_path: Path) -> None:
         file.write_text(text)
         (check,) = (check for check in made.verify(env) if path in check.name)
         command = check.command.replace(f"'{path}'", str(file))
-        shown = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
-        assert re.search(check.expect, shown)
+        output = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
+        assert re.search(check.expect, output)
         file.write_text(f"{text} ")
-        shown = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
-        assert not re.search(check.expect, shown)
+        output = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
+        assert not re.search(check.expect, output)
 
 
 def test_a_short_form_of_files() -> None:

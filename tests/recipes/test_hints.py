@@ -1,4 +1,4 @@
-"""What a person is told to do: hints of recipes' own checks, where a commit is written down, whole lines."""
+"""What users can type: hints of recipes' own checks, where a commit is written down, whole lines."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_where_a_commit_is_written_down(tmp_path: Path) -> None:
     layers = f'{{ucx: {{provider: source}}, gdrcopy: {{version: "9.9", commit: "{own}"}}, fixed: {{}}, cuda: "13.2"}}'
     image = load_image_spec(str(spec(tmp_path, layers)), project)
     found = commit_hints(resolve(image, load_target("h100-ib", project)))
-    by_name = {file.partition("-")[0]: told for file, told in found.items()}
+    by_name = {file.partition("-")[0]: hint for file, hint in found.items()}
     assert by_name["gdrcopy"] == "the commit under 'gdrcopy' in the spec"
     assert by_name["fixed"] == f"the commit in {fixed}:4:1"  # the recipe has no such options
     place, _, option = by_name["ucx"].partition(", or ")

@@ -23,8 +23,8 @@ def neuron_sdks() -> list[str]:
 def test_every_sdk_is_one_consistent_set(sdk: str, matrix: FactTable) -> None:
     """The versions of one column go together on Trainium1, by the facts of upstream's manifest."""
     made = recipe("neuron", sdk=sdk)
-    told = made.matrix(image(made, target="trn1", base="ubuntu:22.04"))
-    words = [f"{component}{text}" for component, text in told.items()]
+    components = made.matrix(image(made, target="trn1", base="ubuntu:22.04"))
+    words = [f"{component}{text}" for component, text in components.items()]
     verdict = check(matrix, parse_request(["gpu=Trainium1", *words], matrix)).verdict
     # 2.30.0: the documents end training with it, and AWS has an image for training of it
     assert verdict in ("valid", "conditional", *(["disputed"] if sdk == "2.30.0" else []))

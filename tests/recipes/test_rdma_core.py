@@ -37,5 +37,5 @@ def test_the_check_of_verbs_runs_here() -> None:
     if not ctypes.util.find_library("ibverbs"):
         pytest.skip("no libibverbs here")
     check = recipe("rdma-core").verify(image())[0]
-    shown = subprocess.run(["/bin/sh", "-c", check.command], capture_output=True, text=True).stdout
-    assert "verbs True" in shown
+    output = subprocess.run(["/bin/sh", "-c", check.command], capture_output=True, text=True).stdout
+    assert "verbs True" in output

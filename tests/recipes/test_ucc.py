@@ -53,6 +53,6 @@ def test_ucc_perftest_that_reached_nobody_is_no_pass() -> None:
     assert not matches(check, "tl_ucp_ep.h:79 TL_UCP ERROR failed to connect team ep\n" + rows)
     assert not matches(check, rows + "ucc_schedule.h:254 UCC ERROR failure in task\n")
     report = line(mine, image(ucx, openmpi, mine, target="cpu"), "five collectives")
-    told = "total tests:  197\npassed:       197\nskipped:      0\nfailed:       {}\nelapsed:      3s\n"
-    assert matches(report, told.format(0))
-    assert not matches(report, told.format(10))
+    summary = "total tests:  197\npassed:       197\nskipped:      0\nfailed:       {}\nelapsed:      3s\n"
+    assert matches(report, summary.format(0))
+    assert not matches(report, summary.format(10))

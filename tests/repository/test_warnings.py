@@ -31,9 +31,9 @@ def test_a_warning_about_our_own_code_is_an_error(category: type[Warning], modul
     "module", ["hpccm.common", "myenvbuild", "/src/envbuild/.venv/lib/python3.12/site-packages/hpccm/common"]
 )
 def test_a_warning_about_other_code_is_not(module: str) -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.warn_explicit("old", DeprecationWarning, "file.py", 1, module=module)
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 def test_the_compiler_has_nothing_to_say() -> None:

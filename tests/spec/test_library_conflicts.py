@@ -44,7 +44,7 @@ SOURCE = {
 LOCKS = sorted((ROOT / "images").glob("*.lock"))
 
 
-def told(*recipes: Any, base: str = "debian:13") -> list[str]:
+def second_copies(*recipes: Any, base: str = "debian:13") -> list[str]:
     return [finding.message for finding in find_second_copies(image(*recipes, base=base), {})]
 
 
@@ -78,7 +78,7 @@ def test_a_package_beside_the_layer_that_brings_its_library(layer: str, package:
     made = recipe(layer, **SOURCE[layer])
     packages = recipe("debian-packages", packages=["git", package])
     because = f"because both bring {library}, and which one a program gets would be chance"
-    assert told(made, packages) == [
+    assert second_copies(made, packages) == [
         f"layer 'debian-packages' installs {package}, which cannot stand beside layer '{layer}', {because}"
     ]
 
@@ -102,26 +102,26 @@ def test_a_package_beside_the_layer_that_brings_its_library(layer: str, package:
 )
 def test_what_is_no_second_copy(layers: dict[str, Any], package: str) -> None:
     made = [recipe(name, **options) for name, options in layers.items()]
-    assert told(*made, recipe("debian-packages", packages=[package]), base="ubuntu:22.04") == []
+    assert second_copies(*made, recipe("debian-packages", packages=[package]), base="ubuntu:22.04") == []
 
 
 def test_packages_of_another_recipe_count_too() -> None:
     """Debian's Open MPI brings Debian's libfabric, its perftest Debian's libibverbs."""
     fabric, core = recipe("libfabric", **SOURCE["libfabric"]), recipe("rdma-core", **SOURCE["rdma-core"])
-    (message,) = told(fabric, recipe("openmpi"))
+    (message,) = second_copies(fabric, recipe("openmpi"))
     assert message.startswith("layer 'openmpi' installs openmpi-bin, which cannot stand beside layer 'libfabric'")
     (finding,) = find_second_copies(image(core, recipe("perftest")), {"perftest": "x.yaml:3:3"})
     assert finding.where == "x.yaml:3:3"
     assert finding.hint == "compile 'perftest' (provider: source), or leave one of the two out"
-    assert told(core, recipe("perftest", provider="source")) == []
+    assert second_copies(core, recipe("perftest", provider="source")) == []
     for name in ("openmpi", "libfabric", "perftest"):
-        others = told(recipe("efa", **SOURCE["efa"]), recipe(name), base="ubuntu:24.04")
+        others = second_copies(recipe("efa", **SOURCE["efa"]), recipe(name), base="ubuntu:24.04")
         assert len(others) == 1 and "beside layer 'efa'" in others[0]
 
 
 def test_two_layers_that_provide_one_library_are_not_told_twice() -> None:
     hpcx = recipe("hpcx", version="2.18", plugin=False)
-    assert not any("libmpi" in message for message in told(hpcx, recipe("openmpi"), base="ubuntu:22.04"))
+    assert not any("libmpi" in message for message in second_copies(hpcx, recipe("openmpi"), base="ubuntu:22.04"))
 
 
 def test_every_library_of_the_table_is_some_recipes() -> None:
@@ -169,8 +169,8 @@ def test_a_package_of_the_index_that_always_asks_for_one() -> None:
     assert "installs libucx-cu13 (ucxx-cu13 asks for it), which cannot stand beside layer 'ucx'" in finding.message
     assert finding.hint == "remove ucxx-cu13: the image has libucp from 'ucx'"
     nvshmem = recipe("nvshmem")
-    assert told(nvshmem, recipe("python-packages", packages=["nvshmem4py-cu13"])) == []
-    assert len(told(nvshmem, recipe("python-packages", packages=["nvshmem4py-cu12"]))) == 1
+    assert second_copies(nvshmem, recipe("python-packages", packages=["nvshmem4py-cu13"])) == []
+    assert len(second_copies(nvshmem, recipe("python-packages", packages=["nvshmem4py-cu12"]))) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_package_of_the_index_that_always_asks_for_one() -> None:
 )
 def test_which_wheels_are_no_second_copy(layers: dict[str, Any], package: str) -> None:
     made = [recipe(name, **options) for name, options in layers.items()]
-    assert told(*made, recipe("python-packages", packages=[package])) == []
+    assert second_copies(*made, recipe("python-packages", packages=[package])) == []
 
 
 def test_two_wheels_with_one_library() -> None:

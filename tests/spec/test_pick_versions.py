@@ -97,8 +97,8 @@ def test_where_no_small_change_helps_the_hint_says_what_stands_in_the_way(tmp_pa
         assert "cuda==11.3 and torch==1.10.1+cu113 are incompatible with sm_" in before
         assert f"take {cuda}" in before and f"a target of {other}" in before
         assert "{fact: cuda.targets, reason: …}" in waiver
-        told = check_image(str(path))
-        assert told.answer.conflicts[0].fixes == () and f"hint: {before}" in told.text
+        result = check_image(str(path))
+        assert result.answer.conflicts[0].fixes == () and f"hint: {before}" in result.text
 
 
 def test_all_conflicts_of_a_spec_are_told_at_once(tmp_path: Path) -> None:
@@ -184,9 +184,9 @@ def test_what_is_unknown_of_one_layer_does_not_spoil_the_choice_of_another(tmp_p
     project, path = Project(tmp_path), tmp_path / "x.yaml"
     layers = f'{{cuda: "13.2", nccl: {{provider: source}}, torch: {SOURCE}, apex: 265b451}}'
     path.write_text(f"schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers: {layers}\n")
-    told = check_image(str(path)).answer
-    assert [one.id for one in told.unknown] == ["apex-torch"]
-    assert told.chosen["nccl"] == "2.30.7"  # newer ones are unknown with this toolkit
+    answer = check_image(str(path)).answer
+    assert [one.id for one in answer.unknown] == ["apex-torch"]
+    assert answer.chosen["nccl"] == "2.30.7"  # newer ones are unknown with this toolkit
     with pytest.raises(UnknownError) as error:
         resolve_in(load_image_spec(str(path), project), project)
     assert [finding.where.rpartition("/")[2] for finding in error.value.findings] == ["x.yaml:4:144"]
@@ -221,7 +221,7 @@ def test_a_channel_that_is_none_is_a_mistake_of_the_spec(tmp_path: Path, version
 
 
 @pytest.mark.parametrize(
-    "text, says",
+    "text, message",
     [
         ("target: h100-ib\nbase: ubuntu:22.04\nlayers: {neuron: {sdk: 2.25.0}}\n", "layer 'neuron' cannot stand"),
         (
@@ -231,11 +231,11 @@ def test_a_channel_that_is_none_is_a_mistake_of_the_spec(tmp_path: Path, version
         ),
     ],
 )
-def test_what_recipes_refuse_is_told_in_place_of_what_the_facts_say(tmp_path: Path, text: str, says: str) -> None:
+def test_what_recipes_refuse_is_told_in_place_of_what_the_facts_say(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(f"schema: 1\n{text}")
-    told = check_image(str(path))
-    assert (told.verdict, told.code) == ("conflict", 3)
-    assert [finding.message for finding in told.refusals if says in finding.message]
-    assert "Because" not in told.text
-    assert [one["where"] for one in told.data["refusals"]] == [finding.where for finding in told.refusals]
+    result = check_image(str(path))
+    assert (result.verdict, result.code) == ("conflict", 3)
+    assert [finding.message for finding in result.refusals if message in finding.message]
+    assert "Because" not in result.text
+    assert [one["where"] for one in result.data["refusals"]] == [finding.where for finding in result.refusals]

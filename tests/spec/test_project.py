@@ -90,10 +90,10 @@ def test_a_project_s_own_win(installed: Path, tmp_path: Path) -> None:
     assert mine.find_image("demo") == tmp_path / "mine" / "images" / "demo.yaml"
     assert mine.find_recipe("nccl-tests") == tmp_path / "mine" / "recipes" / "nccl_tests.py"
     assert mine.find_target("box") == tmp_path / "mine" / "targets" / "box.yaml"
-    nowhere = Project()
-    assert nowhere.find_image("demo") == installed / "shipped" / "images" / "demo.yaml"
-    assert nowhere.find_recipe("nccl-tests") == installed / "shipped" / "recipes" / "nccl_tests.py"
-    assert nowhere.find_target("box") == installed / "targets" / "box.yaml"
+    no_project = Project()
+    assert no_project.find_image("demo") == installed / "shipped" / "images" / "demo.yaml"
+    assert no_project.find_recipe("nccl-tests") == installed / "shipped" / "recipes" / "nccl_tests.py"
+    assert no_project.find_target("box") == installed / "targets" / "box.yaml"
 
 
 def test_a_recipe_has_one_name(installed: Path) -> None:
@@ -120,15 +120,15 @@ def test_locks_of_shipped_specs(installed: Path, tmp_path: Path) -> None:
     """Shipped lock → the user's or the project's, once written; nothing is ever written into site-packages."""
     spec = installed / "shipped" / "images" / "demo.yaml"
     shipped = spec.with_suffix(".lock")
-    nowhere, mine = Project(), Project(tmp_path / "mine")
-    assert nowhere.lock_path(spec) == mine.lock_path(spec) == shipped
-    assert nowhere.new_lock_path(spec) == tmp_path / "data" / "envbuild" / "locks" / "demo.lock"
+    no_project, mine = Project(), Project(tmp_path / "mine")
+    assert no_project.lock_path(spec) == mine.lock_path(spec) == shipped
+    assert no_project.new_lock_path(spec) == tmp_path / "data" / "envbuild" / "locks" / "demo.lock"
     assert mine.new_lock_path(spec) == tmp_path / "mine" / "images" / "demo.lock"
-    touch(nowhere.new_lock_path(spec))
-    assert nowhere.lock_path(spec) == mine.lock_path(spec) == nowhere.new_lock_path(spec)
+    touch(no_project.new_lock_path(spec))
+    assert no_project.lock_path(spec) == mine.lock_path(spec) == no_project.new_lock_path(spec)
     touch(mine.new_lock_path(spec))
     assert mine.lock_path(spec) == mine.new_lock_path(spec)
-    assert nowhere.lock_path(spec) == nowhere.new_lock_path(spec)
+    assert no_project.lock_path(spec) == no_project.new_lock_path(spec)
 
 
 def test_in_a_checkout_the_shipped_specs_are_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

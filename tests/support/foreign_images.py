@@ -98,12 +98,6 @@ def made(source: str, at: Workspace, out: Path | None = None, **options: Any) ->
     return convert_image(source, at, replace(wanted, **{"sha256": True, **options}))
 
 
-def said(at: Workspace) -> list[str]:
-    reporter = at.reporter
-    assert isinstance(reporter, SilentReporter)
-    return reporter.lines
-
-
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried at once."""

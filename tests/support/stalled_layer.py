@@ -126,7 +126,7 @@ def until(what: Callable[[], object], process: subprocess.Popen[str] | None = No
 def listed(store: Path) -> list[dict[str, Any]]:
     """What `export --list` says of a store."""
     process = start("export", "--list", "--json", store=store)
-    said, wrong = process.communicate(timeout=PATIENCE)
+    output, wrong = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, wrong
-    found: list[dict[str, Any]] = json.loads(said)["exports"]
+    found: list[dict[str, Any]] = json.loads(output)["exports"]
     return found

@@ -214,7 +214,7 @@ def main() -> None:
         }
     except EnvbuildError as error:
         answer = {"error": str(error), "code": error.exit_code}
-    print(json.dumps(answer | {"said": reporter.lines}), flush=True)
+    print(json.dumps(answer | {"reported": reporter.lines}), flush=True)
 
 
 __all__ = ["Product", "add", "base", "build", "make_deb", "plan", "plans", "unit"]

@@ -39,6 +39,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
     return matrix(tmp_path_factory.mktemp("facts"), COMPONENTS, FACTS)
 
 
-def told(given: FactTable, conflict: Core) -> tuple[set[str], list[str]]:
+def core_ids(given: FactTable, conflict: Core) -> tuple[set[str], list[str]]:
     """(the requests, the ids of the facts in order)."""
     return {request.id for request in conflict.requests}, [given.fact(row).id for row in conflict.rows]

@@ -46,8 +46,8 @@ SEEN: dict[str, Any] = {
     "cache_gone": [],
     "singles": {"libnccl": {"files": [NCCL], "first": {"libnccl.so.2": ""}, "used": {NCCL: 1}}},
     "search": {"environment": [], "cache": ["/lib/x86_64-linux-gnu", "/opt/ucx/lib"]},
-    "link": {"files": 2, "symbols": 40, "lost": {}, "elsewhere": {}, "driver": 1, "skipped": []},
-    "versions": {"compared": 12, "lost": {}},
+    "link": {"files": 2, "symbols": 40, "not_found": {}, "elsewhere": {}, "driver": 1, "skipped": []},
+    "versions": {"compared": 12, "not_found": {}},
     "levels": {"/usr/bin/python3.13": "x86-64"},
     "compiled": {ADAM: {}},
     "driver": {"libcuda.so.1": "", "libnvidia-ml.so.1": ""},
@@ -190,12 +190,12 @@ def test_an_image_as_declared_passes_everything() -> None:
             f"{ADAM} contains compute_90",
         ),
         (
-            changed_report("link", "lost", to={ADAM: {"names": ["_ZN3c105ErrorC1Ev"], "count": 9, "torch": []}}),
+            changed_report("link", "not_found", to={ADAM: {"names": ["_ZN3c105ErrorC1Ev"], "count": 9, "torch": []}}),
             "symbols are found",
             f"{ADAM} requires c10::Error::Error (_ZN3c105ErrorC1Ev) and 8 more",
         ),
         (
-            changed_report("versions", "lost", to={ADAM: ["GLIBC_2.99 of /usr/lib/libc.so.6"]}),
+            changed_report("versions", "not_found", to={ADAM: ["GLIBC_2.99 of /usr/lib/libc.so.6"]}),
             "versions of symbols are there",
             f"{ADAM} requires GLIBC_2.99 of /usr/lib/libc.so.6",
         ),
@@ -323,7 +323,7 @@ def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
     plugin, name = f"{SITE}/tool/lib/libplugin.so", "symbols are found"
     seen = copy.deepcopy(SEEN)
     symbols = {"names": ["gone"], "count": 1, "torch": []}
-    seen["link"]["lost"] = {plugin: symbols}
+    seen["link"]["not_found"] = {plugin: symbols}
     seen["elves"][plugin] = {"dist": "tool"}
     result = next(item for item in audit(seen, DECLARED) if item.name == name)
     assert result.status == Status.PASS
@@ -335,7 +335,7 @@ def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
     compiled["compiled"][plugin] = {}
     assert f"{plugin} requires gone" in failures(compiled)[name]
     for_torch = copy.deepcopy(seen)
-    for_torch["link"]["lost"] = {plugin: {**symbols, "torch": ["libc10.so"]}}
+    for_torch["link"]["not_found"] = {plugin: {**symbols, "torch": ["libc10.so"]}}
     assert f"{plugin} requires gone" in failures(for_torch)[name]
     for_torch["elves"][plugin]["dist"] = "torch"
     assert name not in failures(for_torch)

@@ -7,8 +7,8 @@ from envbuild.sdk import Recipe, RecipeEnv, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival(Recipe):
+class Clash(Recipe):
     prefix: ClassVar[str] = "/opt/widget"
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        return Runtime(env={"WIDGET_HOME": "/opt/rival"}, files={"/etc/widget.conf": "rival"})
+        return Runtime(env={"WIDGET_HOME": "/opt/clash"}, files={"/etc/widget.conf": "clash"})
