@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, Status, join_items, judge
 
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -22,8 +23,9 @@ MEANS = {"x86-64-v3": "AVX or BMI2", "x86-64-v4": "AVX-512"}
 CHOSEN = "/glibc-hwcaps/"  # the loader uses a library of such a folder only on a CPU that has the features in its name
 
 
-def cpu_results(report: Mapping[str, Any], cpu: str) -> Iterator[AuditResult]:
-    """Yield whether files run on `cpu`, the target's (``x86-64-v3``, ``armv8-a``); nothing if it is not known ("")."""
+def cpu_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
+    """Yield whether files run on the target's CPU (``x86-64-v3``, ``armv8-a``); nothing if it is not known ("")."""
+    cpu = expected.cpu
     compiled: Mapping[str, Mapping[str, Any]] = report["compiled"]
     title = f"what was compiled here runs on {cpu}"
     if cpu not in LEVELS:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, join_items, judge, split_faults
 
 Cuda = Mapping[str, Mapping[str, int]]  # library → what its fat binaries hold, and how many of each
@@ -49,18 +50,15 @@ def runs_only_on(entries: Iterable[str], sm: str) -> bool:
     return any(entry.startswith("sm_") for entry in known) and all(runs_on(entry, sm) for entry in known)
 
 
-def cuda_results(
-    report: Mapping[str, Any], sm: str, exempt_patterns: Sequence[str], complete: bool = True
-) -> Iterator[AuditResult]:
+def cuda_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
     """Yield whether every library with CUDA code has some that runs on the target's GPU, and what was compiled here has
     nothing else.
 
-    `sm`: "90", or "" without a GPU. `exempt_patterns`: paths that need not hold code for it. Of a base image's
-    own files (`complete` False) only torch and NCCL count: the rest may be tools for other GPUs.
+    Of a base image's own files (`complete` False) only torch and NCCL count: the rest may be tools for other GPUs.
     """
     cuda: Cuda = report["cuda"]
-    if sm:
-        yield target_result(report, sm, exempt_patterns, complete)
+    if sm := expected.sm:
+        yield target_result(report, sm, expected.sm_exempt, expected.complete)
         if own := [path for path in report["compiled"] if path in cuda]:
             yield own_result({path: cuda[path] for path in own}, sm)
     if cuobjdump := report["cuobjdump"]:  # by NVIDIA's own reader, where the image has it

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, judge, split_faults
 
 Report = Mapping[str, Any]
 
 STUBS = re.compile(r"(^|/)stubs(/|$)")
+
+
+def driver_results(report: Report, expected: Expectations) -> Iterator[AuditResult]:
+    """Yield whether the driver is the host's alone, and whether stubs of it are out of the loader's reach."""
+    yield driver_result(report)
+    yield stubs_result(report, expected.complete)
 
 
 def driver_result(report: Report) -> AuditResult:
@@ -28,7 +35,7 @@ def driver_result(report: Report) -> AuditResult:
     )
 
 
-def stubs_result(report: Report, complete: bool = True) -> AuditResult:
+def stubs_result(report: Report, complete: bool) -> AuditResult:
     """Return whether no search path of the loader contains a folder of driver stubs (.../stubs): they are for
     linking."""
     search = report["search"]

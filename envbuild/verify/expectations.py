@@ -9,7 +9,7 @@ from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.lockfile import Lock, UnitLock
 from envbuild.lock.unit_names import build_unit, built_recipe
 from envbuild.spec.recipe_loader import call_recipe
-from envbuild.verify.audit import Expectations
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.run_inspector import OwnContent
 
 if TYPE_CHECKING:

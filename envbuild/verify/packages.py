@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from envbuild.spec.recipe import VENV
 from envbuild.verify.contents.metadata import normalize_name
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, join_items, judge
 
 REBUILD = "the image differs from its lock: build it again with --rebuild, and report it if it happens again"
 
 
-def debian_results(report: Mapping[str, Any], declared: Mapping[str, str], complete: bool) -> Iterator[AuditResult]:
+def debian_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
     """Yield the comparison of names and versions with dpkg's status file; no package may be half installed."""
+    declared, complete = expected.debian, expected.complete
     if declared or (complete and report["debian"]):
         yield judge(
             "Debian packages are those of the lock",
@@ -30,11 +32,11 @@ def debian_results(report: Mapping[str, Any], declared: Mapping[str, str], compl
     )
 
 
-def python_results(
-    report: Mapping[str, Any], declared: Mapping[str, str], also: Sequence[str], complete: bool
-) -> Iterator[AuditResult]:
+def python_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
     """Yield the comparison with dist-info folders: names, versions, and that every file of a RECORD exists and belongs
     to one distribution only."""
+    declared, also = expected.python, expected.python_also
+    complete = expected.complete and not expected.python_more
     dists = report["python"]
     if declared or also or (complete and dists):
         # on a base image one name may be in two folders: the venv's is first on Python's path
@@ -68,6 +70,18 @@ def python_results(
             [f"{clash['path']}: {' and '.join(clash['dists'])}" for clash in report["clashes"]],
             f"files of {len(dists)} RECORDs",
             "the one installed last won; leave one of the two out",
+        )
+
+
+def module_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
+    """Yield whether the extension modules that recipes promise are files of the installed packages."""
+    if expected.modules:
+        found = {module for dist in report["python"] for module in dist["modules"]}
+        yield judge(
+            "extension modules",
+            [f"{name} is not there" for name in expected.modules if name not in found],
+            f"promised: {', '.join(sorted(expected.modules))}",
+            hint="the build left them out without failing: its log has the reason",
         )
 
 

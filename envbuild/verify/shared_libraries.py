@@ -7,13 +7,14 @@ from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import Any
 
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, is_in_product, join_items, judge, product_folder, split_faults
 
 Report = Mapping[str, Any]
 Elves = Mapping[str, Mapping[str, Any]]
 
 
-def library_results(report: Report, driver: Sequence[str], complete: bool = True) -> Iterator[AuditResult]:
+def library_results(report: Report, expected: Expectations) -> Iterator[AuditResult]:
     """Yield whether every needed library is found by the loader or loaded before by Python code; only the driver's own
     may be missing.
 
@@ -22,12 +23,12 @@ def library_results(report: Report, driver: Sequence[str], complete: bool = True
     set the loader's path) and, `complete` False, files of a base image.
     """
     elves: Elves = report["elves"]
-    missing = missing_libraries(elves, driver)
+    missing = missing_libraries(elves, expected.driver_libraries)
     optional, bundled = find_excused(report, missing)
     faults = {path: f"{path} needs {', '.join(missing[path])}" for path in missing if path not in optional | bundled}
     programs = {path: elf["no_interpreter"] for path, elf in elves.items() if "no_interpreter" in elf}
     faults |= {path: f"{path} needs the interpreter {interpreter}" for path, interpreter in programs.items()}
-    counted, note = split_faults(report, faults, complete)
+    counted, note = split_faults(report, faults, expected.complete)
     yield judge(
         "libraries are found",
         counted,

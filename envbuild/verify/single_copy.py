@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from posixpath import basename
 from typing import Any
 
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, is_in_product, judge, product_folder
 
 Report = Mapping[str, Any]
@@ -47,7 +48,7 @@ class Copies:
         return bool(self.own and self.others) and self.library in SHADOWED and only_system
 
 
-def single_results(report: Report, allowed: Mapping[str, int], complete: bool = True) -> Iterator[AuditResult]:
+def single_results(report: Report, expected: Expectations) -> Iterator[AuditResult]:
     """Yield for each library whether there are no more than the allowed number of its files.
 
     The result names the one on the loader's path, those that are really used, and the one that torch uses.
@@ -59,8 +60,8 @@ def single_results(report: Report, allowed: Mapping[str, int], complete: bool = 
     Of a library in SHADOWED the image's own in /opt may exist beside the distribution's, which some package depends on:
     then the loader must take the own one for every SONAME, nothing may get the other, and it is named.
     """
-    users = users_of_libraries(report)
-    for library, most in sorted(allowed.items()):
+    users, complete = users_of_libraries(report), expected.complete
+    for library, most in sorted(expected.singles.items()):
         library_report = report["singles"].get(library)
         if library_report is None:
             continue  # not counted in the image, so nothing is claimed

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envbuild.core.text import human_list
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, join_items, judge, split_faults
 from envbuild.verify.shared_libraries import reachable_files
 
 NAMED_SYMBOLS = 3  # symbols of one file
 
 
-def link_results(report: Mapping[str, Any], complete: bool = True) -> Iterator[AuditResult]:
+def link_results(report: Mapping[str, Any], expected: Expectations) -> Iterator[AuditResult]:
     """Yield whether files of the venv and of prefixes find every symbol in the libraries loaded with them, and no file
     requires a version that its library lacks (on a base image, `complete` False: no file that envbuild installed).
 
@@ -51,7 +52,7 @@ def link_results(report: Mapping[str, Any], complete: bool = True) -> Iterator[A
     )
     versions = report["versions"]
     missing = {path: f"{path} requires {', '.join(texts)}" for path, texts in versions["not_found"].items()}
-    counted, note = split_faults(report, missing, complete)
+    counted, note = split_faults(report, missing, expected.complete)
     yield judge(
         "versions of symbols are there",
         counted,

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from envbuild.verify.audit import Expectations, audit
+from envbuild.verify.audit import audit
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import OwnContent, Runner, inspect_image
 from tests.support.binaries import make_elf, make_fatbin, make_property

@@ -12,6 +12,7 @@ from envbuild.inspector import elf
 from envbuild.inspector.dynamic_loader import Loader
 from envbuild.inspector.elf_symbols import SECTIONS
 from envbuild.inspector.link_check import Linker
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import Status
 from envbuild.verify.symbols import link_results
 from tests.support.binaries import make_elf
@@ -71,7 +72,7 @@ def test_a_kernel_for_another_torch(tmp_path: Path) -> None:
         "elves": {},
         "prefixes": [],
     }
-    failure = next(item for item in link_results(seen) if item.status == Status.FAIL)
+    failure = next(item for item in link_results(seen, Expectations()) if item.status == Status.FAIL)
     named = "c10::Error::gone_in (_ZN3c105Error7gone_inEv)"
     assert f"{KERNEL} requires {named}, which no library that it needs has" in failure.detail
     assert "linked with libc10.so of torch 2.15.0" in failure.detail
@@ -180,9 +181,9 @@ def test_a_version_that_the_library_lacks(tmp_path: Path) -> None:
         "elves": files,
         "prefixes": [],
     }
-    failed = [item for item in link_results(seen) if item.status == Status.FAIL]
+    failed = [item for item in link_results(seen, Expectations()) if item.status == Status.FAIL]
     assert [item.name for item in failed] == ["versions of symbols are there"]
     assert f"libuser.so requires V_2 of {library}" in failed[0].detail
-    on_base = list(link_results(seen, complete=False))
+    on_base = list(link_results(seen, Expectations(complete=False)))
     assert {item.status for item in on_base} == {Status.PASS}
     assert "of the base image, not judged" in on_base[1].detail

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from envbuild.inspector import elf, gnu_notes, x86_isa
 from envbuild.verify.cpu import cpu_results
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import Status
 from tests.support.binaries import make_elf, make_property
 
@@ -190,7 +191,7 @@ def test_lengths_and_findings_are_those_of_objdump() -> None:
 
 def results(cpu: str = "x86-64-v2", **seen: Any) -> dict[str, tuple[Status, str]]:
     document = {"levels": {}, "compiled": {}, "elves": {"/opt/a.so": {}}, **seen}
-    return {item.name: (item.status, item.detail) for item in cpu_results(document, cpu)}
+    return {item.name: (item.status, item.detail) for item in cpu_results(document, Expectations(cpu=cpu))}
 
 
 def test_a_file_that_asks_for_more() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from envbuild.verify.audit import Expectations, audit
+from envbuild.verify.audit import audit
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, Status
 
 pytestmark = pytest.mark.unit

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from envbuild.verify.declared_contents import Expectations
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.single_copy import single_results
 
@@ -26,7 +27,8 @@ def result(
     elves |= {path: {"soname": soname} for path, soname in more.pop("sonames", {}).items()}
     used = {target: list((users or {}).values()).count(target) for target in (users or {}).values()}
     single = {"files": files, "first": {f"{library}.so.0": taken}, "used": used}
-    return next(iter(single_results({"elves": elves, "singles": {library: single}}, {library: 1}, **more)))
+    expected = Expectations(singles={library: 1}, **more)
+    return next(iter(single_results({"elves": elves, "singles": {library: single}}, expected)))
 
 
 def test_the_own_one_shadows_the_distributions() -> None:
