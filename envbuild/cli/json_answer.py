@@ -1,23 +1,31 @@
-"""The JSON answer of a command (docs/json.md): one object with `schema`, also when the command fails."""
+"""The JSON answer of a command (docs/json.md): one object with `schema`, also when the command fails or is stopped."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sys
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from envbuild.core import signals
 from envbuild.core.errors import EnvbuildError, Finding
 
 SCHEMA = 1  # raised when a key is renamed, removed or gets another meaning; not when one is added
+INTERRUPTED = "interrupted"
+INTERNAL = "internal"
 
 
 @dataclass(slots=True)
 class JsonAnswer:
-    """State of the answer: whether JSON is requested, and the results that an error must not lose."""
+    """State of the answer: whether JSON is requested, whether it is printed, and the results that an error must not
+    lose.
+    """
 
     requested: bool = False
+    printed: bool = False
     results: dict[str, Any] = field(default_factory=dict)
 
 
@@ -37,8 +45,12 @@ def encode(value: Mapping[str, Any]) -> str:
 
 def encode_error(error: EnvbuildError) -> str:
     """Return the answer of a command that failed, with the results so far."""
-    findings = [finding_data(finding) for finding in error.findings]
-    description = {"code": error.code, "exit_code": error.exit_code, "findings": findings}
+    return encode_failure(error.code, error.exit_code, error.findings)
+
+
+def encode_failure(code: str, exit_code: int, findings: Sequence[Finding]) -> str:
+    """Return the answer of a command that ended without its result, with the results so far."""
+    description = {"code": code, "exit_code": exit_code, "findings": [finding_data(finding) for finding in findings]}
     return encode({**answer.results, "error": description})
 
 
@@ -47,9 +59,32 @@ def finding_data(finding: Finding) -> dict[str, str]:
     return {"message": finding.message, "where": finding.where, "hint": finding.hint}
 
 
-@contextmanager
-def kept_on_error(key: str, rows: list[Any]) -> Iterator[None]:
-    """Put `rows`, as far as they got, under `key` into the answer of a command that fails inside of the context."""
+def keep_on_error(key: str, rows: list[Any]) -> None:
+    """Put `rows`, as far as they get, under `key` into the answer of a command that fails from now on."""
     answer.results = {key: rows}
-    yield
-    answer.results = {}
+
+
+def print_answer(text: str) -> None:
+    """Print the answer, the only one of the process. A signal does not cut it in two: the command is complete."""
+    signals.finish()
+    answer.printed = True
+    sys.stdout.flush()
+    left = memoryview(f"{text}\n".encode())
+    while left:  # without a buffer (PYTHONUNBUFFERED) a signal ends one write early
+        left = left[sys.stdout.buffer.write(left) :]
+    sys.stdout.flush()
+
+
+def print_failure(text: str) -> None:
+    """Print the answer `text` of a command that failed, if JSON is requested and no answer is printed."""
+    if answer.requested and not answer.printed:
+        with contextlib.suppress(OSError):  # stdout may be what failed
+            print_answer(text)
+
+
+def print_interruption() -> None:
+    """Print the answer of a command that a signal ends. A reader that does not read delays the end by seconds only."""
+    text = encode_failure(INTERRUPTED, signals.exit_code(), [Finding(signals.reason(), hint="run the command again")])
+    printer = threading.Thread(target=print_failure, args=(text,), daemon=True)
+    printer.start()
+    printer.join(signals.PATIENCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
@@ -10,9 +9,9 @@ import sys
 from typing import NoReturn
 
 from envbuild.cli.app import app
-from envbuild.cli.json_answer import answer, encode_error
+from envbuild.cli.json_answer import INTERNAL, encode_error, encode_failure, print_failure, print_interruption
 from envbuild.core import signals
-from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError
+from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding
 
 
 def main() -> None:
@@ -22,6 +21,12 @@ def main() -> None:
     signal that ended the command.
     """
     streams()
+    with signals.leftover(print_interruption):
+        run_command()
+
+
+def run_command() -> None:
+    """Run the command, and end the process if it fails."""
     try:
         with signals.listening():
             app()
@@ -33,15 +38,17 @@ def main() -> None:
         advice = ADVICE | ({} if error.filename else {errno.ENOSPC: FREE_ANY})  # a nameless one may be stdout's
         hint = advice.get(error.errno or 0, REPORT)
         fail(EngineError(str(error.strerror or error), hint=hint, where=str(error.filename or "")))
+    except Exception as error:  # a fault of envbuild: Python prints the traceback
+        finding = Finding(f"{type(error).__name__}: {error}", hint="report the traceback on stderr")
+        print_failure(encode_failure(INTERNAL, 1, [finding]))
+        raise
 
 
 def fail(error: EnvbuildError) -> NoReturn:
     """Report an error as text on stderr, with ``--json`` also as an object on stdout, and exit with its code."""
     for finding in error.findings:
         print(f"error: {finding}", file=sys.stderr)
-    if answer.requested:
-        with contextlib.suppress(OSError):  # stdout may be what failed
-            print(encode_error(error), flush=True)
+    print_failure(encode_error(error))
     sys.exit(error.exit_code)
 
 

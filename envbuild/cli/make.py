@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envbuild.cli.options import Json, Names, show_each
+from envbuild.core.errors import SpecError
 from envbuild.core.text import counted
 
 if TYPE_CHECKING:  # --help needs none of them
@@ -42,6 +43,8 @@ def make_command(
     from envbuild.make import make as make_image
     from envbuild.spec.workspace import open_workspace
 
+    if as_json and shell_on_fail:
+        raise SpecError("--shell-on-fail opens a shell on stdout, which --json reserves", hint="leave out one of them")
     workspace = open_workspace()
     options = Options(engine, BuildOptions(workers, jobs, shell_on_fail), verify)
     for name in names if len(names) > 1 else ():  # a mistake in the last is reported before the first takes minutes

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.json_answer import answer, finding_data
+from envbuild.cli.json_answer import finding_data, keep_on_error
 from envbuild.cli.options import Json
 from envbuild.cli.options import show as output
 from envbuild.core.errors import SpecError
@@ -96,11 +96,10 @@ def check(
                 raise SpecError(f"'{word}' is not an image", hint=f"envbuild check {word}.yaml")
         results, wrong = [check_words(words, project, why)], []
     if as_json:
-        data = {"answers": [result.data for result in results]}
-        if wrong:
-            answer.results = data
-        else:
-            output(data, True, "")
+        data = [result.data for result in results]
+        keep_on_error("answers", data)
+        if not wrong:
+            output({"answers": data}, True, "")
     elif everything and not why and results:
         width = max(len(result.image) for result in results)
         typer.echo("\n".join([*(result.line(width) for result in results), "", summary(results)]))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from envbuild.cli.json_answer import encode, kept_on_error, note_request
+from envbuild.cli.json_answer import encode, keep_on_error, note_request, print_answer
 
 
 def complete_image(incomplete: str) -> list[str]:
@@ -43,7 +43,10 @@ Json = Annotated[
 def show(value: Mapping[str, Any], as_json: bool, text: str) -> None:
     """Print a result as JSON or as text. A reader that closes the pipe early (head, grep -q) is not an error."""
     try:
-        typer.echo(encode(value) if as_json else text)
+        if as_json:
+            print_answer(encode(value))
+        else:
+            typer.echo(text)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing complains at the end, either
 
@@ -56,13 +59,13 @@ def one_of(*names: str) -> Callable[[str], list[str]]:
 def show_each(results: Iterable[tuple[Any, str]], as_json: bool) -> None:
     """Print the results (data, text) of several images: texts at once, JSON as one object at the end.
 
-    An error that ends them is printed with the results that came before it.
+    An error or a signal that ends them is printed with the results that came before it.
     """
     rows: list[Any] = []
-    with kept_on_error("images", rows):
-        for row, text in results:
-            rows.append(row)
-            if not as_json:
-                typer.echo(text)
+    keep_on_error("images", rows)
+    for row, text in results:
+        rows.append(row)
+        if not as_json:
+            typer.echo(text)
     if as_json:
         show({"images": rows}, True, "")

@@ -29,6 +29,7 @@ _leaving = threading.Lock()
 _number = 0  # of the first signal that came
 _taken: list[int] = []  # by the main thread: its cleaning up is not disturbed by a second one
 _inside = False
+_finished = False  # the command is complete: only its output is still written
 
 
 class Interrupted(BaseException):
@@ -38,6 +39,25 @@ class Interrupted(BaseException):
 def number() -> int:
     """Return the signal that stops the process; 0: none."""
     return _number
+
+
+def reason() -> str:
+    """Return what the signal did, as text."""
+    return "interrupted" if _number == signal.SIGINT else f"stopped by {signal.Signals(_number).name}"
+
+
+def exit_code() -> int:
+    """Return the exit code after the signal, as shells have it."""
+    return 128 + _number
+
+
+def finish() -> None:
+    """Take no further signal in the main thread: the command is complete but for the end of its output.
+
+    A signal that comes later has no effect on the exit code, unless the output is not read for PATIENCE seconds.
+    """
+    global _finished
+    _finished = True
 
 
 def pause(seconds: float) -> None:
@@ -93,7 +113,7 @@ def listening() -> Iterator[None]:
         _inside = True
         yield
     except BaseException:
-        if _number:  # errors while everything stops are not reported
+        if _number and not _finished:  # errors while everything stops are not reported
             leave()
         raise
     finally:
@@ -102,7 +122,7 @@ def listening() -> Iterator[None]:
 
 def _interrupt(came: int, _: object) -> None:
     global _number
-    if _taken:
+    if _taken or _finished:
         return
     _taken.append(came)
     _number = _number or came
@@ -127,18 +147,17 @@ def _watch(read: int) -> None:
 
 
 def leave() -> NoReturn:
-    """End the process after a signal: run the leftover calls, and exit as shells do with 128 + signal.
+    """End the process after a signal: run the leftover calls, latest first, and exit as shells do with 128 + signal.
 
     Threads are not joined.
     """
     with _leaving:
-        for call in list(_leftovers.values()):
+        for call in reversed(list(_leftovers.values())):
             with contextlib.suppress(Exception):
                 call()
-        word = "interrupted" if _number == signal.SIGINT else f"stopped by {signal.Signals(_number).name}"
         cursor = "\x1b[?25h" if os.isatty(2) else ""  # a live block hides it
         with contextlib.suppress(OSError, ValueError):  # after SIGHUP the terminal may be gone
             sys.stdout.flush()
         with contextlib.suppress(OSError):
-            os.write(2, f"{cursor}{word}; the next run resumes here\n".encode())
-        os._exit(128 + _number)
+            os.write(2, f"{cursor}{reason()}; the next run resumes here\n".encode())
+        os._exit(exit_code())
