@@ -1,29 +1,29 @@
 """The rules of enroot for an image's environment, used to refuse an image and to repair one.
 
 enroot (4.1.2: src/docker.sh docker::configure, src/common.sh common::envsubst and envfmt) writes ``config.Env`` line by
-line into /etc/environment without quoting, drops names that it does not like, expands ``${NAME}`` from the job, and
-strips a pair of surrounding quotes. Refusing such values when a spec is read beats a job that starts with another value
-than the image was verified with.
+line into /etc/environment without quoting, drops invalid names, expands ``${NAME}`` from the job, and strips a pair of
+surrounding quotes. Such values are refused when a spec is read: a job must start with the values that the image was
+verified with.
 """
 
 from __future__ import annotations
 
 import re
 
-# what enroot does
-RESERVED = "ENROOT_"  # enroot drops every variable of an image whose name begins so
-SHELL_ACTIVE = '$`"\\'  # means something between double quotes, where /etc/rc has the working directory
+# enroot's own rules
+RESERVED = "ENROOT_"  # enroot drops every variable of an image with this prefix
+SHELL_ACTIVE = '$`"\\'  # special between double quotes, where /etc/rc has the working directory
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SUBSTITUTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _QUOTED = re.compile(r"""["'].*["'][ \t]*\Z""", re.DOTALL)
 
-# what texts of a spec may hold
-# Who reads a text of a spec → (what it would expand, what then happens). Every other text is literal.
+# Limits of the texts of a spec.
+# The reader of a text → (what it would expand, the rest of the message). Every other text is literal.
 EXPANDED: dict[str, tuple[tuple[str, ...], str]] = {
     # /etc/environment: enroot replaces ${NAME}, and has no escape for it; $NAME, $(…) and backticks it leaves alone
-    "environment": (("${",), ": enroot would replace it by a variable of the job, or by nothing"),
+    "environment": (("${",), ": enroot would replace it with a variable of the job, or with nothing"),
     # an option that a recipe may put into a command: recipes quote, and this is the second line of defence
-    "command": (("${", "$(", "`"), ", which a shell would expand: nothing from a spec may reach a shell unquoted"),
+    "command": (("${", "$(", "`"), ": a shell would expand it, and texts of a spec are literal"),
     # the content of a file: it is copied, and neither a shell nor enroot reads it on the way
     "file": ((), ""),
 }
@@ -33,17 +33,17 @@ OF_THE_JOB = ("SLURM_", "PMI_", "PMIX_", "OMPI_COMM_")
 OF_THE_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 TUNABLE = ("NCCL_", "UCX_", "UCC_")
 
-# what every image of enroot's has
+# A file of every image for enroot.
 PATH_FILE = "etc/profile.d/zz-envbuild-path.sh"
 
 
 def is_valid_variable(name: str) -> bool:
-    """Return whether enroot takes `name` for that of a variable."""
+    """Return whether enroot accepts `name` as the name of a variable."""
     return bool(_NAME.match(name))
 
 
 def drops_name(name: str) -> bool:
-    """Return whether enroot leaves out a variable of this name."""
+    """Return whether enroot drops a variable of this name."""
     return not is_valid_variable(name) or name.startswith(RESERVED)
 
 
@@ -68,11 +68,11 @@ def has_shell_syntax(path: str) -> bool:
 def name_fault(name: str) -> str:
     """Return what is wrong with the name of a variable in a spec, or ""."""
     if not is_valid_variable(name):
-        return f"'{name}' cannot be the name of a variable: letters, digits and '_', not beginning with a digit"
+        return f"'{name}' is not a variable name: use letters, digits and '_', not beginning with a digit"
     if name.startswith(RESERVED):
-        return f"'{name}' would never arrive: enroot drops every {RESERVED} variable of an image"
+        return f"'{name}' has no effect: enroot drops every {RESERVED} variable of an image"
     if name == "HOME":
-        return "'HOME' belongs to the job: a home that is missing in the image keeps the container from starting"
+        return "'HOME' belongs to the job: the container does not start if that folder is missing in the image"
     if name.startswith(OF_THE_JOB) or name in OF_THE_RANK:
         return f"'{name}' belongs to the job: an image's value would hide it on every rank"
     return ""
@@ -81,16 +81,17 @@ def name_fault(name: str) -> str:
 def expansion_fault(text: str, reader: str) -> str:
     """Return what is wrong with a text of a spec for that reader of `EXPANDED`, or "".
 
-    The one rule for texts of a spec: they are literal and arrive as they were written; refused is what their reader
-    would expand all the same.
+    Texts of a spec are literal. What their reader would expand is refused.
     """
     marks, because = EXPANDED[reader]
     found = next((mark for mark in marks if mark in text), "")
-    return f"holds {found}{because}" if found else ""
+    return f"contains {found}{because}" if found else ""
 
 
 def env_value_fault(value: str) -> str:
-    """Return what is wrong with the value of a variable in a spec, or "". (A line end is refused for every text.)"""
+    """Return what is wrong with the value of a variable in a spec, or "".
+
+    The YAML reader refuses line ends in every text."""
     if reason := expansion_fault(value, "environment"):
         return reason
     return "begins and ends with a quote: enroot would strip both" if strips_quotes(value) else ""
@@ -104,5 +105,5 @@ def path_script(path: str) -> str:
 
 
 def shell_quote(word: str) -> str:
-    """Return a word for any POSIX shell (bash's own quoting of control characters is not understood by dash)."""
+    """Return a word quoted for any POSIX shell (dash does not understand bash's quoting of control characters)."""
     return "'" + word.replace("'", "'\\''") + "'"

@@ -6,7 +6,7 @@
     target: h100-ib
     base: debian:13          # or an image: nvcr.io/nvidia/pytorch:25.10-py3
     python: "3.13"           # may be left out where the base is a distribution, which has one Python
-    distribution: ubuntu:24.04   # only where the base is an image: what that is made of
+    distribution: ubuntu:24.04   # only where the base is an image: the distribution in it
     layers:
       ucx: {version: "1.20"} # recipe: {options}
       cuda: "13.2"           # recipe: value of the option that its class calls the shorthand
@@ -15,7 +15,7 @@
     env: {NAME: "value"}
     waivers: [{fact: ID, reason: text}]
 
-With `extends`, keys of the top, layers, variables and waivers (by fact) replace those of the same name; a layer is
+With `extends`, top-level keys, layers, variables and waivers (by fact) replace those of the same name; a layer is
 replaced whole."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ImageSpec:
     text: str = ""
 
     def recipe_env(self, target: Target, versions: Mapping[str, str] = {}) -> RecipeEnv:
-        """Return what the recipes may know of this image on `target`; `versions`: what is locked, by package."""
+        """Return the facts for the recipes about this image on `target`; `versions`: locked versions by package."""
         distribution = DISTRIBUTIONS[self.distribution]
         return RecipeEnv(target, self.python, self.recipes, versions, distribution, self.base)
 
@@ -84,7 +84,7 @@ def fill_versions(spec: ImageSpec, versions: Mapping[str, str]) -> ImageSpec:
 
 @dataclass
 class _Draft:
-    """Nodes of a spec, those of the specs that it extends filled in: key → (place of the key, value)."""
+    """Nodes of a spec, merged over those of the specs that it extends: key → (place of the key, value)."""
 
     top: dict[str, tuple[str, Node]]
     layers: dict[str, tuple[str, Node]]
@@ -133,7 +133,7 @@ def load_image_spec(name: str, project: Project) -> ImageSpec:
 
 
 def _draft(path: Path, project: Project, reader: Reader, chain: tuple[Path, ...]) -> _Draft:
-    """Return the nodes of one file over those of the file that it extends."""
+    """Return the nodes of one file, merged over those of the file that it extends."""
     top = reader.load(path)
     reader.schema(top, "spec")
     nodes = reader.table(top, KEYS, "spec", "a spec")
@@ -175,8 +175,8 @@ def _parent(other: str, path: Path, where: str, project: Project, reader: Reader
         raise SpecError(f"'extends': no such file: {short(other)}", where=where)
     if found.resolve() in chain:
         names = [item.stem for item in (*chain[chain.index(found.resolve()) :], found)]
-        hint = "remove one 'extends'" if len(names) > 2 else "give this spec another name, or the other one"
-        raise SpecError(f"specs extend each other in a circle: {' → '.join(names)}", hint, where)
+        hint = "remove one 'extends'" if len(names) > 2 else "name another spec, or rename this file"
+        raise SpecError(f"'extends' forms a cycle: {' → '.join(names)}", hint, where)
     return _draft(found, project, reader, chain)
 
 
@@ -193,7 +193,7 @@ def _target(reader: Reader, draft: _Draft, project: Project) -> str:
     try:
         project.find_target(name)
     except SpecError as error:
-        reader.wrong(node.where, f"unknown target: {error.message}", error.hint)
+        reader.wrong(node.where, f"unknown target '{short(name)}'", error.hint)
     return name
 
 
@@ -210,25 +210,27 @@ def _base(reader: Reader, draft: _Draft) -> tuple[str, str, str]:
             reader.wrong(node.where, f"base '{short(base)}' is not the reference of an image", f"write {EXAMPLE}")
         for key, example in (("python", '"3.12"'), ("distribution", "ubuntu:24.04")):
             if not text[key]:
-                because = f"because what is in {short(base)} is seen only when it is locked"
-                reader.wrong(node.where, f"'{key}' is missing, {because}", f"write {key}: {example}")
+                because = f"the contents of {short(base)} are read only when it is locked"
+                reader.wrong(node.where, f"'{key}' is missing: {because}", f"write {key}: {example}")
         if text["python"] and not re.fullmatch(PYTHON, text["python"]):
-            reader.wrong(draft.top["python"][0], f"'{short(text['python'])}' is no Python", 'write python: "3.12"')
+            reader.wrong(
+                draft.top["python"][0], f"'{short(text['python'])}' is not a Python version", 'write python: "3.12"'
+            )
         return base, text["python"], _distribution(reader, draft, text["distribution"])
     try:
         found = find_distribution(base) if base else None
     except SpecError:
-        known = f"it builds on {', '.join(DISTRIBUTIONS)}, and on images: {EXAMPLE}"
-        reader.wrong(node.where, f"base '{short(base)}' is none that this version builds on", known)
+        known = f"use one of {', '.join(DISTRIBUTIONS)}, or an image, for example {EXAMPLE}"
+        reader.wrong(node.where, f"base '{short(base)}' is not supported", known)
         found = None
     named = (("python", "python3", "Python"), ("distribution", "the distribution", "distribution"))
     for key, what, word in named if found else ():
         has = getattr(found, "python" if key == "python" else "name")
         if text[key] not in ("", has):
-            because = f"because {what} of {base} is {has}, and images use the {word} of their base"
+            because = f"{what} of {base} is {has}, and images use the {word} of their base"
             reader.wrong(
                 draft.top[key][1].where,
-                f"{key} '{short(text[key])}' cannot be had, {because}",
+                f"{key} '{short(text[key])}' is not available: {because}",
                 f'write {key}: "{has}", or leave it out',
             )
     return (found.name, found.python, found.name) if found else (base, "", "")
@@ -252,10 +254,10 @@ def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recip
         try:
             recipe = read_options(reader, load_recipe(project.find_recipe(name)), node)
         except SpecError as error:
-            if error.where:  # the recipe's own mistake, reported at its place
+            if error.where:  # a mistake in the recipe's file, reported there
                 reader.findings.extend(error.findings)
             else:
-                reader.wrong(place, f"unknown layer: {error.message}", error.hint)
+                reader.wrong(place, f"unknown layer '{short(name)}'", error.hint)
             continue
         if recipe is not None:
             recipes[name] = recipe
@@ -263,7 +265,7 @@ def _recipes(reader: Reader, draft: _Draft, project: Project) -> dict[str, Recip
 
 
 def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) -> None:
-    """Report what only the whole list of layers can show."""
+    """Report missing layers, shared prefixes and dependency cycles."""
     for name, recipe in recipes.items():
         for needed in recipe.requires:
             if needed not in draft.layers:
@@ -283,7 +285,9 @@ def _check_layers(reader: Reader, draft: _Draft, recipes: Mapping[str, Recipe]) 
     if cycle:
         steps = ", ".join(f"'{above}' comes after '{below}'" for above, below in pairwise(cycle))
         reader.wrong(
-            draft.layers[cycle[0]][0], f"layers wait for each other: {steps}", "correct 'after' in one of these recipes"
+            draft.layers[cycle[0]][0],
+            f"dependency cycle between layers: {steps}",
+            "correct 'after' in one of these recipes",
         )
 
 
@@ -294,8 +298,8 @@ def _env(reader: Reader, draft: _Draft) -> dict[str, str]:
         if reason := name_fault(name):
             reader.wrong(place, reason)
         elif name.startswith(TUNABLE):
-            hint = f"leave it out here, and set it where the job starts: export {name}=… before srun"
-            reader.wrong(place, f"'{name}' belongs to the job: an image's value would beat the job's", hint)
+            hint = f"remove it here and set it in the job: export {name}=… before srun"
+            reader.wrong(place, f"'{name}' belongs to the job: the image's value would override the job's", hint)
         elif value is not None:
             env[name] = value
     return env

@@ -1,8 +1,9 @@
-"""Second copies: Debian and Python packages that contain a library which the image has from somewhere else.
+"""Second copies: Debian and Python packages that contain a library which the image also has from another source.
 
-A program then gets whichever the loader finds first, and a process that gets both hangs or crashes. The finished image
-is checked for that (`envbuild.verify.single_copy`); copies that the names of packages show are refused before anything
-is fetched. Copies of dependencies are reported as soon as the Python packages are resolved (`find_wheel_copies`)."""
+A program then loads the copy that the loader finds first, and a process that loads both hangs or crashes. The audit
+checks the finished image for second copies (`envbuild.verify.single_copy`). Those that the names of packages reveal are
+refused before anything is fetched, those of dependencies as soon as the Python packages are resolved
+(`find_wheel_copies`)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from envbuild.spec.library_names import debian_libraries, python_name, required_
 from envbuild.spec.recipe import Recipe, RecipeEnv, Runtime
 from envbuild.spec.recipe_loader import call_recipe
 
-SEARCH_ORDER = "and which one a program gets would be chance"
-LISTS = ("debian-packages", "python-packages")  # the layers that are nothing but names of packages
+SEARCH_ORDER = "and the search order decides which copy a program loads"
+LISTS = ("debian-packages", "python-packages")  # the layers that only list packages
 
 
 def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Finding]:
@@ -38,15 +39,15 @@ def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Fin
             named = ", ".join(package for package, twice in found.items() if twice)
             if named:
                 twice = ", ".join(dict.fromkeys(library for libraries in found.values() for library in libraries))
-                hint = f"compile '{name}' (provider: source), or leave one of the two out"
+                hint = f"compile '{name}' (provider: source), or remove one of the two"
                 if name in LISTS:
                     hint = f"remove {named}: the image has {twice} from '{owner}'"
                 elif not hasattr(env.recipes[name], "provider"):
-                    hint = "leave one of the two out"
-                message = f"layer '{name}' installs {named}, which cannot stand beside layer '{owner}'"
-                yield Finding(f"{message}, because both bring {twice}, {SEARCH_ORDER}", where.get(name, ""), hint)
+                    hint = "remove one of the two"
+                message = f"layer '{name}' installs {named}, which is incompatible with layer '{owner}'"
+                yield Finding(f"{message}: both contain {twice}, {SEARCH_ORDER}", where.get(name, ""), hint)
     wheels: dict[str, tuple[str, ...]] = {}
-    # whether a requirement with a marker is one of this image is known when it is locked
+    # a requirement with a marker applies to this image or not: that is known when it is locked
     for text in (text for runtime in runtimes.values() for text in python_requirements(runtime) if ";" not in text):
         package = python_name(text)
         wheels[package] = ()
@@ -64,13 +65,13 @@ def find_wheel_copies(
     wheels: name of each package → names of packages that require it, in addition to layers.
     where: place of each layer in the spec.
     """
-    asked = {
+    requested = {
         name: {python_name(text) for text in python_requirements(call_recipe(recipe, "runtime", Runtime, env))}
         for name, recipe in env.recipes.items()
     }
     provides = {name: call_recipe(recipe, "provides", tuple, env) for name, recipe in env.recipes.items()}
     holders = {
-        package: requesting_layer(package, wheels, asked) for package in sorted(wheels) if wheel_libraries(package)
+        package: requesting_layer(package, wheels, requested) for package in sorted(wheels) if wheel_libraries(package)
     }
     first: dict[str, str] = {}  # library that no layer provides → the package that contains it
     # of two packages, the one that only a list requires is reported
@@ -81,31 +82,31 @@ def find_wheel_copies(
             if not owners and first.setdefault(library, package) != package:
                 twice.setdefault(first[library], []).append(library)
             for owner in owners if layer not in owners else ():
-                if package not in asked[owner]:
+                if package not in requested[owner]:
                     twice.setdefault(owner, []).append(library)
         for other, found in twice.items():
             both = ", ".join(found)
             beside = f"layer '{other}'" if other in provides else package_text(other, wheels)
             installs = f"layer '{layer}' installs" if layer else "the image gets"
-            message = f"{installs} {package_text(package, wheels)}, which cannot stand beside {beside}"
-            hint = f"leave one of the two out, or take a version of {root} that does not need {package}"
+            message = f"{installs} {package_text(package, wheels)}, which is incompatible with {beside}"
+            hint = f"remove one of the two, or take a version of {root} that does not need {package}"
             if layer in LISTS and package in (root, required_wheel(root)):
                 hint = f"remove {root}: the image has {both} from {beside.removeprefix('layer ')}"
             elif other in provides and has_wheel_provider(env.recipes[other]):
                 hint = f"write provider: wheel under {other}, with the CUDA of {package}"
-            yield Finding(f"{message}, because both bring {both}, {SEARCH_ORDER}", where.get(layer, ""), hint)
+            yield Finding(f"{message}: both contain {both}, {SEARCH_ORDER}", where.get(layer, ""), hint)
 
 
 def requesting_layer(
-    package: str, wheels: Mapping[str, Sequence[str]], asked: Mapping[str, set[str]]
+    package: str, wheels: Mapping[str, Sequence[str]], requested: Mapping[str, set[str]]
 ) -> tuple[str, str]:
-    """Return the layer that a package comes from, and the name in it: the package, or one that needs it.
+    """Return the layer that installs a package, and the name in its list: the package, or one that requires it.
 
     Both are "" if no layer requires it.
     """
     queue = [package]
     for name in queue:
-        layers = [layer for layer, names in asked.items() if name in names]
+        layers = [layer for layer, names in requested.items() if name in names]
         if layers:
             return min(layers, key=lambda layer: layer in LISTS), name
         queue += [user for user in wheels.get(name, ()) if user not in queue]
@@ -115,11 +116,11 @@ def requesting_layer(
 def package_text(package: str, wheels: Mapping[str, Sequence[str]]) -> str:
     """Return a package as text, with the packages that require it."""
     users = wheels.get(package, ())
-    return f"{package} ({', '.join(users)} {'ask' if len(users) > 1 else 'asks'} for it)" if users else package
+    return f"{package} (required by {', '.join(users)})" if users else package
 
 
 def has_wheel_provider(recipe: Recipe) -> bool:
-    """Return whether a recipe that takes its library from elsewhere could take it from the package index."""
+    """Return whether a recipe has a provider `wheel` that its spec does not use."""
     choice = next((field for field in fields(recipe) if field.name == "provider"), None)
     return choice is not None and "wheel" in get_args(choice.type) and getattr(recipe, "provider", "") != "wheel"
 

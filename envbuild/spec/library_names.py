@@ -1,4 +1,4 @@
-"""Libraries of packages, as far as the names of the packages show: Debian's and the package index's."""
+"""Libraries in Debian packages and in wheels, known by the names of the packages."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     r"python3-torch(audio|text|vision|-cluster|-ignite|-scatter|-sparse)|python3-(baler|skorch|tabnet)": ("libtorch",),
 }
 # Names of Python packages → libraries in their wheels, under the SONAME that others load. Source: the lists of files of
-# the wheels for x86-64 on the package index, in the versions named. Not here is what has copies of its own under names
-# of their own (libucp-b39b3ed9.so in nixl-cu12 and -cu13 1.5.1, libibverbs-1de1263b.so in pyverbs 56.0rc1). The index
+# the wheels for x86-64 on the package index, in the versions named. Left out are packages whose copies have names of
+# their own (libucp-b39b3ed9.so in nixl-cu12 and -cu13 1.5.1, libibverbs-1de1263b.so in pyverbs 56.0rc1). The index
 # has no wheels of libfabric and UCC; nvidia-nccl-cu110 and their like are warnings without a library.
 WHEELS: Mapping[str, tuple[str, ...]] = {
     # nvidia/nccl/lib/libnccl.so.2 in all of them: cu11 2.21.5, cu12 2.18.3 and 2.32.3, cu13 2.32.3
@@ -50,7 +50,7 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
     # lib/libmpi.so.12: 2021.15.0 (with lib/libfabric.so.1) and 2021.19.0 (without); intellibs/lib in impi 2019.4
     r"impi(-rt)?": ("libmpi",),
 }
-# Names of Python packages → the one of those above that each version of them requires, directly or by one between.
+# Names of Python packages → the one of those above that each of their versions requires, directly or indirectly.
 # Source: Requires-Dist of ucxx and libucxx 0.52.0, ucx-py 0.45.0, nvshmem4py 0.4.1, impi-devel 2021.19.0.
 REQUIRING: Mapping[str, str] = {
     r"(?:libucxx|ucxx|ucx-py)-(cu\d\d)": r"libucx-\1",

@@ -1,4 +1,4 @@
-"""The request that an image makes of the version matrix, by its spec and by the versions in its lock."""
+"""The request of an image to the version matrix, made from its spec and the versions in its lock."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from envbuild.matrix.facts.values import normalize_value
 from envbuild.matrix.solve.request import Ask, is_known_value, parse_ask
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.recipe import Runtime
-from envbuild.spec.recipe_loader import call_recipe as ask_recipe
-from envbuild.spec.recipe_loader import recipe_file
+from envbuild.spec.recipe_loader import call_recipe, recipe_file
 from envbuild.spec.target import Target
 
 # The release of NVIDIA's image in the version of its own torch: 2.9.0a0+….nv25.10.
 NVIDIA = re.compile(r"\.nv\d\d\.\d\d\Z")
 
-Line = tuple[str, str, str, str]  # (component, what it may be, its place in the spec, its origin)
+Line = tuple[str, str, str, str]  # (component, constraint, place in the spec, origin)
 
 
 def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
@@ -41,7 +40,7 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
     requested += [(component, text, line, node) for component, text in hardware.items() if text]
     env = spec.recipe_env(target)
     for name, recipe in spec.recipes.items():
-        for component, text in ask_recipe(recipe, "matrix", dict, env).items():
+        for component, text in call_recipe(recipe, "matrix", dict, env).items():
             place = spec.where.get(name, "") or relative_path(recipe_file(recipe))
             requested.append(
                 (str(component), str(text), place, "" if component == recipe.component else f"recipe {name}")
@@ -49,7 +48,7 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
     findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(requested, matrix)
     named = {component for component, *_ in requested}
     for name, recipe in spec.recipes.items():
-        runtime = ask_recipe(recipe, "runtime", Runtime, env)
+        runtime = call_recipe(recipe, "runtime", Runtime, env)
         for component, text in required_components((*runtime.toolkit, *runtime.core, *runtime.python), matrix):
             if component not in named:
                 requested.append((component, text, spec.where.get(name, ""), ""))
@@ -67,8 +66,8 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
 
 
 def _unknown_channels(requested: Sequence[Line], matrix: FactTable) -> list[Finding]:
-    """Return findings for channels that PyTorch's own index does not have: its builds have the channel as their label
-    (``+cu126``). A recipe without a whole version names the CUDA of the channel instead."""
+    """Return findings for channels that PyTorch's own index does not have: the label of its builds is the channel
+    (``+cu126``). A recipe without a full version names the CUDA of the channel instead."""
     if "torch" not in matrix.number or ("channel", "pytorch") not in {
         (component, text) for component, text, *_ in requested
     }:
@@ -83,13 +82,13 @@ def _unknown_channels(requested: Sequence[Line], matrix: FactTable) -> list[Find
         elif component == "torch-cuda" and by == "recipe torch" and text != "-":
             label = f"cu{text.replace('.', '')}"
         if label and labels and label not in labels:
-            message = f"layer 'torch': PyTorch's own index has no channel '{short(label)}' that the facts know"
+            message = f"layer 'torch': no fact has a channel '{short(label)}' of PyTorch's own index"
             found.append(Finding(message, where, one_of(label, labels, "there are")))
     return found
 
 
 def key_place(spec: ImageSpec, key: str) -> str:
-    """Return the place of a key of the top of a spec; if it comes from the spec that this one extends, the file."""
+    """Return the place of a top-level key of a spec; if the key comes from the spec that this one extends, the file."""
     lines = spec.text.splitlines()
     own = len(lines) - next((at for at, line in enumerate(reversed(lines)) if line == "---"), len(lines))
     number = next((at for at, line in enumerate(lines[own:], 1) if line.startswith(f"{key}:")), 0)
@@ -98,7 +97,7 @@ def key_place(spec: ImageSpec, key: str) -> str:
 
 def required_components(requirements: Iterable[str], matrix: FactTable) -> Iterator[tuple[str, str]]:
     """Yield (component, constraint) of those Python requirements that are components: ``vllm==0.11.0``. Those with
-    markers are left to the lock, which knows whether they apply."""
+    markers are left to the lock, which evaluates markers."""
     packages = {
         package: component.name
         for component in matrix.components
@@ -113,7 +112,7 @@ def required_components(requirements: Iterable[str], matrix: FactTable) -> Itera
 
 
 def shipped_versions(shipped: Mapping[str, str], matrix: FactTable) -> dict[str, str]:
-    """Return component → the version of what the matrix knows among the Python packages that an image ships with
+    """Return component → version, for the components among the Python packages that an image ships with
     (`envbuild.lock.component_versions.shipped_python`)."""
     found = {name.replace("_", "-").lower(): NVIDIA.sub("", version) for name, version in shipped.items()}
     versions: dict[str, str] = {}

@@ -32,12 +32,12 @@ UNKNOWN_HINT = (
 def pick_versions(
     spec: ImageSpec, target: Target, matrix: FactTable, locked: Mapping[str, str]
 ) -> tuple[ImageSpec, Answer]:
-    """Return the spec with a version in every recipe that the matrix knows, and the answer that they come from.
+    """Return the spec with a version in every recipe whose component is in the matrix, and the answer with them.
     `locked`: component → the version picked when the image was locked; it is picked again while it is consistent."""
     asks = image_request(spec, target, matrix)
     left_out = components_without_version(spec)
-    stay = locked_asks({name: value for name, value in locked.items() if name in left_out}, matrix)
-    answer = check(matrix, (*asks, *stay), image_waivers(spec), satisfied_conditions(spec)) if stay else None
+    previous = locked_asks({name: value for name, value in locked.items() if name in left_out}, matrix)
+    answer = check(matrix, (*asks, *previous), image_waivers(spec), satisfied_conditions(spec)) if previous else None
     if answer is None or answer.verdict in ("conflict", "unknown"):
         answer = check(matrix, asks, image_waivers(spec), satisfied_conditions(spec))
     raise_for_verdict(answer, spec)
@@ -103,11 +103,11 @@ def raise_for_verdict(answer: Answer, spec: ImageSpec) -> None:
 
 
 def conflict_hint(conflict: Conflict) -> str:
-    """Return what to type."""
+    """Return the hint of a conflict: versions that work, and the waiver of its first fact."""
     facts = [one for one in conflict.reasons if not one.default]
     first = next((one.fact for one in facts if one.kind != "provides"), facts[0].fact if facts else "")
-    waive = f"where you know better, under waivers of the spec: - {{fact: {first}, reason: …}}" if first else ""
-    return "; ".join(filter(None, (conflict.hint, waive)))
+    waive = f"override the fact under waivers of the spec: - {{fact: {first}, reason: …}}" if first else ""
+    return "; or ".join(filter(None, (conflict.hint, waive)))
 
 
 def conflict_place(asks: tuple[Ask, ...], spec: ImageSpec) -> str:

@@ -1,12 +1,12 @@
 """Projects: their own images, recipes and targets, and those that ship with envbuild. A project's own override the
 others.
 
-A project is the current folder, or the nearest one above it, that holds ``images/*.yaml``, ``recipes/*.py``, or a
-``site.yaml`` with a ``schema:`` line. Because recipes are programs, a folder above the current one that everybody may
-write to is never taken for a project.
+A project is the current folder, or the nearest one above it, that contains ``images/*.yaml``, ``recipes/*.py``, or a
+``site.yaml`` with a ``schema:`` line. Because recipes are programs, a world-writable folder above the current one is
+never a project.
 
-Locks are stored beside their specs. The specs that ship in an installed wheel cannot have theirs changed there, so a
-new lock for one goes to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
+Locks are stored beside their specs. The locks of specs in an installed wheel are read-only, so a new lock for one is
+written to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
 (``~/.local/share/envbuild/locks``)."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from envbuild.matrix import FACTS
 INSTALLED = (PACKAGE / "shipped").is_dir()
 SHIPPED = (
     PACKAGE / "shipped" if INSTALLED else PACKAGE.parent
-)  # a checkout keeps images/ and recipes/ beside the package
+)  # in a checkout, images/ and recipes/ are beside the package
 
 NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
 
@@ -64,7 +64,7 @@ class Project:
         return self._names("targets", ".yaml")
 
     def find_image(self, name: str) -> Path:
-        """Return the spec called `name`, or the file that it is a path of. Raises SpecError."""
+        """Return the spec called `name`, or the file at that path. Raises SpecError."""
         if not looks_like_path(name):
             return self._find("images", name)
         path = Path(name)
@@ -73,7 +73,7 @@ class Project:
         return path
 
     def misnamed(self) -> tuple[Path, ...]:
-        """Return files of the project's images/ that look like specs, but that no name leads to."""
+        """Return files of the project's images/ that look like specs and have an invalid name."""
         files = [] if self.root is None else _files(self.root / "images")
         named = (path for path in files if path.suffix in (".yaml", ".yml") and path.is_file())
         return tuple(sorted(path for path in named if path.suffix == ".yml" or not is_valid_name(path.stem)))
@@ -135,7 +135,7 @@ class Project:
         known = {"images": self.images, "recipes": self.recipes, "targets": self.targets}[kind]()
         close, what = closest(name, known), kind.removesuffix("s")
         if not is_valid_name(name):
-            rule = "a name is made of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit"
+            rule = "use a-z, 0-9, '.', '_' and '-', and begin with a letter or digit"
             a = "an" if what[0] in "aeiou" else "a"
             raise SpecError(f"'{short(name)}' cannot be the name of {a} {what}", close or rule)
         add = f"to add one, write {kind}/{file} in a project" + (", with one Recipe class" if kind == "recipes" else "")
@@ -166,7 +166,7 @@ def is_project(folder: Path) -> bool:
 
 
 def data_folder() -> Path:
-    """Return the user's folder for files that envbuild writes and cannot make again by itself."""
+    """Return the user's folder for files that envbuild writes and cannot write again without the user."""
     base = os.environ.get("XDG_DATA_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "envbuild"
 

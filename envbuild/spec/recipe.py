@@ -1,8 +1,8 @@
 """Recipes: one component, one file, one class.
 
 A recipe is a frozen dataclass in ``recipes/NAME.py`` whose fields are the keys that a spec may write under ``layers:
-NAME:``. It states its inputs (`sources`), its build (`build`, HPCCM primitives), what the finished image needs
-as well (`runtime`) and how its presence is checked (`verify`). Nothing in it touches the world.
+NAME:``. It states its inputs (`sources`), its build (`build`, HPCCM primitives), the needs of the finished image
+(`runtime`) and the checks of its presence (`verify`). It only returns values: it reads no files and runs no commands.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ VENV = "/opt/venv"
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A source that is one file: a release tarball, or an sdist given by its origin.
+    """A source that is one file: a release tarball, or an sdist named by its origin.
 
-    The build sees it as /run/envbuild/archives/`file`; `name` is what it is the source of. `origin` names where it
-    comes from without a host (``github:openucx/ucx@v1.20.1``, ``debian:pool/main/p/…``); a site maps origins to
-    mirrors. `sha256` may be empty: then the lock finds and records it.
+    In the build it is /run/envbuild/archives/`file`; `name` is the component. `origin` names the source without a
+    host (``github:openucx/ucx@v1.20.1``, ``debian:pool/main/p/…``); a site maps origins to mirrors. `sha256` may be
+    empty: the lock then computes and records it.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Archive:
 class Git:
     """A source that is one commit of a repository: locked as a tarball that is the same on every machine.
 
-    `name` is the folder that the tarball unpacks to; `origin` names the repository without a host
+    `name` is the folder in the tarball; `origin` names the repository without a host
     (``github:openucx/ucx``); `commit` is its full hash (40 hex digits), `tag` what upstream calls it (a lock is refused
     when that tag now names another commit). `submodules` are the paths of those that the build needs; ``("*",)`` is
-    all of them, with theirs.
+    all of them, recursively.
     """
 
     name: str
@@ -74,8 +74,8 @@ class AptRepository:
 
 @dataclass(frozen=True, slots=True)
 class PythonIndex:
-    """A vendor's package index (``pip:pytorch/cu113``, ``pip:aws-neuron``). `packages` come from it and from nowhere
-    else: the package index has projects of the same names that are something else."""
+    """A vendor's package index (``pip:pytorch/cu113``, ``pip:aws-neuron``). `packages` are installed from it
+    only: the package index has unrelated projects with these names."""
 
     origin: str
     packages: tuple[str, ...]
@@ -87,9 +87,9 @@ class Sources:
 
     A build unit gets Debian packages, Python requirements of the build (PEP 508), sdists from the package index
     (``mpi4py==4.1.1``, compiled here: their own wheels are refused), archives, and commits. `gives` are the packages
-    whose wheels the unit makes from archives and commits (``apex==0.1``), so that the venv does not look for them on an
-    index. `repositories` and `indexes` are open to the whole image. `devel` are Python requirements that
-    `Recipe.devel` gets, in versions that fit those of the image.
+    whose wheels the unit builds from archives and commits (``apex==0.1``), so that the venv does not take them from an
+    index. `repositories` and `indexes` are available to the whole image. `devel` are Python requirements of
+    `Recipe.devel`, locked in versions that are compatible with the image.
     """
 
     debian: tuple[str, ...] = ()
@@ -109,9 +109,9 @@ class Runtime:
     torch, `toolkit`: those of the unit below it, CUDA's own wheels), environment, folders of the loader
     (ld.so.conf.d), files (path → content).
 
-    `replaces`: Debian package → version of the component that takes its place, in the image and for packages that
-    depend on it: dpkg gets an empty package of that name. Only for a library with the same SONAME; if the
-    distribution's packages require a newer one, the real package is installed all the same."""
+    `replaces`: Debian package → version of the component that replaces it, in the image and for packages that
+    depend on it: dpkg gets an empty package of that name. Only for a library with the same SONAME. If the
+    distribution's packages require a newer version, the real package is installed instead."""
 
     debian: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A verify line: a command in the finished image that must exit 0 and whose output must hold `expect` (a regular
+    """A verify line: a command in the finished image that must exit 0 and whose output must contain `expect` (a regular
     expression)."""
 
     name: str
@@ -137,7 +137,7 @@ class Check:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The reason against an option, or against a recipe in an image: `because` ends the sentence that begins with the
-    option or the layer; `hint` is what to type (may be empty)."""
+    option or the layer; `hint` is what the user can type (may be empty)."""
 
     because: str
     hint: str = ""
@@ -147,7 +147,7 @@ class Refusal:
 
 
 class OptionError(ValueError):
-    """Options of a recipe that are incompatible, raised by its ``__post_init__``. `hint` is what to type."""
+    """Options of a recipe that are incompatible, raised by its ``__post_init__``. `hint` is what the user can type."""
 
     def __init__(self, because: str, hint: str = "") -> None:
         super().__init__(because)
@@ -171,7 +171,8 @@ class RecipeEnv:
         return name in self.recipes
 
     def prefix_of(self, name: str) -> str:
-        """Return the folder that layer `name` is compiled into; "" if the image has none, or has it from elsewhere."""
+        """Return the folder that layer `name` is compiled into; "" if the image has no such layer, or does not
+        compile it."""
         layer = self.recipes.get(name)
         return layer.prefix if layer and layer.builds else ""
 
@@ -187,8 +188,8 @@ class RecipeEnv:
 
     @property
     def setuptools(self) -> str:
-        """Return the requirement of builds with setuptools: 77 knows today's pyproject.toml and runs on Python 3.9 and
-        later."""
+        """Return the requirement of builds with setuptools: 77 reads current pyproject.toml files and runs on Python
+        3.9 and later."""
         return "setuptools>=77" if int(self.python.partition(".")[2]) >= 9 else "setuptools"
 
     @property
@@ -207,33 +208,33 @@ class Recipe:
     requires: ClassVar[tuple[str, ...]] = ()  # recipes that the image must have
     package: ClassVar[str] = ""  # the locked package whose version is the component's, for texts
     prefix: ClassVar[str] = ""  # /opt/NAME when build() installs into a prefix
-    programs: ClassVar[tuple[str, ...]] = ()  # folders of the prefix with programs ("bin"): they come onto PATH
+    programs: ClassVar[tuple[str, ...]] = ()  # folders of the prefix with programs ("bin"): they are added to PATH
     verbatim: ClassVar[
         tuple[str, ...]
     ] = ()  # options that are contents of files: neither a shell nor enroot reads them
     wheel: ClassVar[bool] = False  # build() leaves wheels in /run/envbuild/out
-    component: ClassVar[str] = ""  # whose version `version` is, in the matrix's words; left out, resolve picks it
-    meets: ClassVar[tuple[str, ...]] = ()  # conditions (ids of facts) that build() sees to
+    component: ClassVar[str] = ""  # the matrix's component of `version`; resolve picks a version that is left out
+    meets: ClassVar[tuple[str, ...]] = ()  # conditions (ids of facts) that build() satisfies
     arch_specific: ClassVar[bool] = False  # build() depends on the target's GPU architecture
     on_toolkit: ClassVar[bool] = False  # build() needs the venv unit of the CUDA wheels below it
     on_venv: ClassVar[bool] = False  # build() needs that and the venv unit with torch below it
-    memory_gb: ClassVar[float] = 0.5  # one compile job at its largest
+    memory_gb: ClassVar[float] = 0.5  # peak memory of one compile job
     cpu_minutes: ClassVar[float] = 0.0  # of a whole build, measured on one machine; 0: not measured
 
     version: str = ""
 
     @property
     def builds(self) -> bool:
-        """Return whether build() makes something with these options; recipes with a provider override it."""
+        """Return whether build() installs files with these options; recipes with a provider override it."""
         return bool(self.prefix or self.wheel)
 
     @property
     def bins(self) -> tuple[str, ...]:
-        """Return the folders that it adds to PATH: those of `programs`, where build() makes something."""
+        """Return the folders that it adds to PATH: those of `programs`, if it builds."""
         return tuple(f"{self.prefix}/{folder}" for folder in self.programs) if self.prefix and self.builds else ()
 
     def faults(self) -> dict[str, Refusal]:
-        """Return options with an invalid text → the reason, reported at their place in the spec before anything is
+        """Return texts of options that are invalid → the reason, reported at their place in the spec before anything is
         locked.
 
         Options that are incompatible with each other are an `OptionError` of ``__post_init__``.
@@ -253,8 +254,8 @@ class Recipe:
         return ()
 
     def promised(self, env: RecipeEnv) -> tuple[str, ...]:
-        """Return paths (shell patterns) that the base image must hold, when this recipe takes its component from
-        there."""
+        """Return paths (shell patterns) that the base image must contain if this recipe takes its component from the
+        base."""
         return ()
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
@@ -280,8 +281,8 @@ class Recipe:
         return Runtime()
 
     def extensions(self) -> tuple[str, ...]:
-        """Return extension modules (dotted names) that must exist afterwards: builds that drop one in silence are
-        common."""
+        """Return extension modules (dotted names) that must exist after the build: builds often drop one without an
+        error."""
         return ()
 
     def verify(self, env: RecipeEnv) -> list[Check]:
@@ -289,7 +290,7 @@ class Recipe:
 
 
 def unknown_words(words: Iterable[str], known: Collection[str], what: str, *, other: str = "") -> dict[str, Refusal]:
-    """Return the answer of `faults` for those of `words` that are not `known`.
+    """Return the result of `faults` for those of `words` that are not `known`.
 
     what: the end of the message about each ("is not an op that …").
     other: an alternative for the hint, after the closest known word and the list of all.

@@ -3,8 +3,8 @@
 A recipe file of a project is a user's program, so an error in it is reported with the file's own line, not with a
 traceback.
 
-Texts from a spec end up in file names, requirements and commands. Recipes quote them; as a second line of defence no
-text that a shell would expand or that spans lines gets in here at all."""
+Texts from a spec become parts of file names, requirements and commands. Recipes quote them; as a second line of defence
+this module refuses every text that a shell would expand or that spans lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envbuild.core.errors import EnvbuildError, SpecError
-from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, relative_path
+from envbuild.core.yaml_nodes import Node, Scalar, Sequence, Table, describe, relative_path
 from envbuild.core.yaml_reader import Guard, Reader, short
 from envbuild.spec.enroot_rules import expansion_fault
 from envbuild.spec.recipe import (
@@ -38,7 +38,7 @@ from envbuild.spec.recipe import (
 )
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_~-]{0,99}"
-# Types of the items of a list or table that a method returns, and what a field of Sources or Runtime may hold.
+# Types of the items of a list or table that a method returns, and of the items in fields of Sources or Runtime.
 ITEM_TYPES: dict[str, type] = {
     "verify": Check, "extensions": str, "faults": Refusal, "refusals": Refusal, "provides": str, "promised": str,
 }  # fmt: skip
@@ -73,7 +73,7 @@ def _load(path: Path) -> type[Recipe]:
     if spec is None or spec.loader is None:
         raise SpecError("a recipe is a Python file", where=relative_path(path))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    sys.modules[name] = module  # dataclasses and type hints search their module there
     try:
         with errors_at_recipe_line(path):
             spec.loader.exec_module(module)
@@ -100,8 +100,7 @@ def _load(path: Path) -> type[Recipe]:
 
 @contextmanager
 def errors_at_recipe_line(path: Path) -> Iterator[None]:
-    """Raise what is raised inside and is not envbuild's own as a SpecError at the last line of `path` that was
-    running."""
+    """Raise exceptions that are not envbuild's own as a SpecError at the last line of `path` that was executed."""
     try:
         yield
     except EnvbuildError:
@@ -134,7 +133,7 @@ def call_recipe(recipe: Recipe, method: str, kind: type[Result], *arguments: obj
             if code and code.co_filename == str(path)
             else relative_path(path)
         )
-        raise SpecError(f"{method}() of recipe '{recipe.name}' gives {fault}", _return_hint(kind), place)
+        raise SpecError(f"{method}() of recipe '{recipe.name}' returns {fault}", _return_hint(kind), place)
 
 
 def _result_fault(answer: object, kind: type, method: str) -> str:
@@ -143,23 +142,23 @@ def _result_fault(answer: object, kind: type, method: str) -> str:
         return f"{_describe(answer)}, not {_with_article(kind)}"
     if isinstance(answer, (Sources, Runtime)):
         for field in dataclasses.fields(answer):
-            value, name = getattr(answer, field.name), f"{_with_article(kind)} whose '{field.name}' is"
+            value, name = getattr(answer, field.name), f"{_with_article(kind)} whose '{field.name}'"
             if str(field.type).startswith("Mapping"):
                 if not isinstance(value, Mapping):
-                    return f"{name} {_describe(value)}, not a dict"
+                    return f"{name} is {_describe(value)}, not a dict"
                 items = [*value.keys(), *value.values()]
             elif isinstance(value, (tuple, list)):
                 items = list(value)
-            else:  # a text is a sequence too, of letters
-                return f"{name} {_describe(value)}, not a tuple"
+            else:  # a text is a sequence, too
+                return f"{name} is {_describe(value)}, not a tuple"
             wanted = ELEMENT_TYPES.get(field.name, str)
             for item in items:
                 if not isinstance(item, wanted):
-                    return f"{name} not made of {wanted.__name__}: {_describe(item)} is in it"
+                    return f"{name} contains {_describe(item)}, not only {wanted.__name__}"
     elif method in ITEM_TYPES and isinstance(answer, (tuple, list, dict)):
         for item in answer.values() if isinstance(answer, dict) else answer:
             if not isinstance(item, ITEM_TYPES[method]):
-                return f"{_describe(item)} among its {ITEM_TYPES[method].__name__}s"
+                return f"{_with_article(answer)} with {_describe(item)}, not only {ITEM_TYPES[method].__name__}"
     return ""
 
 
@@ -199,13 +198,13 @@ def option_types(recipe: type[Recipe]) -> dict[str, Any]:
 
 @cache
 def _own_types(part: type) -> dict[str, Any]:
-    """Return those that a class adds itself: what all recipes have is computed once (`get_type_hints` starts again each
-    time)."""
+    """Return the types of a class's own annotations: those of `Recipe` are computed once (`get_type_hints`
+    would compute them each time)."""
     return get_annotations(part, eval_str=True)
 
 
 def option_fields(recipe: type[Recipe]) -> dict[str, dataclasses.Field[Any]]:
-    """Return the fields that a spec may write as keys. `version` is one of recipes that have a version: those that name
+    """Return the fields that a spec may write as keys. `version` is one only in recipes with a version: those that name
     their `package`, or that define the field themselves."""
     fields = {field.name: field for field in dataclasses.fields(recipe) if field.init}
     if not recipe.package and fields.get("version") is Recipe.__dataclass_fields__["version"]:
@@ -226,14 +225,14 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         return None
     elif isinstance(node, Scalar) and node.kind == "truth":
         reader.wrong(
-            node.where, f"layer '{recipe.name}' is not switched", f"for its defaults write {recipe.name}: {{}}"
+            node.where, f"layer '{recipe.name}' cannot be {node.value}", f"for its defaults write {recipe.name}: {{}}"
         )
         return None
     elif recipe.shorthand in fields:
         given = {recipe.shorthand: node}
     else:
-        keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"it has none: write {recipe.name}: {{}}"
-        reader.wrong(node.where, f"layer '{recipe.name}' takes keys with values", keys)
+        keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"write {recipe.name}: {{}}"
+        reader.wrong(node.where, f"layer '{recipe.name}' must be keys with values, not {describe(node)}", keys)
         return None
     with errors_at_recipe_line(recipe_file(recipe)):
         hints = option_types(recipe)
@@ -242,7 +241,7 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
         for key, value in given.items():
             label = recipe.name if shorthand else key
             if isinstance(value, Sequence) and hints[key] is str and shorthand:
-                reader.wrong(value.where, f"layer '{recipe.name}' takes one {key}, not a list")
+                reader.wrong(value.where, f"layer '{recipe.name}' must be one {key}, not a list")
             else:
                 values[key] = reader.value(value, hints[key], label, option_guard(recipe, key))
         for key, field in fields.items():
@@ -279,8 +278,8 @@ def text_places(node: Node, text: str) -> tuple[str, ...]:
 
 
 def option_guard(recipe: type[Recipe], key: str) -> Guard:
-    """Return the check for the texts of an option: they may be a version, the content of a file, or words of a
-    command."""
+    """Return the check for the texts of an option: versions, contents of files, and words of commands have different
+    rules."""
     if key in recipe.verbatim:
         return partial(expansion_fault, reader="file")
     return version_fault if key == "version" else command_fault

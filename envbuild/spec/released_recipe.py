@@ -1,7 +1,7 @@
 """Recipes that compile a release from upstream's repository.
 
-Such a recipe holds a table of releases, newest first: version → full hash of the commit that upstream's tag names. A
-version that is not in the table needs the commit beside it in the spec."""
+Such a recipe has a table of releases, newest first: version → full hash of the commit that upstream's tag names. A
+version that is not in the table needs a commit in the spec."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from envbuild.spec.recipe import Git, OptionError, Recipe, RecipeEnv, Refusal
 
 
 def newest(requested: str, releases: Mapping[str, str]) -> str:
-    """Return the newest release that `requested` names (``1.20`` takes 1.20.1).
+    """Return the newest release that `requested` names (``1.20`` is 1.20.1), or "".
 
-    Of all releases if it is empty; "" if none matches.
+    If `requested` is empty, the newest of all.
     """
     for version in releases:
         if not requested or version == requested or version.startswith(f"{requested}."):
@@ -25,28 +25,28 @@ def newest(requested: str, releases: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Released(Recipe):
-    """Base of recipes of one repository with releases. A recipe that has other providers too calls `lacking` itself,
-    for the one that compiles."""
+    """Base of recipes of one repository with releases. A recipe with more providers calls `lacking` itself, for the
+    provider that compiles."""
 
     upstream: ClassVar[str] = ""  # as its authors spell it (Open MPI)
     repository: ClassVar[str] = ""  # the origin: github:openucx/ucx
     releases: ClassVar[Mapping[str, str]] = {}
-    tag: ClassVar[str] = "v{}"  # how upstream spells a release's
+    tag: ClassVar[str] = "v{}"  # upstream's tag of a release
 
     commit: str = ""
 
     def __post_init__(self) -> None:
-        if self.commit and not self.version:  # what goes with it is judged by version
-            raise OptionError("a commit alone does not say which version it is", "write version: beside commit:")
+        if self.commit and not self.version:  # compatibility is decided by version
+            raise OptionError("'commit' needs the version of that commit", "write version: VERSION")
 
     @property
     def whole(self) -> str:
-        """Return the version that is compiled; "" where no release is known by that name."""
+        """Return the version that is compiled; "" if no release matches."""
         return self.version if self.commit else newest(self.version, self.releases)
 
     @property
     def revision(self) -> str:
-        """Return the hash: `commit` of the spec, else that of the release; "" where none is known."""
+        """Return the hash: `commit` of the spec, else that of the release; "" if neither is known."""
         return self.commit or self.releases.get(self.whole, "")
 
     @property
@@ -64,8 +64,8 @@ class Released(Recipe):
         if self.revision:
             return ()
         known = ", ".join(self.releases)
-        hint = f"write its commit beside it (version: {self.version}, commit: 40 hex digits), or take one of {known}"
-        return (Refusal(f"no commit is known of {self.upstream} {self.version}", hint),)
+        hint = f"add its commit (version: {self.version}, commit: 40 hex digits), or take one of {known}"
+        return (Refusal(f"the commit of {self.upstream} {self.version} is not known", hint),)
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         return self.lacking() if self.builds else ()
@@ -73,16 +73,16 @@ class Released(Recipe):
 
 @dataclass(frozen=True, kw_only=True)
 class DebianOrSource(Released):
-    """Base of those that the distribution has as well: ``debian``, its package, or ``source``. Left out, `provider` is
-    source for an image with a version."""
+    """Base of recipes with the providers ``debian`` (the distribution's package) and ``source``. The default is
+    source if the spec has a version, else debian."""
 
     provider: Literal["", "debian", "source"] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.version and self.provider == "debian":
-            why = f"the distribution has one version of {self.upstream}"
-            raise OptionError(why, "leave version out, or take provider: source")
+            why = f"'version' needs 'provider: source': the distribution has one version of {self.upstream}"
+            raise OptionError(why, "write provider: source, or remove version")
 
     @property
     def builds(self) -> bool:

@@ -21,7 +21,7 @@ from envbuild.matrix.facts.model import Waiver
 from envbuild.net.site import SOURCE_KINDS
 from envbuild.spec import target as targets
 from envbuild.spec.image_spec import ImageSpec
-from envbuild.spec.library_conflicts import find_second_copies
+from envbuild.spec.library_conflicts import SEARCH_ORDER, find_second_copies
 from envbuild.spec.project import Project
 from envbuild.spec.recipe import Archive, Git, Recipe, RecipeEnv, Refusal, Runtime, Sources
 from envbuild.spec.recipe_loader import call_recipe, recipe_file
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from envbuild.matrix.answer.verdict import Answer
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # by identity: what follows from one is computed once (`lock_request`)
+@dataclass(frozen=True, slots=True, eq=False)  # by identity: `lock_request` is computed once for each
 class Resolution:
     """A spec with everything that follows from it.
 
-    `order` are the recipes, each after those it depends on. `runtime` is what the finished image needs, of all recipes
-    together; its `env` holds the target's variables, over them the recipes' and over those the spec's. `runtimes` and
+    `order` are the recipes, each after those it depends on. `runtime` are the needs of the finished image, merged from
+    all recipes; in its `env` the recipes' variables override the target's, and the spec's override both. `runtimes` and
     `sources` are each recipe's own. `chosen`: component → the version that was picked for a recipe without one;
     `answer` is the answer of the version matrix (None: not queried)."""
 
@@ -63,12 +63,12 @@ class Resolution:
 
 
 def resolve(spec: ImageSpec, target: Target) -> Resolution:
-    """Put the recipes of `spec` into order and query what each needs on `target`.
+    """Return the recipes of `spec` in order, with the inputs and needs of each on `target`.
 
     Raises ConflictError for an incompatible combination, SpecError for a recipe that fails."""
     order, cycle = sort_topologically({name: recipe.after for name, recipe in spec.recipes.items()})
-    if cycle:  # load refuses it with the place; a spec made in memory comes here
-        raise SpecError(f"layers wait for each other: {', '.join(cycle)}", where=spec.name)
+    if cycle:  # `load_image_spec` reports it with its place; this is for specs made in memory
+        raise SpecError(f"dependency cycle between layers: {', '.join(cycle)}", where=spec.name)
     env = spec.recipe_env(target)
     _check_compatible(spec, target, env)
     runtimes: dict[str, Runtime] = {}
@@ -84,8 +84,8 @@ def resolve(spec: ImageSpec, target: Target) -> Resolution:
 
 
 def resolve_with_matrix(spec: ImageSpec, project: Project, picks: Mapping[str, str]) -> Resolution:
-    """Return `resolve` with the target that the spec names, as `project` has it, and with the versions that the matrix
-    picks where the spec has none. `picks`: component → a version picked before, which is preserved while it is
+    """Return `resolve` with the target of `project` that the spec names, and with the versions that the matrix picks
+    where the spec has none. `picks`: component → a version picked before, which is preserved while it is
     consistent.
 
     Raises ConflictError for versions that cannot work together, UnknownError if no fact covers them.
@@ -97,7 +97,7 @@ def resolve_with_matrix(spec: ImageSpec, project: Project, picks: Mapping[str, s
     try:
         whole, answer = pick_versions(spec, target, load_fact_table(project.facts()), picks)
     except (ConflictError, UnknownError):
-        check_compatible(spec, target)  # what the recipes refuse is the plainer answer
+        check_compatible(spec, target)  # the recipes' reasons are clearer than the matrix's
         raise
     return replace(resolve(whole, target), chosen=picked_versions(spec, answer), answer=answer)
 
@@ -121,7 +121,7 @@ def _check_origins(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
     """Raise SpecError for an origin of a kind that a site cannot map to an address."""
     findings = [
         Finding(
-            f"the recipe '{name}' takes {item.file} from '{short(item.origin)}', which is no kind of origin",
+            f"recipe '{name}': origin '{short(item.origin)}' of {item.file} has an unknown kind",
             relative_path(recipe_file(spec.recipes[name])),
             f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}",
         )
@@ -138,13 +138,13 @@ def _named(source: Sources) -> list[Archive | Git]:
 
 
 def _check_commits(spec: ImageSpec, sources: Mapping[str, Sources]) -> None:
-    """Raise SpecError for a commit that is not a whole hash: a shorter one, a branch or a tag can become something
-    else."""
+    """Raise SpecError for a commit that is not a full hash: a prefix, a branch or a tag can name another commit
+    later."""
     findings = [
         Finding(
-            f"the recipe '{name}' takes {short(git.origin)} at '{short(git.commit)}', which is no hash of a commit",
+            f"recipe '{name}': commit '{short(git.commit)}' of {short(git.origin)} is not a full hash",
             spec.where.get(name, "") or relative_path(recipe_file(spec.recipes[name])),
-            "write all 40 hexadecimal digits of it",
+            "write all 40 hexadecimal digits",
         )
         for name, source in sources.items()
         for git in source.git
@@ -162,7 +162,7 @@ def _check_compatible(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
     for name, recipe in spec.recipes.items():
         where = spec.where.get(name, "")
         if recipe.arch_specific and not target.sm:
-            because = "because it compiles for a GPU architecture and that target has no GPU"
+            because = "because it compiles for a GPU architecture and this target has no GPU"
             hint = f"take a target with a GPU, or remove '{name}'"
             findings.append(
                 Finding(f"layer '{name}' cannot be built for target '{target.name}', {because}", where, hint)
@@ -170,16 +170,14 @@ def _check_compatible(spec: ImageSpec, target: Target, env: RecipeEnv) -> None:
         refusals: tuple[Refusal, ...] = call_recipe(recipe, "refusals", tuple, env)
         for refusal in refusals:
             hint = refusal.hint or f"change its options, or remove '{name}'"
-            message = f"layer '{name}' cannot stand in this image, because {refusal.because}"
+            message = f"layer '{name}' is incompatible with this image, because {refusal.because}"
             findings.append(Finding(message, where, hint))
         for library in call_recipe(recipe, "provides", tuple, env):
             other = owners.setdefault(str(library), name)
             if other != name:
-                because = f"because both bring {library}, and which one a program gets would be chance"
+                because = f"both contain {library}, {SEARCH_ORDER}"
                 findings.append(
-                    Finding(
-                        f"layers '{other}' and '{name}' cannot stand together, {because}", where, "keep one of them"
-                    )
+                    Finding(f"layers '{other}' and '{name}' are incompatible: {because}", where, "keep one of them")
                 )
     findings += find_second_copies(env, spec.where)
     if findings:
@@ -192,8 +190,8 @@ def check_compatible(spec: ImageSpec, target: Target) -> None:
 
 
 def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> Runtime:
-    """Return all runtimes as one. PATH grows in the order of the recipes; any other name or file may have one value
-    only."""
+    """Return all runtimes as one. PATH is joined in the order of the recipes; every other variable and file must have
+    one value."""
     env: dict[str, str] = {name: reasoned.value for name, reasoned in target.env.items()}
     owners: dict[str, str] = {}
     paths: list[str] = []
@@ -203,9 +201,7 @@ def _merge(spec: ImageSpec, target: Target, runtimes: Mapping[str, Runtime]) -> 
     def claim(what: str, name: str, same: bool) -> None:
         other = owners.setdefault(what, name)
         if not same and other != name:
-            message = (
-                f"layers '{other}' and '{name}' cannot stand together, because they give {what} different contents"
-            )
+            message = f"layers '{other}' and '{name}' are incompatible: they define {what} differently"
             findings.append(Finding(message, spec.where.get(name, ""), f"set it in the spec's env, or remove '{name}'"))
 
     for name, runtime in runtimes.items():

@@ -1,8 +1,8 @@
 """Hardware targets: the properties of a kind of node, so that no image spec repeats them.
 
-``envbuild/targets/NAME.yaml``, or ``targets/NAME.yaml`` of a project. Every run-time variable has a reason. `env` goes
-into the image, where it beats the job's own value under enroot; what a job should be able to change belongs to
-`launch`, which waits for its command (`RESERVED`)."""
+``envbuild/targets/NAME.yaml``, or ``targets/NAME.yaml`` of a project. Every run-time variable has a reason. `env` is
+set in the image, where it overrides the job's own value under enroot. Variables that a job may change belong to
+`launch`, which no command uses yet (`RESERVED`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DRIVER = r"[0-9]{3}(\.[0-9]{1,3}){1,2}"
 
 
 class Reasoned(NamedTuple):
-    """A value and why it is that one."""
+    """A value and the reason for it."""
 
     value: str
     because: str
@@ -60,7 +60,7 @@ class Target:
     """One kind of node. `gpu` is the accelerator, `sm` its compute capability ("9.0"; empty without a GPU, and for
     accelerators that have none, Trainium); `gpus` are those of one node;
     `cpu` is the oldest microarchitecture that images must run on; `driver` the oldest NVIDIA driver ("580.65.06");
-    `nics` as the fabric's tools name them. Nothing reads the `RESERVED` ones yet."""
+    `nics` as the fabric's tools name them. Nothing uses the `RESERVED` ones yet."""
 
     name: str
     description: str = ""
@@ -98,7 +98,7 @@ class Target:
         return MACHINES[self.arch]
 
 
-# for the launch command and tests on nodes: accepted and checked, and nothing reads them yet
+# for a launch command and tests on nodes: read and checked, but not used yet
 RESERVED = ("nics", "thresholds", "launch")
 KEYS = ("schema", *(name for name in Target.__dataclass_fields__ if name not in ("name", "driver_because")))
 
@@ -121,8 +121,8 @@ def read_target(path: Path) -> Target:
     together = {"gpu", "gpus"} if text["gpu"] and re.search(WITHOUT_SM, text["gpu"]) else {"gpu", "sm", "gpus"}
     if {"gpu", "sm", "gpus"} & set(nodes) not in (set(), together) or (gpus is not None and gpus < ("gpus" in nodes)):
         what = "'gpu' and 'gpus'" if "sm" not in together else "'gpu', 'sm' and 'gpus'"
-        hint = f"give all {len(together)}, or none for nodes without an accelerator"
-        reader.wrong(top.where, f"{what} go together", hint)
+        hint = f"write all {len(together)}, or none for nodes without an accelerator"
+        reader.wrong(top.where, f"{what} must be used together", hint)
     driver, driver_because = _driver(reader, nodes)
     target = Target(
         name=path.stem,
@@ -143,15 +143,15 @@ def read_target(path: Path) -> Target:
 
 
 def check_machine(target: Target) -> None:
-    """Raise EngineError when this machine cannot run the programs of the target's CPU architecture: known before
-    anything is downloaded. An emulator that the kernel knows (binfmt_misc) will do, slowly."""
+    """Raise EngineError if this machine cannot run programs of the target's CPU architecture. It is called before
+    anything is downloaded. An emulator registered with the kernel (binfmt_misc) is enough, but slow."""
     import platform
 
     emulator = Path(f"/proc/sys/fs/binfmt_misc/qemu-{target.machine}")
     if platform.machine() != target.machine and not emulator.exists():
         raise EngineError(
-            f"target '{target.name}' is {target.machine} and this machine is {platform.machine()}",
-            hint="lock and fetch here (envbuild fetch NAME --to DIR), and make it on a machine of that architecture",
+            f"target '{target.name}' needs a CPU of {target.machine}, and this machine has {platform.machine()}",
+            hint=f"export the inputs here (envbuild fetch NAME --to DIR), and build on a machine with {target.machine}",
         )
 
 

@@ -103,7 +103,7 @@ def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
         (("check", "My Image"), "hint: write component=version: torch=2.8; the images: envbuild list"),
         (("check", "gpu H100"), "hint: write gpu=H100"),
         (("check", "listed"), "hint: write 'ucx: {}' for '- ucx', each on a line of its own"),
-        (("check", "itself"), "hint: give this spec another name, or the other one"),
+        (("check", "itself"), "hint: name another spec, or rename this file"),
         (("export", "http://host:5000/app:1", "--to", "squashfs"), "write docker://host:5000/app:1"),
         (("export", "localhost:5000/team/app:1", "--to", "squashfs"), "write docker://localhost:5000/team/app:1"),
     ],
@@ -297,7 +297,7 @@ def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(projec
     assert (answer["schema"], answer["error"]["code"], answer["error"]["exit_code"]) == (1, "conflict", 3)
     assert [finding["where"] for finding in answer["error"]["findings"]][:1] == ["images/twice.yaml:5:3"]
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert errors[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' cannot stand")
+    assert errors[0].startswith("error: images/twice.yaml:5:3: layer 'hpcx' is incompatible")
     assert errors[-1] == "error: nosuch: no image is called 'nosuch'" and len(errors) == len(set(errors))
     alone = envbuild("lock", "nosuch", cwd=project, ENVBUILD_STORE=store)
     refused(alone, 2, "error: no image is called 'nosuch'")

@@ -25,7 +25,7 @@ def test_an_own_rdma_core_is_the_only_one() -> None:
 
 def test_a_version_of_rdma_core_that_nobody_knows() -> None:
     asked = recipe("rdma-core", version="99.9")
-    assert "no commit is known of rdma-core 99.9" in str(asked.refusals(image(asked))[0])
+    assert "the commit of rdma-core 99.9 is not known" in str(asked.refusals(image(asked))[0])
     given = recipe("rdma-core", version="99.9", commit="a" * 40)
     assert given.refusals(image(given)) == ()
     assert given.sources(image(given)).git[0].tag == ""

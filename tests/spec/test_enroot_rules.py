@@ -30,6 +30,8 @@ def test_what_each_reader_would_expand(text: str, readers: set[str]) -> None:
 
 
 def test_a_reason_says_who_expands_and_what() -> None:
-    assert env_value_fault("a${B}") == "holds ${: enroot would replace it by a variable of the job, or by nothing"
-    assert command_fault("a$(b)").startswith("holds $(, which a shell would expand")
+    assert (
+        env_value_fault("a${B}") == "contains ${: enroot would replace it with a variable of the job, or with nothing"
+    )
+    assert command_fault("a$(b)").startswith("contains $(: a shell would expand it")
     assert version_fault("`1`") == command_fault("`1`")

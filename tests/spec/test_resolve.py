@@ -89,7 +89,7 @@ def test_a_gpu_recipe_needs_a_gpu(small: Project, tmp_path: Path) -> None:
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
         f"{tmp_path}/x.yaml:4:23: layer 'gadget' cannot be built for target 'box', "
-        "because it compiles for a GPU architecture and that target has no GPU\n"
+        "because it compiles for a GPU architecture and this target has no GPU\n"
         "hint: take a target with a GPU, or remove 'gadget'"
     )
 
@@ -98,7 +98,7 @@ def test_two_recipes_that_disagree(small: Project, tmp_path: Path) -> None:
     with pytest.raises(ConflictError) as caught:
         resolved(tmp_path, small, "{widget: {}, meddler: {}}")
     assert [finding.message for finding in caught.value.findings] == [
-        f"layers 'meddler' and 'widget' cannot stand together, because they give {what} different contents"
+        f"layers 'meddler' and 'widget' are incompatible: they define {what} differently"
         for what in ("variable WIDGET_HOME", "file /etc/widget.conf")
     ]
 
@@ -106,8 +106,8 @@ def test_two_recipes_that_disagree(small: Project, tmp_path: Path) -> None:
 def test_the_spec_s_own_variable_settles_it(small: Project, tmp_path: Path) -> None:
     with pytest.raises(ConflictError) as caught:
         resolved(tmp_path, small, "{widget: {}, meddler: {}}", more="env: {WIDGET_HOME: /mine}\n")
-    assert [finding.message.split("give ")[1] for finding in caught.value.findings] == [
-        "file /etc/widget.conf different contents"
+    assert [finding.message.split("define ")[1] for finding in caught.value.findings] == [
+        "file /etc/widget.conf differently"
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_cycle_in_memory_is_refused(small: Project) -> None:
         image_spec.load_recipe(small.find_recipe("loop-one"))(),
         image_spec.load_recipe(small.find_recipe("loop-two"))(),
     )
-    with pytest.raises(SpecError, match="wait for each other"):
+    with pytest.raises(SpecError, match="dependency cycle"):
         resolve(
             dataclasses.replace(good, recipes={"loop-one": loops[0], "loop-two": loops[1]}), load_target("node", small)
         )

@@ -94,8 +94,8 @@ launch: {sbatch: []}
         ":9:14 threshold 'speed' needs a number, a unit and a reason",
         ":9:32 'at_least' must be a number, not text",
         ":11:6 'A' must be keys with values, not text",
-        ":12:14 'B' holds ${: enroot would replace it by a variable of the job, or by nothing",
-        ":13:3 'C-D' cannot be the name of a variable: letters, digits and '_', not beginning with a digit",
+        ":12:14 'B' contains ${: enroot would replace it with a variable of the job, or with nothing",
+        ":13:3 'C-D' is not a variable name: use letters, digits and '_', not beginning with a digit",
         ":14:10 unknown key 'sbatch' for 'launch'",
     ]
 
@@ -114,5 +114,5 @@ def test_compute_capability(value: str, tmp_path: Path) -> None:
 def test_what_says_gpu_says_all_of_it(lines: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"schema: 1\n{lines}\n")
-    with pytest.raises(SpecError, match="'gpu', 'sm' and 'gpus' go together"):
+    with pytest.raises(SpecError, match="'gpu', 'sm' and 'gpus' must be used together"):
         target.read_target(path)
