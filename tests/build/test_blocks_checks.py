@@ -33,7 +33,7 @@ def test_code_for_the_target_and_nothing_else(listing: str, right: bool) -> None
     assert [matches(check, listing) for check in (module, program)] == [right, right]
 
 
-def test_written_keeps_what_a_shell_and_a_containerfile_would_take_away(tmp_path: Path) -> None:
+def test_characters_special_to_shell_and_containerfile_survive(tmp_path: Path) -> None:
     text = '# not a comment\n\n  $HOME `id` \\ it\'s\n%s \\n "x" \\\n'
     command = checks.written(str(tmp_path / "a file"), text)
     assert not any(line.lstrip().startswith("#") for line in command.splitlines())  # Docker drops such lines

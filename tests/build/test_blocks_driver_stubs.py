@@ -61,7 +61,7 @@ def defined(path: Path) -> set[str]:
     return {text.split()[-1] for text in output.splitlines()}
 
 
-def test_stand_ins_have_what_the_headers_declare_and_nothing_else(tmp_path: Path) -> None:
+def test_stubs_define_exactly_the_functions_of_the_headers(tmp_path: Path) -> None:
     run = made_stubs(tmp_path)
     assert run.returncode == 0, run.stderr
     names = {name for name in defined(tmp_path / "stubs" / "libcuda.so") if "Filler" not in name}
@@ -71,7 +71,7 @@ def test_stand_ins_have_what_the_headers_declare_and_nothing_else(tmp_path: Path
     assert names == {"nvmlInit", "nvmlInit_v2", "nvmlErrorString"}
 
 
-def test_stand_ins_answer_that_they_are_none(tmp_path: Path) -> None:
+def test_stubs_return_the_error_of_a_missing_driver(tmp_path: Path) -> None:
     assert made_stubs(tmp_path).returncode == 0
     driver = tmp_path / "stubs" / "driver"
     assert {path.name: path.readlink().as_posix() for path in driver.iterdir()} == {
@@ -88,7 +88,7 @@ def test_stand_ins_answer_that_they_are_none(tmp_path: Path) -> None:
     assert nvml.nvmlErrorString(12) == text.value
 
 
-def test_stand_ins_are_the_same_bytes_twice_and_have_the_drivers_sonames(tmp_path: Path) -> None:
+def test_stubs_are_reproducible_and_have_the_sonames_of_the_driver(tmp_path: Path) -> None:
     contents = []
     for number in (1, 2):
         (tmp_path / str(number)).mkdir()
@@ -101,7 +101,7 @@ def test_stand_ins_are_the_same_bytes_twice_and_have_the_drivers_sonames(tmp_pat
     ]
 
 
-def test_a_header_without_functions_is_told(tmp_path: Path) -> None:
+def test_a_header_without_functions_is_an_error(tmp_path: Path) -> None:
     run = made_stubs(tmp_path, cuda=HEADER)
     assert run.returncode == 1
     assert "cuda.h declares" in run.stderr

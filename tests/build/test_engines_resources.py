@@ -17,7 +17,7 @@ def unit(name: str, memory_gb: float = 0.5, cpu_minutes: float = 0.0) -> Unit:
     return Unit(name, name, (Step("true"),), memory_gb=memory_gb, cpu_minutes=cpu_minutes)
 
 
-def test_one_compile_job_that_does_not_fit_is_told_before_anything_is_built() -> None:
+def test_a_compile_job_that_needs_more_memory_is_refused_before_any_build() -> None:
     with pytest.raises(EngineError) as caught:
         check_memory([unit("apex", 2.8), unit("ucx", 0.4), unit("flash-attn", 5.0)], 2.5 * GB)
     assert [finding.message.split(" cannot")[0] for finding in caught.value.findings] == ["apex", "flash-attn"]
@@ -25,7 +25,7 @@ def test_one_compile_job_that_does_not_fit_is_told_before_anything_is_built() ->
     assert caught.value.exit_code == 5
 
 
-def test_what_fits_is_no_finding() -> None:
+def test_enough_memory_has_no_finding() -> None:
     check_memory([unit("apex", 2.8)], 2.8 * GB)
 
 

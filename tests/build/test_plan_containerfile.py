@@ -37,7 +37,7 @@ def test_twice_and_in_threads_it_is_the_same() -> None:
 
 
 @pytest.mark.unit
-def test_which_unit_brought_each_layer() -> None:
+def test_image_layers_names_the_unit_of_each_layer() -> None:
     names = [*["base"] * 3, "debian", "ucx", "venv", "glue"]
     assert image_layers(small_plan()) == tuple(names)
 
@@ -110,7 +110,7 @@ def test_a_command_of_many_lines_is_a_script_of_the_context(command: str, script
 
 
 @pytest.mark.unit
-def test_what_a_mount_holds_decides_over_the_text() -> None:
+def test_the_content_of_a_mount_changes_the_text() -> None:
     """buildah's cache compares texts and does not look into mounts."""
 
     def text(content: str) -> str:

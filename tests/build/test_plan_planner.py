@@ -59,14 +59,14 @@ def test_the_kernel_is_compiled_for_the_targets_architecture_alone(plans: dict[s
         assert 'export DS_ACCELERATOR="cuda"' in commands
 
 
-def test_every_unit_stands_after_what_it_needs(plans: dict[str, Plan]) -> None:
+def test_every_unit_follows_the_units_that_it_needs(plans: dict[str, Plan]) -> None:
     for plan in plans.values():
         names = [unit.name for unit in plan.units]
         assert all(names.index(need) < names.index(unit.name) for unit in plan.units for need in plan.needs(unit))
         assert names[-1] == "glue"
 
 
-def test_the_image_says_which_pytorch_it_holds(plans: dict[str, Plan]) -> None:
+def test_the_image_sets_pytorch_version(plans: dict[str, Plan]) -> None:
     env = plans["h100-nccl"].config.env
     assert env["PYTORCH_VERSION"].startswith("2.15.")
     assert env["PATH"].startswith("/opt/venv/bin:/opt/cuda/bin:")
@@ -141,7 +141,7 @@ def test_a_misspelt_option_of_a_block_is_refused_with_the_right_one() -> None:
     assert error.value.hint == "did you mean 'ospackages'?"
 
 
-def test_keywords_are_found_without_compiling_hpccm_anew() -> None:
+def test_keywords_are_found_without_compiling_hpccm_again() -> None:
     """Up to Python 3.12 that told whoever builds an image what the compiler thinks of hpccm's texts."""
     bridge._keywords.cache_clear()
     with warnings.catch_warnings():
@@ -149,7 +149,7 @@ def test_keywords_are_found_without_compiling_hpccm_anew() -> None:
         bridge.apt_get(ospackages=["gcc"], download=True)
 
 
-def test_blocks_do_not_change_what_they_are_given() -> None:
+def test_blocks_do_not_change_their_arguments() -> None:
     options = ["--with-x"]
     with bridge.hpccm_target("amd64"):
         for with_cuda in ("no", "/opt/cuda"):

@@ -52,7 +52,7 @@ layers:
 """
 
 
-def test_prefixes_stand_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> None:
+def test_prefixes_depend_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> None:
     """So that another torch with the same CUDA compiles neither UCX nor what stands on it again."""
     plan, _ = opened(tmp_path, STACK)
     other, _ = opened(tmp_path, STACK.replace("2.15.0", "2.15.1"))
@@ -64,7 +64,7 @@ def test_prefixes_stand_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> N
     assert not same & {"venv-core", "deepspeed", "venv"}
 
 
-def test_a_toolkit_for_builds_only_is_no_part_of_the_image(tmp_path: Path) -> None:
+def test_a_toolkit_for_builds_only_is_not_part_of_the_image(tmp_path: Path) -> None:
     stack = STACK.replace('deepspeed: "0.19.8"', "ucc: {}\n  torch-ucc: {}")
     plan, request = opened(tmp_path, stack.replace('cuda: "13.2"', 'cuda: {version: "13.2", flavor: runtime}'))
     whole, _ = opened(tmp_path, stack)
@@ -93,7 +93,7 @@ def test_debians_open_mpi_comes_without_debians_ucx_where_ucx_is_compiled(tmp_pa
     assert "dpkg-deb" not in plan.unit("debian").steps[0].command
 
 
-def test_a_torch_from_source_stands_below_what_is_compiled_against_it(tmp_path: Path) -> None:
+def test_a_torch_from_source_precedes_units_compiled_against_it(tmp_path: Path) -> None:
     text = STACK.replace("debian:13", "ubuntu:24.04").replace('cuda: "13.2"', 'cuda: {version: "13.0", provider: apt}')
     text = text.replace('nccl: "2.30.7"', 'nccl: {version: "2.30.7", provider: source}')
     plan, request = opened(
@@ -130,7 +130,7 @@ def test_an_image_as_base_is_one_unit_of_its_layers(tmp_path: Path) -> None:
     assert '"$UV" venv --python 3.12 --system-site-packages /opt/venv' in step.command
 
 
-def test_what_stands_open_is_said_and_has_no_keys(tmp_path: Path) -> None:
+def test_an_unlocked_plan_is_labelled_and_has_no_keys(tmp_path: Path) -> None:
     plan, _ = opened(tmp_path, STACK)
     text = containerfile(plan, locked=False)
     assert "not locked" in text.splitlines()[0]
@@ -151,7 +151,7 @@ def vars_of(request: LockRequest) -> dict[str, object]:
     return {name: getattr(request, name) for name in LockRequest.__dataclass_fields__}
 
 
-def test_a_base_image_that_is_not_locked_is_said_to_be_open() -> None:
+def test_the_path_of_a_base_image_that_is_not_locked_is_marked_unknown() -> None:
     """Its own folders of PATH are known with the lock; the text must not look as if it had none."""
     project = Project.find(ROOT)
     texts = {}

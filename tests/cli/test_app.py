@@ -46,7 +46,7 @@ def test_every_command_has_help(command: str) -> None:
     assert "Usage:" in done.stdout
 
 
-def test_a_misspelt_image_is_answered_with_the_right_one(tmp_path: Path) -> None:
+def test_a_misspelt_image_name_has_a_hint(tmp_path: Path) -> None:
     refused(envbuild("make", "cpu-ucs", ENVBUILD_STORE=str(tmp_path)), 2, "no image is called 'cpu-ucs'", "cpu-ucx")
 
 
@@ -85,7 +85,7 @@ def test_a_damaged_lock(project: Path, tmp_path: Path) -> None:
     refused(envbuild("make", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store")), 4, "cpu-ucx.lock")
 
 
-def test_what_is_not_made_says_how_to_make_it(project: Path, tmp_path: Path) -> None:
+def test_run_of_an_image_that_is_not_built_has_a_hint(project: Path, tmp_path: Path) -> None:
     done = envbuild("run", "cpu-ucx", "--", "true", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     refused(done, 1, "hint: envbuild make cpu-ucx")
 
@@ -109,7 +109,9 @@ def test_an_unknown_output(project: Path, tmp_path: Path) -> None:
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else "",
 )
-def test_what_people_write_instead(words: tuple[str, ...], text: str, project: Path, tmp_path: Path) -> None:
+def test_common_mistakes_in_a_spec_have_a_hint(
+    words: tuple[str, ...], text: str, project: Path, tmp_path: Path
+) -> None:
     head = "schema: 1\ndescription: x\n"
     (project / "images/listed.yaml").write_text(f"{head}target: cpu\nbase: debian:13\nlayers: [ucx]\n")
     (project / "images/itself.yaml").write_text(f"{head}extends: itself\n")
@@ -126,7 +128,7 @@ def test_a_mount_goes_to_an_absolute_path() -> None:
     assert caught.value.hint == "--bind /tmp:/data"
 
 
-def test_files_that_no_name_leads_to_are_told(project: Path, tmp_path: Path) -> None:
+def test_list_warns_of_files_whose_names_are_not_image_names(project: Path, tmp_path: Path) -> None:
     for name in ("My Image.yaml", "mine.yml"):
         shutil.copy(project / "images/cpu-ucx.yaml", project / "images" / name)
     done = envbuild("list", cwd=project, ENVBUILD_STORE=str(tmp_path))
@@ -163,7 +165,7 @@ def test_a_build_context_that_cannot_be_written(tmp_path: Path) -> None:
         ("docker", "file", 2, "hint: leave it out, or use --tag NAME:TAG"),
     ],
 )
-def test_a_place_that_cannot_be_is_told_before_an_image_is_made(
+def test_an_impossible_output_is_refused_before_the_build(
     to: str, out: str, code: int, text: str, project: Path, tmp_path: Path
 ) -> None:
     (project / "file").touch()
@@ -220,7 +222,7 @@ def test_an_image_without_a_lock_is_shown(project: Path, tmp_path: Path) -> None
     assert not (project / "images" / "mine.lock").exists()
 
 
-def test_recipes_say_what_a_spec_may_write(project: Path) -> None:
+def test_recipes_lists_the_options_of_a_recipe(project: Path) -> None:
     folder = project / "recipes"
     folder.mkdir()
     (folder / "hello.py").write_text(
@@ -262,7 +264,7 @@ def test_one_damaged_lock_does_not_hide_the_other_images(project: Path, tmp_path
     assert states["a100-nccl"] == states["h100-nccl"] == "current"
 
 
-def test_all_names_are_looked_up_before_the_first_is_made(project: Path, tmp_path: Path) -> None:
+def test_all_names_are_checked_before_the_first_image_is_built(project: Path, tmp_path: Path) -> None:
     done = envbuild("make", "cpu-ucx", "nosuch", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     refused(done, 2, "no image is called 'nosuch'")
 
@@ -276,7 +278,7 @@ def test_an_engine_is_chosen_before_anything_is_fetched(project: Path, tmp_path:
 
 @pytest.mark.parametrize("command", ["run", "show", "verify"])
 @pytest.mark.parametrize(("name", "text"), [("nosuch.sqsh", "cannot be read"), ("text.sqsh", "is not a squashfs file")])
-def test_a_path_that_is_no_image_file(command: str, name: str, text: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_an_image_file(command: str, name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "text.sqsh").write_text("text")
     refused(envbuild(command, str(tmp_path / name), ENVBUILD_STORE=str(tmp_path / "store")), 2, text)
 
@@ -286,7 +288,7 @@ def test_options_of_lock_that_contradict_each_other(project: Path, tmp_path: Pat
     refused(done, 2, "--fresh takes the newest version of everything")
 
 
-def test_one_image_that_cannot_be_locked_does_not_keep_the_others_from_it(project: Path, tmp_path: Path) -> None:
+def test_one_image_that_cannot_be_locked_does_not_stop_the_others(project: Path, tmp_path: Path) -> None:
     spec = project / "images" / "twice.yaml"
     spec.write_text("schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers:\n  hpcx: {}\n")
     store = str(tmp_path / "store")
@@ -317,7 +319,7 @@ def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
     assert "FROM scratch AS base" in done.stdout
 
 
-def test_run_time_packages_know_their_layer(project: Path) -> None:
+def test_run_time_packages_record_their_layer(project: Path) -> None:
     from dataclasses import replace
 
     from envbuild.lock.request import lock_request

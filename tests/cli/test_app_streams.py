@@ -52,7 +52,7 @@ def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
     assert done.stdout.split() == answers, done.stderr
 
 
-def test_a_reader_that_stops_early_is_no_failure() -> None:
+def test_a_reader_that_stops_early_is_not_an_error() -> None:
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} -m envbuild recipes --json | true"],
         capture_output=True,
@@ -62,7 +62,7 @@ def test_a_reader_that_stops_early_is_no_failure() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_place_of_the_output_is_not_taken_for_the_store() -> None:
+def test_a_full_output_disk_is_not_reported_as_the_store() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "envbuild", "recipes"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True

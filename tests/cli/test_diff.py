@@ -37,7 +37,7 @@ def test_exit_codes(pair, tmp_path):
     assert "0 equal, 1 different" in envbuild("diff", "--help").stdout
 
 
-def test_an_image_that_is_not_made(pair, tmp_path):
+def test_an_image_that_is_not_built(pair, tmp_path):
     """A shipped spec with a lock; the store is empty."""
     environ = {"ENVBUILD_STORE": str(tmp_path)}
     same = envbuild("diff", "cpu-ucx", "cpu-ucx", **environ)

@@ -70,7 +70,9 @@ def test_the_command(store: Store, project: Project, tmp_path: Path) -> None:
     assert row == {"image": "one", "to": str(tmp_path / "bundle"), **counts, "new": 0, "new_bytes": 0, "warnings": []}
 
 
-def test_all_that_several_images_lack_is_told_at_the_end(store: Store, project: Project, tmp_path: Path) -> None:
+def test_missing_inputs_of_several_images_are_reported_at_the_end(
+    store: Store, project: Project, tmp_path: Path
+) -> None:
     away = Store.open(tmp_path / "away")
     assert project.root is not None
     ubuntu, cuda = deb(away, "gcc", "ubuntu:jammy/main"), deb(away, "cuda", "apt:nvidia-cuda/x", "cuda_13_all.deb")
@@ -93,7 +95,9 @@ def test_all_that_several_images_lack_is_told_at_the_end(store: Store, project: 
     )
 
 
-def test_a_file_that_stands_in_the_way_does_not_keep_the_others(store: Store, project: Project, tmp_path: Path) -> None:
+def test_a_conflicting_file_in_the_folder_does_not_stop_the_other_images(
+    store: Store, project: Project, tmp_path: Path
+) -> None:
     """Each image has what the folder does not take from it told at the end, beside what another lacks."""
     assert project.root is not None
     here, gone = deb(store, "hello"), replace(deb(store, "gone"), sha256="0" * 64)
@@ -112,7 +116,7 @@ def test_a_file_that_stands_in_the_way_does_not_keep_the_others(store: Store, pr
     assert lacking.message.startswith("no place is known for debian:trixie/main")
 
 
-def test_an_image_that_cannot_be_locked_does_not_keep_the_others(
+def test_an_image_that_cannot_be_locked_does_not_stop_the_others(
     store: Store, project: Project, tmp_path: Path
 ) -> None:
     here = deb(store, "hello")

@@ -15,7 +15,7 @@ from tests.support.command import ROOT, envbuild, refused
 pytestmark = pytest.mark.unit
 
 
-def test_a_conflict_says_because_and_ends_with_3() -> None:
+def test_a_conflict_is_explained_and_has_exit_code_3() -> None:
     done = envbuild("check", "gpu=H100", "torch=1.12.1")
     assert done.returncode == 3
     assert (
@@ -71,7 +71,7 @@ def test_bad_input_ends_with_2(words: list[str], text: str) -> None:
     refused(envbuild("check", *words), 2, text)
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     done = envbuild("check", "cuda=banana", "gpu=H1000", "trch=1")
     assert done.stderr.count("error: ") == 3
 
@@ -82,7 +82,7 @@ def test_shipped_images_are_in_order() -> None:
     assert {answer["verdict"] for answer in json.loads(done.stdout)["answers"]} <= {"valid", "conditional"}
 
 
-def test_all_images_are_a_line_each_and_what_stands_in_the_way(tmp_path: Path) -> None:
+def test_check_all_prints_a_line_and_the_conflicts_of_each_image(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     for name, layers in (("good", '{ucx: "1.20"}'), ("bad", '{torch: "2.15.0", nccl: "2.20.5"}')):
         text = f"schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers: {layers}\n"
@@ -100,7 +100,7 @@ def test_all_images_are_a_line_each_and_what_stands_in_the_way(tmp_path: Path) -
     assert images[-1].endswith("facts of one: envbuild check NAME")
 
 
-def test_why_says_what_holds_a_version_back() -> None:
+def test_why_names_the_reason_for_a_version() -> None:
     done = envbuild("check", "gpu=H100", "torch=2.8.0", "nccl", "--why", "nccl")
     assert done.returncode == 0
     assert "nccl==2.27.5 is not taken, because torch==2.8.0's wheel pins nccl 2.27.3" in done.stdout
@@ -157,7 +157,7 @@ def test_a_cache_that_cannot_be_written_or_is_damaged_changes_nothing(tmp_path: 
         assert (again.returncode, again.stdout) == (0, first.stdout)
 
 
-def test_show_prints_a_table_and_knows_its_components() -> None:
+def test_show_prints_a_table_and_refuses_unknown_components() -> None:
     done = envbuild("matrix", "show", "torch", "channel=index", "--json")
     rows = {row["torch"]: row for row in json.loads(done.stdout)["rows"]}
     assert (rows["2.8.0"]["nccl"], rows["2.8.0"]["torch-cuda"]) == ("2.27.3", "12.8")
@@ -183,7 +183,7 @@ def test_a_shell_is_offered_components(words: str, offered: list[str]) -> None:
 
 
 @pytest.mark.slow_unit
-def test_lint_warns_of_sources_that_nobody_looked_at_for_long(tmp_path: Path) -> None:
+def test_lint_warns_of_sources_not_checked_for_months(tmp_path: Path) -> None:
     """Something to know, no mistake: the exit code is 0."""
     for folder in ("images", "facts"):
         (tmp_path / folder).mkdir()

@@ -54,7 +54,7 @@ def test_show_every_line(tmp_path):
     assert read_image_texts(path, "lock.yaml", "sbom.cdx.json").keys() == {"lock.yaml"}
 
 
-def test_show_what_says_nothing(tmp_path):
+def test_an_image_without_records_is_shown(tmp_path):
     lines = show_file(image(tmp_path / "a.sqsh", [file(b"x", b"1")])).text.splitlines()
     assert lines[1:3] == [
         "  origin not recorded: not built by envbuild",
@@ -62,7 +62,7 @@ def test_show_what_says_nothing(tmp_path):
     ]
 
 
-def test_what_an_image_says_cannot_steer_a_terminal_or_break_show(tmp_path):
+def test_control_characters_in_an_image_do_not_reach_the_terminal(tmp_path):
     layer = [
         file(b"etc/rc", b"# evil \x1b]0;title\x07\nexec \x1b[2J\n"),
         file(b"etc/envbuild/resolution.json", b'{"image": ["\x1b"], "versions": ["odd"]}'),

@@ -55,7 +55,7 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ],
     ids=" ".join,
 )
-def test_every_locale_gives_the_same_bytes(words: tuple[str, ...], project: Path, latin: dict[str, str]) -> None:
+def test_output_is_the_same_in_every_locale(words: tuple[str, ...], project: Path, latin: dict[str, str]) -> None:
     """A unit's key comes from texts: one that is read in another encoding would be another unit."""
     store = {"ENVBUILD_STORE": str(project / "store")}
     wanted = envbuild(*words, cwd=project, LC_ALL="C.UTF-8", **store)
@@ -65,13 +65,13 @@ def test_every_locale_gives_the_same_bytes(words: tuple[str, ...], project: Path
         assert (done.returncode, done.stdout) == (0, wanted.stdout), done.stderr
 
 
-def test_arguments_stay_as_they_are_in_every_locale(tmp_path: Path) -> None:
+def test_arguments_are_unchanged_in_every_locale(tmp_path: Path) -> None:
     done = envbuild("show", "Jürgen \udcff.sqsh", cwd=tmp_path, **ASCII)
     assert done.returncode == 2
     assert "Jürgen ".encode() in done.stderr
 
 
-def test_an_output_without_the_signs_is_no_failure(tmp_path: Path) -> None:
+def test_characters_that_the_output_encoding_lacks_are_replaced(tmp_path: Path) -> None:
     done = envbuild("--help", cwd=tmp_path, PYTHONIOENCODING="latin-1")
     assert done.returncode == 0, done.stderr
     assert b"srun --container-image=?" in done.stdout

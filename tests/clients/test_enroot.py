@@ -235,7 +235,7 @@ def commands(text: bytes) -> list[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all of an image")
-def test_an_import_gives_the_same_tree(image: str, enroot: Enroot, tmp_path: Path) -> None:
+def test_enroot_import_has_the_same_tree(image: str, enroot: Enroot, tmp_path: Path) -> None:
     """Path, kind, mode, owner, time, target, content and hard links; what differs is in docs/export.md."""
     if enroot.user and not can_mount():
         pytest.skip("enroot-mksquashovlfs has no file capabilities")

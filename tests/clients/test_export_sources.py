@@ -221,14 +221,14 @@ def test_a_folder_takes_a_file_of_the_images_own_name(out: str, layout: Layout, 
     assert file.name == f"layout-{data['config'][7:19]}.sqsh" and at / data["path"] == file
 
 
-def test_a_folder_is_no_way_into_the_image(layout: Layout, tmp_path: Path) -> None:
+def test_the_source_image_cannot_be_the_output_folder(layout: Layout, tmp_path: Path) -> None:
     for folder in (layout.path / "blobs", layout.path / "blobs/sha256"):
         with pytest.raises(SpecError, match="is the image that is to be exported"):
             Output(folder).prepare(str(layout.path))
 
 
 @pytest.mark.parametrize("name", ["pipe", "link-to-null", "-", "LAYOUT/index.json", "BLOB"])
-def test_what_must_not_be_replaced_stays(name: str, layout: Layout, tmp_path: Path) -> None:
+def test_pipes_devices_and_source_blobs_are_not_replaced(name: str, layout: Layout, tmp_path: Path) -> None:
     """A finished file is renamed into place: over a pipe or a device it would take it away from everybody."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link-to-null").symlink_to("/dev/null")
@@ -249,13 +249,13 @@ def test_what_must_not_be_replaced_stays(name: str, layout: Layout, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["null", "stdout", "new"])
-def test_devices_are_no_files(name: str) -> None:
+def test_devices_are_refused_as_outputs(name: str) -> None:
     """Not with the command: root's would put the file in their place, if this were wrong."""
     with pytest.raises(SpecError, match="is not a file"):
         Output(Path("/dev") / name).prepare("docker://app:1")
 
 
-def test_a_link_is_replaced_and_what_it_points_at_stays(layout: Layout, tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_its_target_is_unchanged(layout: Layout, tmp_path: Path) -> None:
     (tmp_path / "old.sqsh").write_bytes(b"old")
     (tmp_path / "image.sqsh").symlink_to("old.sqsh")
     words = ("export", str(layout.path), "--to", "squashfs", "-o", str(tmp_path / "image.sqsh"))

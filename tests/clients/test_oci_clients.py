@@ -142,7 +142,7 @@ def test_docker_gets_no_damaged_image(
 @pytest.mark.parametrize(
     ("host", "reason"), [("unix:///nowhere/docker.sock", "no Docker Engine"), ("tcp://127.0.0.1:1", "no Docker Engine")]
 )
-def test_without_docker_it_says_what_to_do(
+def test_without_docker_the_error_has_a_hint(
     host: str, reason: str, layers: tuple[LayerRecord, ...], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)

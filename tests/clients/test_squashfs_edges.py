@@ -95,7 +95,7 @@ def test_listings_and_inodes_that_end_on_a_piece(tmp_path):
 
 
 @LOOP
-def test_seventy_thousand_entries_and_look_ups(tmp_path):
+def test_a_directory_of_seventy_thousand_entries(tmp_path):
     """The index is used: the kernel finds the first, the last, some between, and does not find what is missing."""
     count = 70_000
     names = [b"d/name-%06d" % number for number in range(count)]
@@ -143,7 +143,7 @@ def test_attributes_on_every_kind(tmp_path):
     check(tmp_path, [[*layer, symlink(b"symlink", b"t", xattrs=xattrs)]])
 
 
-def test_attributes_that_squashfs_has_no_prefix_for_are_told(tmp_path):
+def test_attributes_without_a_squashfs_prefix_are_reported(tmp_path):
     layer = [file(b"a", b"1", xattrs={b"system.posix_acl_access": b"x", b"user.kept": b"y"})]
     written = build(tmp_path, [layer])
     assert written.messages == ("dropped extended attributes that squashfs cannot hold: system.posix_acl_access",)

@@ -82,7 +82,7 @@ def test_the_image_starts(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.pack", "image.sqsh", "root"]
 
 
-def test_files_of_the_image_are_replaced_and_evidence_goes_in(tmp_path):
+def test_files_of_the_image_are_replaced_and_evidence_is_added(tmp_path):
     layers = [
         shell_layer(),
         [

@@ -228,7 +228,7 @@ def test_a_file_of_five_gigabytes_and_one_behind_it(tmp_path):
         assert stream.read() == bytes(3)
 
 
-def test_what_an_import_of_enroot_says(tmp_path):
+def test_metadata_of_an_image_that_enroot_imported(tmp_path):
     """Its default options, its /etc/rc with the line of provenance, labels and quoted words."""
     etc = tmp_path / "root" / "etc"
     etc.mkdir(parents=True)

@@ -90,7 +90,7 @@ def test_every_block_size(tmp_path, codec, block):
         assert read_superblock(stream, "image").block == block
 
 
-def test_what_is_not_compressed_says_what_mksquashfs_says(tmp_path):
+def test_flags_of_an_uncompressed_image_equal_those_of_mksquashfs(tmp_path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(TEXT)
     options = ["-noI", "-noD", "-noF", "-noX", "-quiet", "-no-progress"]

@@ -82,7 +82,7 @@ def week_later(monkeypatch: pytest.MonkeyPatch, weeks: float = 1.1) -> None:
     monkeypatch.setattr(time, "time", lambda: now)
 
 
-def test_a_made_image_stays_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_a_built_image_needs_is_preserved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     image(store, "one", "aaaaaaaaaaaa")
     image(store, "two", "bbbbbbbbbbbb")
     before = everything_in(store)
@@ -92,7 +92,7 @@ def test_a_made_image_stays_whole(store: Store, monkeypatch: pytest.MonkeyPatch)
     assert everything_in(store) == before
 
 
-def test_an_older_lock_of_the_image_goes_with_all_that_only_it_held(store: Store) -> None:
+def test_an_older_build_of_an_image_is_removed_with_what_only_it_used(store: Store) -> None:
     image(store, "one", "bbbbbbbbbbbb")
     (store.root / "artifacts" / "one.sqsh").unlink()
     alone = everything_in(store)
@@ -109,7 +109,7 @@ def test_an_older_lock_of_the_image_goes_with_all_that_only_it_held(store: Store
     assert f"images/{old['record'].name}" in removed and f"blobs/sha256/{old['source']}" in removed
 
 
-def test_after_a_week_it_goes_without_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_build_is_removed_after_a_week(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     old = image(store, "one", "aaaaaaaaaaaa")
     image(store, "one", "bbbbbbbbbbbb")
     week_later(monkeypatch)
@@ -118,7 +118,7 @@ def test_after_a_week_it_goes_without_all(store: Store, monkeypatch: pytest.Monk
     assert (store.root / "artifacts" / "one.sqsh").resolve().is_file()
 
 
-def test_a_unit_that_a_kept_image_shares_stays(store: Store) -> None:
+def test_a_unit_that_a_current_image_shares_is_preserved(store: Store) -> None:
     old = image(store, "one", "aaaaaaaaaaaa")
     new = image(store, "one", "bbbbbbbbbbbb")
     shared = new["data"]
@@ -129,7 +129,7 @@ def test_a_unit_that_a_kept_image_shares_stays(store: Store) -> None:
     assert not store.has_blob(new["source"]), "no record holds it any more"
 
 
-def test_records_of_an_artifact_that_was_written_over_hold_nothing(store: Store) -> None:
+def test_records_of_an_overwritten_artifact_protect_nothing(store: Store) -> None:
     made = image(store, "one", "aaaaaaaaaaaa")
     stale, layer = unit(store, "of an earlier recipe")
     record = {**made["data"], "stat": [1, 1], "holds": {"units": [stale], "blobs": []}}
@@ -140,14 +140,14 @@ def test_records_of_an_artifact_that_was_written_over_hold_nothing(store: Store)
     assert made["record"].exists() and store.unit(made["key"])
 
 
-def test_a_touched_artifact_still_holds_what_it_was_made_of(store: Store) -> None:
+def test_a_touched_artifact_still_protects_its_units(store: Store) -> None:
     made = image(store, "one", "aaaaaaaaaaaa")
     os.utime(made["artifact"], (1, 1))
     collect(store, SilentReporter(), dry_run=False, everything=True)
     assert made["record"].exists() and store.unit(made["key"])
 
 
-def test_records_without_an_artifact_and_broken_ones_go_at_once(store: Store) -> None:
+def test_records_that_are_damaged_or_without_artifact_are_removed_at_once(store: Store) -> None:
     made = image(store, "one", "aaaaaaaaaaaa")
     made["artifact"].unlink()
     for name, text in (("cut", '{"made": {'), ("empty", "{}"), ("list", "[]")):
@@ -158,7 +158,7 @@ def test_records_without_an_artifact_and_broken_ones_go_at_once(store: Store) ->
     assert store.unit(made["key"]), "the next build may want it for a week"
 
 
-def test_what_lies_in_tmp(store: Store) -> None:
+def test_only_old_unused_files_in_tmp_are_removed(store: Store) -> None:
     tmp = store.root / "tmp"
     (tmp / f"damaged-{'a' * 64}").write_text("x")
     (tmp / "removed-x" / "tree").mkdir(parents=True)
@@ -169,7 +169,7 @@ def test_what_lies_in_tmp(store: Store) -> None:
         assert sorted(tmp.iterdir()) == sorted([alive, tmp / "fresh"])
 
 
-def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_are_removed_after_a_week_without_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     caches = ("apt/bookworm/state/x", "apt/trixie/state/x", "buildah/overlay/storage.lock", "git/ucx.git/objects/x")
     for name in (*caches, "uv/simple/index/x"):
         (store.root / name).parent.mkdir(parents=True)
@@ -183,7 +183,7 @@ def test_caches_go_after_a_week_without_use(store: Store, monkeypatch: pytest.Mo
     assert list((store.root / "tmp").iterdir()) == []
 
 
-def test_what_a_package_says_goes_with_it(store: Store) -> None:
+def test_control_files_are_removed_with_their_package(store: Store) -> None:
     sha256 = blob(store, "deb")
     (store.root / "control" / ("f" * 64)).write_text("of a package that is gone")
     assert collect(store, SilentReporter(), dry_run=False, everything=False)[0] == [f"control/{'f' * 64}"]
@@ -193,7 +193,7 @@ def test_what_a_package_says_goes_with_it(store: Store) -> None:
     ]
 
 
-def test_not_while_somebody_works_in_the_store(store: Store) -> None:
+def test_collection_is_refused_while_another_process_uses_the_store(store: Store) -> None:
     sha256 = blob(store, "input of a running build")
     code = (
         "import sys; from pathlib import Path; from envbuild.core.store.store import Store\n"
@@ -214,7 +214,7 @@ def test_not_while_somebody_works_in_the_store(store: Store) -> None:
     assert not store.has_blob(sha256)
 
 
-def test_who_shares_waits_for_who_is_alone(store: Store) -> None:
+def test_a_shared_lock_waits_for_the_exclusive_one(store: Store) -> None:
     waits, done = threading.Event(), threading.Event()
 
     def share() -> None:
@@ -236,7 +236,7 @@ def test_usage_names_the_caches(store: Store) -> None:
     assert collecting.usage(store)["uv"] >= 10_000
 
 
-def test_a_store_in_a_folder_of_everybody_is_not_everybodys(tmp_path: Path) -> None:
+def test_a_store_in_a_world_writable_folder_is_not_world_writable(tmp_path: Path) -> None:
     """Only a group shares a store; in /tmp nobody else may put a pack into it."""
     for mode, expected in ((0o1777, 0o755), (0o777, 0o755), (0o2775, 0o2775), (0o755, 0o755)):
         root = tmp_path / f"{mode:o}"

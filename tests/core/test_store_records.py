@@ -36,7 +36,7 @@ def test_a_record_is_read_while_its_file_is_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"made": 1}', '{"made": {}, "stat": [1, 1]}'])
-def test_what_is_no_record_is_as_if_nothing_was_made(text: str, tmp_path: Path) -> None:
+def test_an_invalid_record_counts_as_absent(text: str, tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text(text)
     assert read_record(tmp_path / "record.json") is None
     assert read_record(tmp_path / "none.json") is None

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.unit
         (["a", "b", "c"], 0, "; ", "a; b; and 1 more"),
     ],
 )
-def test_a_list_for_people(items: list[str], total: int, separator: str, text: str) -> None:
+def test_human_list(items: list[str], total: int, separator: str, text: str) -> None:
     assert human_list(items, 2, total=total, separator=separator) == text
 
 
-def test_what_steers_a_terminal_is_shown() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("ü\x1b[31m\n\udc80") == "ü\\x1b[31m\\n\\udc80"
     assert escaped("ü\n") == "\\xfc\\n"
     assert escaped(b"\xc3\xbc\xff") == "\\xfc\\udcff"

@@ -14,7 +14,7 @@ from envbuild.core.userns.namespaces import SetupError
 pytestmark = pytest.mark.unit
 
 
-def test_findings_come_back_whole() -> None:
+def test_findings_are_transferred_whole() -> None:
     findings = (Finding("one", "x.yaml:1:1", "do this", ("python: [ADDRESS]",)), Finding("two"))
     with pytest.raises(InputError) as caught:
         decode(encode_error(InputError.of(findings)), "it")
@@ -45,7 +45,7 @@ def test_values(value: object) -> None:
     assert decode(encode(value), "a test") == value
 
 
-def test_an_error_that_is_not_known_everywhere() -> None:
+def test_an_error_of_a_local_class_becomes_its_base_class() -> None:
     found = returned(Special("one", "two"))
     assert type(found) is EngineError
     assert (found.message, found.hint) == ("one", "two")

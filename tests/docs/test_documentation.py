@@ -40,7 +40,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_link_targets_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
         if re.match(r"[a-z]+:", target):
             continue
@@ -57,7 +57,7 @@ def test_the_index_lists_every_page() -> None:
 
 
 @pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("STYLE.md", 120)])
-def test_short_pages_stay_short(page: str, lines: int) -> None:
+def test_short_pages_are_within_their_limit(page: str, lines: int) -> None:
     assert len((ROOT / page).read_text().splitlines()) <= lines
 
 

@@ -139,7 +139,7 @@ def test_the_same_without_privileges(store: Store, tiny: Path, scratch: Path, ot
     assert json.loads(done.stdout) == [base.diff_id, above.diff_id]
 
 
-def test_a_damaged_layer_is_told(store: Store) -> None:
+def test_a_damaged_layer_is_reported(store: Store) -> None:
     blob = kit.add(store, "000", b"no tar at all" * 100)
     base = Unit("base", "x", (), inputs=(Input("layers", "files", (blob,)),), layers=("000",), epoch=kit.EPOCH)
     plan = Plan("test", (base,), kit.ImageConfig(), kit.EPOCH)
@@ -158,7 +158,7 @@ def test_the_context_holds_the_tree_and_not_the_layers(store: Store, tiny: Path)
     assert (folder / "base/seed.tar").stat().st_size > 10_000
 
 
-def test_the_buildah_engine_gives_the_same_files(store: Store, tiny: Path) -> None:
+def test_the_buildah_engine_builds_the_same_files(store: Store, tiny: Path) -> None:
     probe = Buildah().probe(store)
     if not probe.ok:
         pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")

@@ -173,7 +173,7 @@ def mounts(store: Store) -> list[str]:
     return [line for line in Path("/proc/mounts").read_text().splitlines() if str(store.root) in line]
 
 
-def test_a_failing_step_is_named_and_nothing_stays(buildah_store: Store) -> None:
+def test_a_failing_step_is_named_and_leaves_no_processes(buildah_store: Store) -> None:
     mark = f"{os.getpid()}.31337"  # seconds that no other process of this machine sleeps
     quiet = f"trap '' TERM; setsid sh -c \"trap '' TERM; sleep {mark}\" & "
     unit = kit.unit("bad", "echo fine", f"{quiet} echo some words; exit 3", "echo never")

@@ -22,7 +22,7 @@ def twice(store: Store, *units: Unit) -> None:
     compare_units(plan, first, store)
 
 
-def test_equal_builds_say_nothing(store: Store) -> None:
+def test_equal_builds_have_no_findings(store: Store) -> None:
     twice(store, kit.unit("same", "mkdir /opt/x; echo $SOURCE_DATE_EPOCH > /opt/x/file"))
 
 

@@ -41,7 +41,7 @@ def answer(process: subprocess.Popen[str]) -> dict[str, object]:
     return json.loads(process.communicate(timeout=120)[0])  # type: ignore[no-any-return]
 
 
-def test_a_failing_step_says_everything(store: Store) -> None:
+def test_a_failing_step_reports_command_exit_code_output_and_log(store: Store) -> None:
     unit = kit.unit("bad", "echo fine", "for i in 1 2 3 4 5; do echo line $i; done; exit 7")
     with pytest.raises(BuildError) as caught:
         kit.build(store, unit)

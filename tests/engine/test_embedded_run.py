@@ -74,7 +74,7 @@ def test_a_bind_that_fails_is_named(trees: list[Path], store: Store, scratch: Pa
     assert list((store.root / "tmp").iterdir()) == []
 
 
-def test_a_bind_target_behind_a_link_stays_inside(trees: list[Path], store: Store, scratch: Path) -> None:
+def test_a_bind_target_behind_a_link_is_inside_the_root(trees: list[Path], store: Store, scratch: Path) -> None:
     outside = scratch / "outside"
     outside.mkdir(exist_ok=True)
     unit = kit.unit("linked", f"ln -s {outside} /opt/way")
@@ -84,7 +84,7 @@ def test_a_bind_target_behind_a_link_stays_inside(trees: list[Path], store: Stor
     assert code == 0 and list(outside.iterdir()) == []
 
 
-def test_network_only_when_asked(trees: list[Path], store: Store) -> None:
+def test_network_only_when_requested(trees: list[Path], store: Store) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     server = socket.create_server(("127.0.0.1", 0))
@@ -100,7 +100,7 @@ def test_network_only_when_asked(trees: list[Path], store: Store) -> None:
     server.close()
 
 
-def test_a_failed_check_says_where_to_look(trees: list[Path], store: Store) -> None:
+def test_a_failed_check_has_a_hint_that_can_be_typed(trees: list[Path], store: Store) -> None:
     """The hint is a command that can be typed: the caller knows the image, the check does not."""
 
     def runner(argv: Sequence[str]) -> tuple[int, str]:
@@ -155,7 +155,7 @@ def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.Monke
     assert str(image) not in Path("/proc/self/mounts").read_text()
 
 
-def test_an_unpacked_file_says_why_it_was_not_mounted(
+def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(
     image: Path, store: Store, monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:
     """Each way that was not taken says why: a program, the device, or squashfuse itself."""
@@ -198,7 +198,7 @@ def test_a_file_without_padding_runs(trees: list[Path], store: Store, image: Pat
     assert run(image, store, "cat /data/two") == (0, "two\n")
 
 
-def test_no_loop_device_stays(image: Path, store: Store) -> None:
+def test_loop_devices_are_released(image: Path, store: Store) -> None:
     if shutil.which("losetup") is None:
         pytest.skip("losetup is not installed")
     run(image, store, "true")

@@ -151,7 +151,7 @@ def test_two_at_the_same_moment(layout: Layout, tmp_path: Path) -> None:
     assert sum(int(packed) for _, packed in output) == 8
 
 
-def test_a_killed_run_goes_on_where_it_stopped(layout: Layout, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_where_it_stopped(layout: Layout, tmp_path: Path) -> None:
     store, out = tmp_path / "store", tmp_path / "image.sqsh"
     process = start(store, layout, out)
     end = time.monotonic() + 60
@@ -168,7 +168,7 @@ def test_a_killed_run_goes_on_where_it_stopped(layout: Layout, tmp_path: Path) -
     assert done.artifact.sha256 == made(str(layout.path), workspace(tmp_path / "other")).artifact.sha256
 
 
-def test_packs_go_when_no_image_needs_them(layout: Layout, tmp_path: Path) -> None:
+def test_packs_that_no_image_needs_are_removed(layout: Layout, tmp_path: Path) -> None:
     at = workspace(tmp_path / "store")
     done = made(str(layout.path), at)
     packs = [pack_path(at.store, layer.diff_id, PackFormat()) for layer in done.layers]

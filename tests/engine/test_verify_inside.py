@@ -160,7 +160,7 @@ def test_an_image_as_declared(root: Path) -> None:
     assert seen["cuobjdump"] is None
 
 
-def test_looking_changes_nothing_and_sees_the_same_twice(root: Path) -> None:
+def test_inspection_changes_nothing_and_is_repeatable(root: Path) -> None:
     def state() -> list[tuple[str, int]]:
         return sorted((str(path), path.lstat().st_mtime_ns) for path in root.rglob("*"))
 

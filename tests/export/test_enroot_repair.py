@@ -194,14 +194,14 @@ def test_every_finding_at_once(tmp_path):
         repair(ImageConfig(), merge_packs(packs(tmp_path, [file(b"x")])), 0)
 
 
-def test_labels_stay_comments(tmp_path):
+def test_line_breaks_in_labels_cannot_leave_the_comment(tmp_path):
     labels = {"a": "1\nrm -rf /", "b\n": "2\r\n3", "c": "4"}
     added = repair(ImageConfig(labels=labels), tree(tmp_path), 0)
     assert texts(added)["etc/rc"].startswith("# a 1 rm -rf /\n# b  2 3\n# c 4\n\n")
     assert sum("line breaks became blanks" in line for line in added.messages) == 2
 
 
-def test_what_is_only_told(tmp_path):
+def test_faults_that_are_reported_and_not_repaired(tmp_path):
     config = ImageConfig(user="alice:users", env={"NVIDIA_VISIBLE_DEVICES": "all", "PATH": "/opt"})
     layers = [
         *LOGIN,
@@ -224,6 +224,6 @@ def test_what_is_only_told(tmp_path):
     assert not repair(quiet, tree(tmp_path), 0).messages
 
 
-def test_odd_text_is_carried(tmp_path):
+def test_text_outside_utf_8_is_accepted(tmp_path):
     added = repair(ImageConfig(env={"A": "\ud800ü"}, workdir="/\udc80"), tree(tmp_path), 0)
     assert len(added.extra) == 5

@@ -86,7 +86,7 @@ def test_processes_that_are_gone(tmp_path: Path) -> None:
         child.communicate(b"\n")
 
 
-def test_a_process_that_nobody_reaped(tmp_path: Path) -> None:
+def test_a_zombie_process_counts_as_ended(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert process_start(process.pid) is None
@@ -147,7 +147,7 @@ def test_old_records_go(tmp_path: Path) -> None:
     assert not old.exists() and not left.exists() and kept.exists()
 
 
-def test_what_is_no_record(tmp_path: Path) -> None:
+def test_files_that_are_not_records_are_ignored(tmp_path: Path) -> None:
     """Anybody may write there."""
     folder = record(tmp_path, "good").parent
     os.mkfifo(folder / "pipe.json")
@@ -217,7 +217,7 @@ def test_nothing_to_do_leaves_no_record(tmp_path: Path) -> None:
     assert len(list_exports(at.store.root).data["exports"]) == 1
 
 
-def test_a_failure_is_told(tmp_path: Path) -> None:
+def test_a_failure_is_listed_with_its_error(tmp_path: Path) -> None:
     at = workspace(tmp_path / "store")
     with pytest.raises(InputError):
         made(f"oci:{tmp_path}", at)

@@ -140,7 +140,7 @@ def test_recipe(name: str, update_golden: bool) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_says_the_same_twice(name: str) -> None:
+def test_a_recipe_returns_the_same_twice(name: str) -> None:
     """Pure functions: nothing of the first answer is in the second."""
     with hpccm.hpccm_target("arm64"):
         pass  # another architecture in between leaves no trace

@@ -133,7 +133,9 @@ def test_the_image_is_made_and_verified_without_network(
     assert done.stdout == "Hello, world!\ntool says hello\n"
 
 
-def test_what_was_not_carried_is_named(connected: Cli, made: dict[str, Any], bundle: Path, tmp_path: Path) -> None:
+def test_files_missing_from_the_mirror_are_named(
+    connected: Cli, made: dict[str, Any], bundle: Path, tmp_path: Path
+) -> None:
     disk = tmp_path / "disk"
     shutil.copytree(bundle, disk, copy_function=os.link)
     (source,) = (disk / "sources").iterdir()

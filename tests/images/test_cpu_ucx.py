@@ -45,7 +45,7 @@ def test_a_verified_squashfs_comes_out(made: dict[str, object], cli: Cli) -> Non
     assert evidence["tiers"]["gpu"].startswith("not run")
 
 
-def test_the_second_run_does_no_work_and_says_so(made: dict[str, object], cli: Cli) -> None:
+def test_the_second_run_reports_that_nothing_is_to_do(made: dict[str, object], cli: Cli) -> None:
     again = cli.run("make", IMAGE)
     assert "up to date, nothing to do" in again.stdout
     assert again.stderr == ""
@@ -60,7 +60,7 @@ def test_two_ranks_reduce_over_ucx_inside_the_finished_file(made: dict[str, obje
     assert done.stdout.count("sum 3") == 2
 
 
-def test_run_gives_the_commands_exit_code_and_throws_away_what_it_writes(made: dict[str, object], cli: Cli) -> None:
+def test_run_returns_the_exit_code_and_discards_writes(made: dict[str, object], cli: Cli) -> None:
     assert cli.run("run", IMAGE, "--", "sh", "-c", "touch /opt/venv/new; exit 7", check=False).returncode == 7
     assert cli.run("run", IMAGE, "--", "ls", "/opt/venv/new", check=False).returncode == 2
 
@@ -181,7 +181,7 @@ def _block(text: str, file: str) -> dict[str, str]:
     return dict(yaml.safe_load(text)["debian"][file])
 
 
-def test_show_and_list_tell_what_is_there(made: dict[str, object], cli: Cli) -> None:
+def test_show_and_list_report_the_built_image(made: dict[str, object], cli: Cli) -> None:
     answer = cli.json("show", IMAGE)
     assert [unit["unit"] for unit in answer["units"]] == [
         "base",
@@ -210,7 +210,7 @@ def test_gc_keeps_what_a_made_image_needs(made: dict[str, object], cli: Cli, tmp
     assert again["sha256"] == first["sha256"]
 
 
-def test_a_full_disk_while_locking_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_a_full_disk_while_locking_is_reported(cli: Cli, tmp_path: Path) -> None:
     """A real one: the store on a file system of 64 kB."""
     if os.geteuid() or not shutil.which("unshare"):
         pytest.skip("needs root and unshare")

@@ -36,7 +36,7 @@ def test_its_commands_give_a_verified_image(cli: Cli) -> None:
     assert cli.run("run", "hello", "--", "/opt/hello/bin/hello", "-g", "built").stdout == "built\n"
 
 
-def test_two_images_that_stand_on_one_unit_build_it_once(cli: Cli) -> None:
+def test_a_unit_of_two_images_is_built_once(cli: Cli) -> None:
     """Another image with the same recipe takes its prefix from the store."""
     cli.run("make", "hello")
     text = (cli.project / "images" / "hello.yaml").read_text()

@@ -64,7 +64,7 @@ def test_origin_and_links() -> None:
     assert tree.direct(path, "libx.so") == "/usr/lib/x86_64-linux-gnu/libx.so.1"
 
 
-def test_dotdot_goes_up_from_where_a_link_leads() -> None:
+def test_dotdot_is_resolved_from_the_target_of_a_link() -> None:
     tree = loader({"/a/b/lib.so": {}, "/lib.so": {"needed": ["l"]}}, {"/link": "/a/b/c"})
     assert tree.canonical("/link/../lib.so") == "/a/b/lib.so"
     assert tree.canonical("/link/.././../..//../lib.so") == "/lib.so"
@@ -125,7 +125,7 @@ def test_cache_is_read_in_order_and_newer_cpus_come_last(entries: list[tuple[str
 
 
 @given(st.integers(0, 200))
-def test_a_cache_cut_short_is_told(length: int) -> None:
+def test_a_truncated_cache_is_refused(length: int) -> None:
     data = make_cache([("liba.so.1", "/usr/lib/liba.so.1", False)] * 3)
     with pytest.raises(ValueError):
         read_cache(data[: min(length, len(data) - 1)])

@@ -57,7 +57,7 @@ def test_static_file_has_no_dynamic_section() -> None:
 
 
 @given(st.integers(0, 600), st.sampled_from([32, 64]))
-def test_a_file_cut_short_is_damaged_or_still_whole_in_its_headers(length: int, bits: int) -> None:
+def test_a_truncated_file_is_refused_unless_its_headers_are_whole(length: int, bits: int) -> None:
     data = make_elf(bits=bits, needed=["libc.so.6"], sections={".nv_fatbin": b"x" * 64})
     try:
         found = elf.parse(data[:length], fatbin.SECTIONS)
@@ -124,7 +124,7 @@ def test_relocatable_code_counts_only_where_nothing_was_linked() -> None:
         lambda data: data[:20] + struct.pack("<I", 0) + data[24:],  # an entry without a header would never end
     ],
 )
-def test_a_damaged_fat_binary_is_told(damage) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_fat_binary_is_refused(damage) -> None:  # type: ignore[no-untyped-def]
     data = damage(make_fatbin([("sm", 90, "")]))
     with pytest.raises(ValueError, match="fat binary"):
         fatbin.count_architectures(data, {".nv_fatbin": (0, len(data))})

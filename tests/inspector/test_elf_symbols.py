@@ -42,7 +42,7 @@ def test_what_was_written_is_read(bits: int, order: str, gnu: bool, names: list[
 
 
 @pytest.mark.parametrize("gnu", [True, False])
-def test_without_section_headers_the_hash_table_tells_how_many_there_are(gnu: bool) -> None:
+def test_without_section_headers_the_hash_table_has_the_number_of_symbols(gnu: bool) -> None:
     data = make_elf(gnu=gnu, wants=["a", "b"], has=["c"])
     found = Symbols(data, elf.parse(data))
     assert [name for name, _ in found.wanted()] == [b"a", b"b"]
@@ -115,7 +115,7 @@ def test_a_library_without_versions_has_them_all(tmp_path: Path) -> None:
         ("ncclCommInitRank", "ncclCommInitRank"),
     ],
 )
-def test_names_for_people(symbol: str, text: str) -> None:
+def test_names_are_demangled(symbol: str, text: str) -> None:
     assert demangle(symbol) == text
 
 

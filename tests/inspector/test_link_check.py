@@ -127,7 +127,7 @@ def test_functions_of_the_driver_are_counted_where_the_driver_is_needed(tmp_path
     }
 
 
-def test_a_file_that_lacks_a_library_is_told_apart(tmp_path: Path) -> None:
+def test_a_file_with_a_missing_library_is_listed_as_skipped(tmp_path: Path) -> None:
     files = {"ucx/a.so": {"needed": ["libgone.so"], "wants": ["gone"]}}
     result = linker(tmp_path, files).check([str(tmp_path / "ucx/a.so")])
     assert (result["files"], result["skipped"]) == (0, [str(tmp_path / "ucx/a.so")])
@@ -142,7 +142,7 @@ def test_a_symbol_may_be_far_down_and_libraries_may_need_each_other(tmp_path: Pa
     assert unresolved_names(tmp_path, files, "ucx/a.so") == {}
 
 
-def test_a_damaged_table_is_told_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_damaged_table_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     broken = bytearray(make_elf(has=["b"] * 3, soname="libb.so"))
     place = broken.find((0x6FFFFEF5).to_bytes(8, "little")) + 8
     broken[place : place + 8] = (1 << 40).to_bytes(8, "little")  # DT_GNU_HASH leads nowhere
@@ -155,7 +155,7 @@ def test_a_damaged_table_is_told_and_stops_nothing(tmp_path: Path) -> None:
     assert list(found.damaged) == [str(tmp_path / "ucx/libb.so")]
 
 
-def test_a_version_that_the_library_lacks(tmp_path: Path) -> None:
+def test_a_missing_symbol_version_is_reported(tmp_path: Path) -> None:
     (tmp_path / "new.map").write_text("V_1 { global: f; };\nV_2 { global: g; } V_1;\n")
     (tmp_path / "old.map").write_text("V_1 { global: f; g; };\n")
     code = "int f(void) { return 1; } int g(void) { return 2; }"

@@ -40,7 +40,7 @@ def test_the_note_is_read(bits: int, level: str, size: int) -> None:
     assert gnu_notes.read_level(data, elf.parse(data)) == level
 
 
-def test_other_notes_say_nothing() -> None:
+def test_other_notes_have_no_level() -> None:
     for note in (make_property(0xC0010002, 8), struct.pack("<III", 4, 4, 1) + b"GNU\0" + b"abcd", b"\0" * 7, b""):
         data = make_elf(note=note)
         assert gnu_notes.read_level(data, elf.parse(data)) == ""
@@ -49,7 +49,7 @@ def test_other_notes_say_nothing() -> None:
 
 
 @given(st.binary(max_size=64), st.integers(0, 40))
-def test_a_damaged_note_is_told_or_says_nothing(noise: bytes, at: int) -> None:
+def test_a_damaged_note_is_refused_or_has_no_level(noise: bytes, at: int) -> None:
     note = bytearray(make_property(NEEDED, 4) + make_property(NEEDED, 8))
     note[at : at + len(noise)] = noise
     data = make_elf(note=bytes(note))
@@ -81,7 +81,7 @@ def test_avx_512(code: bytes) -> None:
     assert scanned(MOVUPS + code + RET) == {"x86-64-v4": 3}
 
 
-def test_the_question_what_the_cpu_can_do() -> None:
+def test_the_cpuid_instruction_is_found() -> None:
     assert scanned(CPUID + MOVUPS + RET) == {"cpuid": 0}
 
 
@@ -91,13 +91,13 @@ def test_bytes_inside_another_instruction_do_not_count() -> None:
         assert scanned(b"\x48\x8d\x80" + code[:4] + RET) == {}  # lea …(%rax), %rax
 
 
-def test_functions_start_where_the_unwind_table_says() -> None:
+def test_functions_start_at_the_addresses_of_the_unwind_table() -> None:
     filler = b"\xb8\xc5"  # taken from the start of the section it swallows what follows; nothing calls it
     assert scanned(filler + VMOVUPS + RET, unwind=(0, 2)) == {"x86-64-v3": 2}
     assert scanned(filler + VMOVUPS + RET, unwind=(0,)) == {}
 
 
-def test_what_is_no_x86_code_is_not_looked_at() -> None:
+def test_code_that_is_not_x86_is_not_scanned() -> None:
     data = make_elf(machine=183, sections={".text": VMOVUPS})
     assert x86_isa.scan(data, elf.parse(data, x86_isa.SECTIONS)) == {}
     data = make_elf()
@@ -149,7 +149,7 @@ def test_what_a_compiler_writes_for_each_level(tmp_path: Path, code: str) -> Non
     assert set(scan(library(tmp_path, LOOP, *wide))) == {"x86-64-v3", "x86-64-v4"}
 
 
-def test_dispatch_asks(tmp_path: Path) -> None:
+def test_dispatched_code_contains_cpuid(tmp_path: Path) -> None:
     code = '__attribute__((target_clones("default", "arch=haswell"))) ' + LOOP
     found = scan(library(tmp_path, code))
     assert {"x86-64-v3", "cpuid"} <= set(found)  # libgcc's question is linked in
@@ -194,7 +194,7 @@ def results(cpu: str = "x86-64-v2", **seen: Any) -> dict[str, tuple[Status, str]
     return {item.name: (item.status, item.detail) for item in cpu_results(document, Expectations(cpu=cpu))}
 
 
-def test_a_file_that_asks_for_more() -> None:
+def test_a_file_that_requires_a_higher_level_fails() -> None:
     found = results(levels={"/opt/a.so": "x86-64-v3", "/usr/lib/glibc-hwcaps/x86-64-v3/b.so": "x86-64-v3"})
     status, detail = found["no file requires more than x86-64-v2"]
     assert status == Status.FAIL
@@ -219,7 +219,7 @@ def test_code_of_the_machine_that_built() -> None:
     assert "/opt/b.so has AVX-512" in detail and "/opt/a.so" not in detail
 
 
-def test_what_cannot_be_said_is_not_said() -> None:
+def test_checks_without_data_have_no_result() -> None:
     assert results("") == {}
     assert results("armv8-a") == {}
     arm = results("armv8-a", compiled={"/opt/a.so": {}})
@@ -232,10 +232,10 @@ def test_what_cannot_be_said_is_not_said() -> None:
     "name",
     ["__cpu_model", "getauxval", "ucs_arch_get_cpu_flag", "cpuinfo_initialize", "_ZN2at3cpu19is_avx512_supportedEv"],
 )
-def test_functions_that_tell_what_the_cpu_can_do(name: str) -> None:
+def test_functions_that_query_the_cpu(name: str) -> None:
     assert x86_isa.ASKS.fullmatch(name.encode())
 
 
 @pytest.mark.parametrize("name", ["_ZN2at3cpu4copyEv", "ncclCpuAffinity", "omp_get_num_procs", "cudaGetDevice"])
-def test_functions_that_tell_nothing(name: str) -> None:
+def test_functions_that_do_not_query_the_cpu(name: str) -> None:
     assert not x86_isa.ASKS.fullmatch(name.encode())

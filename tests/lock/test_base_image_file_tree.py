@@ -186,7 +186,7 @@ def test_nothing_leaves_the_tree(tmp_path: Path, name: str) -> None:
         [symlink("x", "{out}/secret"), hardlink("y", "x"), special("y", tarfile.FIFOTYPE)],
     ],
 )
-def test_what_is_outside_stays_as_it_is(tmp_path: Path, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
+def test_files_outside_are_unchanged(tmp_path: Path, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "secret").write_text("secret")

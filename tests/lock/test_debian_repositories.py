@@ -233,7 +233,7 @@ def test_without_gpg(site: Site, tmp_path: Path, vendor: Signer, monkeypatch: py
     assert caught.value.hint == "sudo apt install gpg"
 
 
-def test_everything_that_is_missing_is_told_at_once(site: Site, tmp_path: Path, vendor: Signer) -> None:
+def test_all_missing_repositories_are_reported_together(site: Site, tmp_path: Path, vendor: Signer) -> None:
     """No address, no answer, no signature: three repositories, one error; and none for the distribution."""
     at = with_vendors(site, tmp_path, vendor)
     publish(tmp_path / "doca", "noble", [stanza("rdma-core", "1")], None)
@@ -258,7 +258,7 @@ def test_everything_that_is_missing_is_told_at_once(site: Site, tmp_path: Path, 
     assert "127.0.0.1" not in third[0]
 
 
-def test_vendors_are_asked_without_the_distribution_too(site: Site, tmp_path: Path, vendor: Signer) -> None:
+def test_vendors_are_resolved_without_the_distribution_too(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     shutil.rmtree(tmp_path / "doca/dists")
     bare = replace(at, mirrors={name: places for name, places in at.mirrors.items() if name != "ubuntu:"})
@@ -269,7 +269,7 @@ def test_vendors_are_asked_without_the_distribution_too(site: Site, tmp_path: Pa
     assert second[0].startswith(f"the package repository {DOCA} cannot be read:\n")
 
 
-def test_a_full_disk_is_no_mirror_s_fault(site: Site, tmp_path: Path, key: Signer) -> None:
+def test_a_full_disk_is_not_reported_as_a_fault_of_the_mirror(site: Site, tmp_path: Path, key: Signer) -> None:
     publish(tmp_path / "ubuntu", "noble", [stanza(f"package-{number}") for number in range(1_000)], key)
     store = Store.open(site.store)
     (store.root / "apt").mkdir()
@@ -284,7 +284,7 @@ def test_a_full_disk_is_no_mirror_s_fault(site: Site, tmp_path: Path, key: Signe
     assert "ENVBUILD_STORE" in caught.value.hint
 
 
-def test_only_what_fails_is_asked_elsewhere(site: Site, tmp_path: Path, vendor: Signer) -> None:
+def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     mirrors = {
         "ubuntu:": (str(tmp_path / "ubuntu"), str(tmp_path / "stale")),

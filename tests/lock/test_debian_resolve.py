@@ -93,7 +93,7 @@ def test_base_and_units_on_top_of_it(site: Site) -> None:
     assert (file.archive, file.size, len(file.sha256)) == ("debian:trixie/main", 1000, 64)
 
 
-def test_security_archive_wins_and_a_locked_version_stays(site: Site) -> None:
+def test_the_security_archive_wins_and_a_locked_version_is_preserved(site: Site) -> None:
     newest = resolve(site, base="", debian="openssl").units["debian"][0]
     assert (newest.version, newest.archive) == ("3.0-2", "debian-security:trixie-security/main")
     kept = resolve(site, {"openssl": "3.0-1"}, base="", debian="openssl").units["debian"][0]
@@ -135,7 +135,7 @@ def test_an_unknown_run_time_package_has_the_place_of_its_layer(site: Site) -> N
     assert finding.where == "images/a.yaml:5:3"
 
 
-def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(site: Site) -> None:
+def test_an_unknown_package_of_a_layer_has_its_place_and_no_unlikely_suggestion(site: Site) -> None:
     """openssl is not a misspelt openmpi: a name that only starts alike is not proposed."""
     units = {"base": (), "build-hello": ("opensmp",), "debian": ("openmpi-bni",)}
     place = "images/x.yaml:6:3"
@@ -160,7 +160,7 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_far_fetched_name(sit
         ("openssl", "1.20.1", ["openssl 3.0-2"], ()),  # nothing depends on it
     ],
 )
-def test_a_package_in_name_only(site: Site, asked: str, version: str, chosen: list[str], stands: tuple[str]) -> None:
+def test_a_dummy_package(site: Site, asked: str, version: str, chosen: list[str], stands: tuple[str]) -> None:
     units = {"base": (), "debian": tuple(asked.split()), "build-x": ("mpi",)}
     request = debian.DebianRequest(TRIXIE, "amd64", units, replaces={"debian": [f"libucx0={version}"]})
     lock = debian.resolve(request, site, Store.open(site.store), SilentReporter())
@@ -171,7 +171,7 @@ def test_a_package_in_name_only(site: Site, asked: str, version: str, chosen: li
     assert "build-x" not in lock.replaced
 
 
-def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
+def test_a_dummy_package_that_the_base_image_has(site: Site) -> None:
     installed = "Package: libucx0\nStatus: install ok installed\nVersion: 1.18-2\nArchitecture: amd64\n\n"
     installed += installed.replace("libucx0", "libc6").replace("1.18-2", "2.41-12+deb13u4")
     units = {"base": (), "debian": ("mpi",)}
@@ -182,7 +182,7 @@ def test_a_package_in_name_only_that_the_base_image_has(site: Site) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
-def test_what_dpkg_makes_of_a_package_in_name_only(tmp_path: Path) -> None:
+def test_dpkg_installs_a_dummy_package(tmp_path: Path) -> None:
     commands = [
         command.replace("/tmp/", f"{tmp_path}/")
         for command in dummy_package_commands(DummyPackage.of("libucx0=1.20.1"), "amd64")
@@ -203,7 +203,7 @@ def test_packages_that_cannot_be_installed(site: Site, package: str) -> None:
         resolve(site, base="", debian=package)
 
 
-def test_locked_versions_that_no_longer_fit_are_given_up(site: Site, tmp_path: Path, key: Signer) -> None:
+def test_locked_versions_that_conflict_are_replaced(site: Site, tmp_path: Path, key: Signer) -> None:
     publish(tmp_path / "debian", "trixie-updates", [stanza("user", Depends="openssl (>= 3.0-2)")], key)
     lock = resolve(site, {"openssl": "3.0-1"}, base="", debian="user")
     assert names(lock, "debian") == ["openssl 3.0-2", "user 1.0"]
@@ -230,7 +230,7 @@ def test_no_signature(site: Site, tmp_path: Path) -> None:
         resolve(site, base="")
 
 
-def test_expired_archive_says_which_option_there_is(
+def test_the_hint_of_an_expired_archive_is_an_option(
     site: Site, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("envbuild.lock.debian.repositories.host_options", dict)
@@ -242,7 +242,7 @@ def test_expired_archive_says_which_option_there_is(
     assert "dash 1.0" in names(resolve(frozen, base=""), "base")
 
 
-def test_second_mirror_is_asked(site: Site, tmp_path: Path) -> None:
+def test_the_second_mirror_is_tried(site: Site, tmp_path: Path) -> None:
     mirrors = {**site.mirrors, "debian:": (str(tmp_path / "none"), *site.mirrors["debian:"])}
     assert "dash 1.0" in names(resolve(replace(site, mirrors=mirrors), base=""), "base")
 

@@ -103,7 +103,7 @@ def test_wrong_bytes_name_both_digests(server: Answers, store: Store) -> None:
     assert list((store.root / "blobs/sha256").iterdir()) == []
 
 
-def test_wrong_mirror_gives_way_to_the_next(server: Answers, store: Store, tmp_path: Path) -> None:
+def test_after_a_wrong_mirror_the_next_is_tried(server: Answers, store: Store, tmp_path: Path) -> None:
     server.files[f"/bad/{PATH}"] = b"other"
     (tmp_path / "good" / PATH).parent.mkdir(parents=True)
     (tmp_path / "good" / PATH).write_bytes(DATA)
@@ -112,7 +112,7 @@ def test_wrong_mirror_gives_way_to_the_next(server: Answers, store: Store, tmp_p
     assert (tmp_path / "good" / PATH).is_file()  # copied, not moved
 
 
-def test_all_lost_files_are_told_after_the_others(server: Answers, store: Store) -> None:
+def test_missing_files_are_reported_after_the_others_are_fetched(server: Answers, store: Store) -> None:
     gone = [deb(bytes([number]) * 5000, f"gone{number}", f"pool/gone{number}_1.0_all.deb") for number in range(3)]
     server.files[f"/{PATH}"] = DATA
     with pytest.raises(InputError) as caught:
@@ -129,7 +129,7 @@ def test_all_lost_files_are_told_after_the_others(server: Answers, store: Store)
     assert f"{server.url}/second/pool/gone0_1.0_all.deb: HTTP 404" in first.message
 
 
-def test_password_of_a_mirror_is_not_told(server: Answers, store: Store) -> None:
+def test_the_password_of_a_mirror_is_not_printed(server: Answers, store: Store) -> None:
     with pytest.raises(InputError) as caught:
         run(lock(deb(DATA)), store, site(store, server.url.replace("//", "//me:secret@")))
     assert "secret" not in str(caught.value) and "404" in str(caught.value)
@@ -162,7 +162,7 @@ def test_python_file_that_no_index_lists(server: Answers, store: Store) -> None:
     assert caught.value.hint.startswith("envbuild lock demo --upgrade demo, or write another place")
 
 
-def test_source_without_a_mirror_says_what_to_write(store: Store) -> None:
+def test_a_source_without_a_mirror_has_a_hint(store: Store) -> None:
     with pytest.raises(InputError) as caught:
         run(lock(SourceFile("ucx-1.20.1.tar.gz", "github:openucx/ucx@v1.20.1", "1" * 64)), store, site(store))
     assert "github:openucx/ucx@v1.20.1" in caught.value.message
@@ -199,7 +199,7 @@ def test_a_vendors_file_is_not_taken_from_the_package_index(server: Answers, sto
     assert 'mirrors: {"pip:pytorch/cu113": [ADDRESS-OR-FOLDER]}' in caught.value.hint
 
 
-def test_an_origin_without_a_place_is_told_once(server: Answers, store: Store) -> None:
+def test_an_origin_without_a_place_is_reported_once(server: Answers, store: Store) -> None:
     server.files[f"/{PATH}"] = DATA
     archive = "apt:nvidia-cuda/ubuntu2204"
     cuda = [replace(deb(bytes([n]) * 5000, f"cuda{n}", f"cuda{n}_1_all.deb"), archive=archive) for n in range(6)]
@@ -220,7 +220,7 @@ def test_an_origin_without_a_place_is_told_once(server: Answers, store: Store) -
     ]
 
 
-def test_what_is_there_and_the_lines_that_would_supply_the_rest(server: Answers, store: Store) -> None:
+def test_available_files_are_fetched_and_lines_for_the_rest_are_suggested(server: Answers, store: Store) -> None:
     server.files[f"/{PATH}"] = DATA
     digests = {"ucx": "1" * 64, "ucc": "2" * 64}
     sources = [
@@ -265,7 +265,7 @@ def test_a_base_image_from_a_registry_and_from_a_layout(server: Answers, store: 
     assert store.has_blob(sha256(b"manifest"))
 
 
-def test_a_base_image_that_cannot_be_had_is_told_once(server: Answers, store: Store) -> None:
+def test_a_missing_base_image_is_reported_once(server: Answers, store: Store) -> None:
     wanted = replace(lock(), base_image=image())
     at = Site(store.root, mirrors={"oci:registry.example/": (server.url,), "python:": ()}, use_host=False)
     with pytest.raises(InputError) as caught:
@@ -284,7 +284,7 @@ def test_a_base_image_that_cannot_be_had_is_told_once(server: Answers, store: St
     assert finding.hint.endswith('mirrors: {"oci:registry.example/": [ADDRESS-OR-FOLDER]}')
 
 
-def test_a_commit_that_nobody_has(store: Store, tmp_path: Path) -> None:
+def test_a_commit_that_no_mirror_has(store: Store, tmp_path: Path) -> None:
     (tmp_path / "git").mkdir()
     file = SourceFile("ucx-0123456789ab.tar", f"github:openucx/ucx@{'0' * 40}", "1" * 64, 5, git=True)
     with pytest.raises(InputError) as caught:

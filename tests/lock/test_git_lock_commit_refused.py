@@ -17,7 +17,7 @@ from tests.support.git_site import server as server  # a fixture
 pytestmark = MARKS
 
 
-def test_commit_that_nobody_has(demo: Repo, desk: Desk, tmp_path: Path, server: Served) -> None:
+def test_a_commit_that_no_repository_has(demo: Repo, desk: Desk, tmp_path: Path, server: Served) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     desk.map("github:", tmp_path / "work", server.url)
     with pytest.raises(InputError) as caught:
@@ -26,7 +26,7 @@ def test_commit_that_nobody_has(demo: Repo, desk: Desk, tmp_path: Path, server: 
     assert f"{server.url}/demo/demo: it does not have this commit" in caught.value.message
 
 
-def test_working_tree_that_leads_nowhere(demo: Repo, desk: Desk, tmp_path: Path) -> None:
+def test_a_damaged_git_link_file_is_refused(demo: Repo, desk: Desk, tmp_path: Path) -> None:
     for text in ("gitdir: .", "gitdir: /nowhere", ""):
         (tmp_path / "work/other").mkdir(exist_ok=True)
         (tmp_path / "work/other/.git").write_text(text)

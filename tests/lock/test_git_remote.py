@@ -49,7 +49,7 @@ def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> Non
     assert f"cannot verify that v1 still is {demo.head[:12]}" in line and "connection refused" in line
 
 
-def test_old_server_that_gives_only_what_is_named(demo: Repo, tmp_path: Path, server: Served) -> None:
+def test_an_old_server_that_serves_only_named_commits(demo: Repo, tmp_path: Path, server: Served) -> None:
     server.old = True
     tagged, expected = git_source(demo, tag="v1"), Desk(tmp_path / "x", github=tmp_path / "work").lock(git_source(demo))
     demo.commit({"more": b"x"})
@@ -62,7 +62,7 @@ def test_old_server_that_gives_only_what_is_named(demo: Repo, tmp_path: Path, se
     assert desk.lock(replace(tagged, tag="")) == expected
 
 
-def test_server_of_mere_files(demo: Repo, tmp_path: Path, server: Served) -> None:
+def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) -> None:
     server.plain = True
     git(demo.bare(tmp_path / "served/demo/demo.git"), "update-server-info")
     desk = Desk(tmp_path / "s", github=server.url)
@@ -152,7 +152,7 @@ def test_repository_of_another_host(tmp_path: Path) -> None:
     assert addresses(mirrored) == ["https://mirror.example.org/x/a/b.git", "https://mirror.example.org/x/a/b"]
 
 
-def test_server_that_is_not_there(demo: Repo, tmp_path: Path) -> None:
+def test_a_server_that_does_not_run(demo: Repo, tmp_path: Path) -> None:
     with serve_git(tmp_path) as server:
         url = server.url
     desk = Desk(tmp_path / "s").map("github:", tmp_path / "none", tmp_path, url)

@@ -47,7 +47,7 @@ def test_known_entry_with_all_submodules(nested: Repo, desk: Desk, tmp_path: Pat
         desk.lock(all_of_them, one)
 
 
-def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Path) -> None:
+def test_every_missing_submodule_is_reported(nested: Repo, desk: Desk, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "work/other")
     one = Repo(tmp_path / "work/demo/one")
     wanted = git_source(nested, "*")
@@ -60,7 +60,7 @@ def test_every_missing_submodule_is_told(nested: Repo, desk: Desk, tmp_path: Pat
     assert 'mirrors: {"github:other/three": [FOLDER-OR-ADDRESS]}' in second.hint
 
 
-def test_submodules_that_are_not_there(nested: Repo, desk: Desk) -> None:
+def test_missing_submodules(nested: Repo, desk: Desk) -> None:
     with pytest.raises(InputError, match="has no submodule libs/four") as caught:
         desk.lock(git_source(nested, "libs/four", "libs/five"))
     assert len(caught.value.findings) == 2
@@ -114,6 +114,6 @@ def test_address_as_origin(address: str, origin: str) -> None:
         "../..",
     ],
 )
-def test_address_that_is_none(address: str) -> None:
+def test_invalid_addresses_are_refused(address: str) -> None:
     with pytest.raises(ValueError, match="address"):
         submodule_origin(address, "github:openucx/ucx")

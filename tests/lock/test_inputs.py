@@ -47,7 +47,7 @@ def test_origins_of_a_request() -> None:
     ]
 
 
-def test_who_supplies() -> None:
+def test_source_of_an_origin() -> None:
     open_site = Site(Path("/s"), mirrors={"github:openucx/": ("/git",), "debian:": ("/debian",)})
     gapped = Site(Path("/s"), mirrors=open_site.mirrors, use_host=False)
     own = Site(Path("/s"), mirrors={"github:": ("https://github.com/",), "oci:docker.io/": ("/oci",)}, use_host=False)
@@ -82,7 +82,7 @@ class Far(Recipe):
 """
 
 
-def test_list_says_what_stands_between_an_image_and_its_lock(small: Project, tmp_path: Path) -> None:
+def test_list_names_the_missing_inputs_of_a_lock(small: Project, tmp_path: Path) -> None:
     assert small.root is not None
     for folder in ("images", "recipes"):
         (tmp_path / folder).mkdir()

@@ -91,7 +91,7 @@ def test_order_of_dictionaries_does_not_matter(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["demo.lock"]
 
 
-def test_text_says_how_to_refresh_it_and_holds_no_address() -> None:
+def test_the_text_names_the_command_to_refresh_it_and_no_address() -> None:
     text = dump_lock(SMALL)
     assert text.startswith("# Lock of the image demo")
     assert "envbuild lock demo --upgrade" in text
@@ -136,7 +136,7 @@ def test_no_lock(tmp_path: Path) -> None:
     assert caught.value.hint == "envbuild lock demo"
 
 
-def test_changes_are_told_in_a_line_each() -> None:
+def test_each_change_has_one_line() -> None:
     new = replace(
         SMALL,
         debian={"a_2_all.deb": replace(SMALL.debian["a_1_all.deb"], file="a_2_all.deb", version="2")},

@@ -90,7 +90,7 @@ def test_everything_is_named(site: Site) -> None:
 
 
 @pytest.mark.slow_unit
-def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signer) -> None:
+def test_locked_versions_are_preserved_until_an_upgrade_is_requested(site: Site, tmp_path: Path, key: Signer) -> None:
     first = make(site, REQUEST)
     wheel(tmp_path / "wheels", "demo", "2.0")
     publish(tmp_path / "security", "trixie-security", [stanza("openssl", "3.0-2")], key)
@@ -106,12 +106,12 @@ def test_locked_versions_stay_until_asked(site: Site, tmp_path: Path, key: Signe
     assert describe_changes(first, make(site, REQUEST, first, refresh=True)) == ["demo 1.0 → 2.0", "- other 1.0"]
 
 
-def test_epoch_is_the_releases_own_date_whatever_the_clock_says(site: Site) -> None:
+def test_the_epoch_is_the_date_of_the_release_file(site: Site) -> None:
     assert make(site, REQUEST).epoch == RELEASED
     assert make(site, replace(REQUEST, image="other")).epoch == RELEASED
 
 
-def test_second_copies_are_told_before_anything_is_fetched(site: Site) -> None:
+def test_second_copies_are_reported_before_any_download(site: Site) -> None:
     """With what asks for each package; what only builds get is not asked about."""
     seen: list[Mapping[str, Sequence[str]]] = []
 
@@ -131,7 +131,7 @@ def test_second_copies_are_told_before_anything_is_fetched(site: Site) -> None:
         assert not store.has_blob(hashlib.sha256(content).hexdigest())
 
 
-def test_misspelt_upgrade(site: Site) -> None:
+def test_a_misspelt_upgrade(site: Site) -> None:
     with pytest.raises(SpecError) as caught:
         make(site, REQUEST, make(site, REQUEST), "opnssl")
     assert caught.value.hint == "did you mean 'openssl'?"
@@ -159,7 +159,7 @@ def asking(**versions: str) -> LockRequest:
     )
 
 
-def test_versions_that_the_recipes_do_not_take(site: Site) -> None:
+def test_versions_that_recipes_refuse(site: Site) -> None:
     """Nothing in this request says to take them: the packages are named without a version."""
     with pytest.raises(ConflictError) as caught:
         make(site, asking(ssl="9.9", demo="1.1", gone="1"))
@@ -179,7 +179,7 @@ def test_versions_that_the_recipes_do_not_take(site: Site) -> None:
     ]
 
 
-def test_versions_that_are_there(site: Site) -> None:
+def test_versions_that_recipes_accept(site: Site) -> None:
     assert make(site, asking(ssl="3", demo="1.0.0")).versions == {"ssl": "3.0-1", "demo": "1.0"}
 
 
@@ -206,5 +206,7 @@ def test_a_lock_that_answers_its_request_is_checked_too(site: Site) -> None:
         ("abc", "4.1", True, False),
     ],
 )
-def test_a_version_is_answered_at_its_own_boundary(asked: str, locked: str, python: bool, right: bool) -> None:
+def test_a_requested_version_matches_at_component_boundaries(
+    asked: str, locked: str, python: bool, right: bool
+) -> None:
     assert matches_version(asked, locked, python=python) is right

@@ -75,7 +75,7 @@ def request(repo: Repo, key: Signer) -> LockRequest:
     )
 
 
-def test_on_somebody_s_image(site: Site, repo: Repo, key: Signer) -> None:
+def test_lock_on_a_third_party_image(site: Site, repo: Repo, key: Signer) -> None:
     lock = make(site, request(repo, key))
     assert lock.base_image is not None
     assert (lock.base_image.reference, lock.base_image.distribution) == (BASE, "debian:13")
@@ -103,7 +103,7 @@ def test_on_somebody_s_image(site: Site, repo: Repo, key: Signer) -> None:
     assert "://" not in text and str(site.store.parent) not in text
 
 
-def test_an_image_that_lacks_nothing(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
+def test_an_image_that_has_every_package(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images/some/base")
     layout.add(layout.image(system(stanza("ca-certificates"), stanza("openssl", "9"))), "1")
     lock = make(site, request(repo, key))
@@ -111,7 +111,9 @@ def test_an_image_that_lacks_nothing(site: Site, repo: Repo, key: Signer, tmp_pa
 
 
 @pytest.mark.slow_unit
-def test_the_image_stays_until_asked(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
+def test_the_base_image_is_preserved_until_an_upgrade_is_requested(
+    site: Site, repo: Repo, key: Signer, tmp_path: Path
+) -> None:
     asked = request(repo, key)
     first = make(site, asked)
     layout = Layout(tmp_path / "images/some/base")
@@ -133,7 +135,7 @@ def test_the_image_stays_until_asked(site: Site, repo: Repo, key: Signer, tmp_pa
         make(site, plain, None, "base")
 
 
-def test_everything_that_cannot_be_had_is_told_at_once(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
+def test_all_missing_inputs_are_reported_together(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     """Debian packages, an index, a Python package, a commit, an archive: and what could be had is in the store."""
     asked = request(repo, key)
     (tmp_path / "git/some.tar.gz").write_bytes(b"content")
@@ -166,7 +168,7 @@ def test_everything_that_cannot_be_had_is_told_at_once(site: Site, repo: Repo, k
     assert Store(site.store).has_blob(content)
 
 
-def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, key: Signer) -> None:
+def test_without_the_base_image_the_rest_is_checked(site: Site, repo: Repo, key: Signer) -> None:
     asked = request(repo, key)
     mirrors = {name: places for name, places in site.mirrors.items() if name not in ("oci:docker.io/", "pip:torch")}
     bare = replace(site, mirrors={**mirrors, "apt:cuda": ("/nowhere",)})
@@ -182,7 +184,7 @@ def test_without_the_base_image_the_rest_is_looked_at(site: Site, repo: Repo, ke
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_lines_that_are_told_are_a_site_file(
+def test_the_suggested_lines_are_a_valid_site_file(
     known: bool, site: Site, repo: Repo, key: Signer, tmp_path: Path
 ) -> None:
     """Docker's registry is a name, not a place: the lines to type are printed whole, and lead to the image."""
@@ -219,7 +221,7 @@ def test_a_conflict_beside_something_missing(site: Site, repo: Repo, key: Signer
     assert "numpy" in caught.value.findings[0].message and "x.tar" in caught.value.findings[1].message
 
 
-def test_an_image_that_is_not_what_the_spec_says(site: Site, repo: Repo, key: Signer) -> None:
+def test_a_base_image_without_the_promised_files(site: Site, repo: Repo, key: Signer) -> None:
     promised = (("cuda", "/opt/none/*"), ("cuda", "/usr/bin/*"), ("cuda", "/opt/nvcc"))
     asked = replace(request(repo, key), promised=promised, where={"cuda": "images/demo.yaml:8:3"})
     with pytest.raises(ConflictError) as caught:
@@ -233,7 +235,7 @@ def test_an_image_that_is_not_what_the_spec_says(site: Site, repo: Repo, key: Si
     assert finding.hint == "choose another provider of 'cuda', or a base that contains it"
 
 
-def test_the_base_is_asked_for_somewhere(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
+def test_findings_of_the_base_have_the_place_in_the_spec(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     place = "images/demo.yaml:4:1"
     asked = replace(request(repo, key), where={PLACE: place, "cuda": "images/demo.yaml:8:3"})
     with pytest.raises(ConflictError, match=r"has no Python 3\.12") as caught:
@@ -280,7 +282,7 @@ def test_version_in_a_tag(tag: str, version: str) -> None:
     assert tag_version(UnitRequest(archives=(Archive("x", f"github:a/b@{tag}", "x.tar"),)), "x") == version
 
 
-def test_release_of_a_line_that_was_asked_for(site: Site, repo: Repo, key: Signer) -> None:
+def test_the_release_of_a_requested_version_line(site: Site, repo: Repo, key: Signer) -> None:
     """The layer says 1.20 and the recipe takes 1.20.1; a layer that names a branch keeps its word."""
     asked, plain = request(repo, key), make(site, request(repo, key))
     unit = UnitRequest(git=(Git("ucx", "github:openucx/ucx", "1" * 40, "v1.20.1"),))

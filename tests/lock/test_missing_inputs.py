@@ -119,7 +119,7 @@ def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
     assert reporter.lines == []
 
 
-def test_the_second_lack_is_told_in_the_first_run(desk: Desk) -> None:
+def test_a_second_missing_input_is_reported_in_the_first_run(desk: Desk) -> None:
     """What a lock would name without asking for it (a digest of the recipe) is asked for where something is missing."""
     assert DRIVER.file in desk.lock(desk.without("vendor:")).sources
     assert len(desk.lacks(desk.without("github:", "vendor:")).findings) == 2
@@ -143,7 +143,7 @@ def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> N
     assert "cuda-nvcc_12.4_amd64.deb" in desk.lock(desk.site, request).debian
 
 
-def test_a_name_that_is_nearly_known_is_told_while_a_repository_is_missing(desk: Desk, key: Signer) -> None:
+def test_a_probably_misspelt_name_is_reported_while_a_repository_is_missing(desk: Desk, key: Signer) -> None:
     """It may be that repository's, so that everything else goes on; what is like no known name surely is."""
     units = {**desk.request.units, "debian": UnitRequest(debian=("opnssl", "cuda-nvcc", "openssl"))}
     repository = AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
@@ -157,7 +157,7 @@ def test_a_name_that_is_nearly_known_is_told_while_a_repository_is_missing(desk:
     assert sure.message == "neither the Debian archive nor apt:cuda has a package 'opnssl' (required by debian)"
 
 
-def test_a_repository_whose_list_is_gone_does_not_close_the_others(desk: Desk, key: Signer) -> None:
+def test_a_repository_without_its_list_does_not_stop_the_others(desk: Desk, key: Signer) -> None:
     """It offers its key, so that only apt finds out."""
     shutil.copytree(desk.folder / "cuda", desk.folder / "doca")
     repositories = tuple(AptRepository(f"apt:{name}", "/", (), key.fingerprint, "key.pub") for name in ("cuda", "doca"))
@@ -222,7 +222,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         assert desk.lock(site, request).sources["x.tar.gz"].sha256 == sha256(b"changed")
 
 
-def test_a_mistake_in_the_spec_is_told_before_files_are_fetched(desk: Desk) -> None:
+def test_a_mistake_in_the_spec_is_reported_before_downloads(desk: Desk) -> None:
     units = {**desk.request.units, "venv": UnitRequest(python=("numpy<1", "numpy>2"))}
     error = desk.lacks(desk.without("github:"), replace(desk.request, units=units))
     assert error.exit_code == 10 and len(error.findings) == 2
@@ -234,7 +234,7 @@ def test_a_mistake_in_the_spec_is_told_before_files_are_fetched(desk: Desk) -> N
         desk.lock(desk.site, replace(desk.request, units={**units, "venv": UnitRequest(python=("numpy<1",))}))
 
 
-def test_a_file_that_is_listed_and_not_there_is_told_with_the_rest(desk: Desk, repo: Repo) -> None:
+def test_a_listed_file_that_does_not_exist_is_reported_with_the_rest(desk: Desk, repo: Repo) -> None:
     next((desk.folder / "debian/pool").glob("*/o/openssl/*.deb")).unlink()
     error = desk.lacks(desk.without("github:"))
     assert heads(error) == [f"the source github:demo/widget@{repo.head}", "the Debian package openssl 3.0-1"]
@@ -245,7 +245,7 @@ def test_the_places_of_a_spec_do_not_outdate_a_lock(desk: Desk) -> None:
     assert [desk.request.unit_place(unit) for unit in ("build-widget", "venv")] == ["images/demo.yaml:8:3", ""]
 
 
-def test_sdist_in_hand_is_fetched(desk: Desk) -> None:
+def test_an_available_sdist_is_fetched(desk: Desk) -> None:
     made = sdist(desk.folder / "wheels", "fast", "3.0")
     folder = replace(desk.site, mirrors={**desk.site.mirrors, "python:": (str(desk.folder / "wheels"),)})
     widget = replace(desk.request.units["build-widget"], sdists=("fast",))

@@ -138,7 +138,7 @@ def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_keys_added_to_the_site_file_stay(store: Store, tmp_path: Path) -> None:
+def test_keys_added_to_the_site_file_are_preserved(store: Store, tmp_path: Path) -> None:
     export_mirror(lock(), store, tmp_path / "bundle", SilentReporter())
     path = tmp_path / "bundle/site.yaml"
     path.write_text(path.read_text() + "  git: [sources]\npartition: gpu\n")
@@ -146,7 +146,7 @@ def test_keys_added_to_the_site_file_stay(store: Store, tmp_path: Path) -> None:
     assert read_site(path).partition == "gpu"
 
 
-def test_a_commit_is_carried_as_its_tarball(store: Store, tmp_path: Path) -> None:
+def test_a_commit_is_exported_as_its_tarball(store: Store, tmp_path: Path) -> None:
     """Made from a repository here; the other site needs neither the repository nor git."""
     from envbuild.lock.git.lock_commit import lock_commit
     from envbuild.net.transport import Transport

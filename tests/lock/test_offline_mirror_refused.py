@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("content", [b"", b"package hellx", b"longer than the package"])
-def test_what_is_damaged_is_written_anew(store: Store, tmp_path: Path, content: bytes) -> None:
+def test_damaged_files_are_written_again(store: Store, tmp_path: Path, content: bytes) -> None:
     wanted, folder, reporter = lock(deb(store, "hello")), tmp_path / "bundle", SilentReporter()
     export_mirror(wanted, store, folder, SilentReporter())
     hello = folder / "debian/pool/main/h/hello/hello_1.0_all.deb"
@@ -41,7 +41,7 @@ def test_a_file_that_another_image_needs_is_not_replaced(store: Store, tmp_path:
     assert export_mirror(newer, store, folder, SilentReporter()).new == 1
 
 
-def test_damage_in_the_store_does_not_travel(store: Store, tmp_path: Path) -> None:
+def test_damaged_blobs_of_the_store_are_not_exported(store: Store, tmp_path: Path) -> None:
     wanted, folder = lock(deb(store, "hello")), tmp_path / "bundle"
     store.blob(wanted.debian["hello_1.0_all.deb"].sha256).write_bytes(b"package hellx")
     with pytest.raises(InputError, match="corrupt blob in the store"):
@@ -49,7 +49,7 @@ def test_damage_in_the_store_does_not_travel(store: Store, tmp_path: Path) -> No
     assert paths(folder) == set()
 
 
-def test_what_a_killed_run_left_goes_away(store: Store, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_removed(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     (folder / ".new").mkdir(parents=True)
     (folder / ".new/half").write_bytes(b"x")

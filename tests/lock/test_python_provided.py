@@ -39,7 +39,7 @@ def subject(tmp_path: Path) -> PythonResolution:
     return work_at(site, tmp_path, "3.12", (2, 39))
 
 
-def test_what_a_unit_gives_is_not_looked_for(subject: PythonResolution) -> None:
+def test_packages_provided_by_a_unit_are_not_resolved(subject: PythonResolution) -> None:
     units = {
         "venv": UnitRequest(python=("transformers",)),
         "build-apex": UnitRequest(python=("torch", "setuptools"), gives=("apex==0.1",)),
@@ -63,7 +63,7 @@ def test_a_build_does_not_take_what_another_one_compiles(subject: PythonResoluti
     assert versions(lock, "venv") == versions(lock, "build-torch") == versions(lock, "build-x") == ["numpy 1.26.4"]
 
 
-def test_packages_of_a_base_image_stay_there(subject: PythonResolution) -> None:
+def test_packages_of_a_base_image_are_preserved(subject: PythonResolution) -> None:
     """torch of the image is a pre-release that no index has; kernels are compiled against it."""
     on_image = replace(subject, present={"torch": NVIDIA, "NumPy": "1.26.4", "setuptools": "80.9", "apex": "0.1"})
     lock = on_image.lock(
@@ -78,14 +78,16 @@ def test_packages_of_a_base_image_stay_there(subject: PythonResolution) -> None:
     assert versions(lock, "build-x") == ["setuptools 84.0"]  # a tool may be replaced
 
 
-def test_nobody_asks_the_index_what_a_present_package_needs(subject: PythonResolution, tmp_path: Path) -> None:
+def test_requirements_of_a_present_package_are_not_read_from_the_index(
+    subject: PythonResolution, tmp_path: Path
+) -> None:
     """It has the same version with a wheel that fits better than anything, and that one needs more."""
     wheel(tmp_path / "wheels", "torch", "2.16.0", "cp312-cp312-manylinux_2_17_x86_64", ("aiohttp",))
     on_image = replace(subject, present={"torch": "2.16.0"})
     assert versions(on_image.lock({"venv": UnitRequest(python=("torch",))}), "venv") == []
 
 
-def test_a_requirement_that_the_image_does_not_meet_wins(subject: PythonResolution) -> None:
+def test_a_requirement_that_the_image_does_not_satisfy_wins(subject: PythonResolution) -> None:
     present = {"torch": NVIDIA, "numpy": "1.26.4", "apex": "0.1", "ray": "2.0"}
     on_image = replace(subject, present=present)
     lock = on_image.lock(
@@ -133,7 +135,7 @@ def test_two_builds_of_one_package() -> None:
     "text",
     ["apex", "apex>=1", "apex==1,<2", "apex[x]==1", "apex==1.*", "apex==1; sys_platform=='linux'", "apex @ b", "?"],
 )
-def test_what_is_given_has_a_version(text: str) -> None:
+def test_provided_packages_have_a_version(text: str) -> None:
     with pytest.raises(SpecError, match="of build-apex is not a package with a version"):
         parse_exact(text, "build-apex")
     assert parse_exact("Flash_Attn == 2.8.3+cu13", "x") == ("flash-attn", "2.8.3+cu13")
@@ -146,7 +148,7 @@ def test_requirements_of_other_systems_do_not_count() -> None:
     assert accepted_packages(present, asked, "3.13.2", "aarch64") == {"a": "1.0"}
 
 
-def test_versions_that_are_none() -> None:
+def test_invalid_versions_are_ignored() -> None:
     assert normalize_versions({"A_b": "1.0.0-rc1", "bad": "unknown", "c.d": "2"}) == {"a-b": "1.0.0rc1", "c-d": "2"}
 
 

@@ -66,7 +66,7 @@ def test_units_share_the_shipped_versions(tmp_path: Path, wheels: str) -> None:
     assert (file.sha256, file.size) == (sha256(content), len(content))
 
 
-def test_earlier_versions_stay(tmp_path: Path, wheels: str) -> None:
+def test_earlier_versions_that_still_exist_are_preserved(tmp_path: Path, wheels: str) -> None:
     units = {
         "venv": UnitRequest(python=("torch", "setuptools")),
         "build-mpi4py": UnitRequest(sdists=("mpi4py",)),
@@ -206,7 +206,7 @@ def test_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             work(tmp_path, f"{server.url}/simple").lock({"venv": UnitRequest(python=("demo",))})
 
 
-def test_uv_gets_the_site_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_sees_the_settings_of_the_site_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_INDEX_URL", "https://other.example")
     monkeypatch.setenv("VIRTUAL_ENV", "/somewhere")
     (tmp_path / "ca.pem").touch()
@@ -277,7 +277,7 @@ def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
     assert "ENVBUILD_STORE" in caught.value.hint
 
 
-def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> None:
+def test_all_missing_wheels_are_reported(tmp_path: Path, wheels: str) -> None:
     """A package that was resolved and is on no index any more."""
     subject = work(tmp_path, wheels)
     asked = {("sympy", "9"): uv.Pin("sympy", "9", frozenset()), ("torch", "9"): uv.Pin("torch", "9", frozenset())}
@@ -298,5 +298,5 @@ def test_all_wheels_that_are_missing_are_told(tmp_path: Path, wheels: str) -> No
         ("you require pytorch and torch.fx", False),
     ],
 )
-def test_names_are_whole_in_what_uv_says(message: str, named: bool) -> None:
+def test_names_in_messages_of_uv_match_whole_words(message: str, named: bool) -> None:
     assert names_package("torch", message) is named

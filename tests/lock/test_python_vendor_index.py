@@ -87,7 +87,7 @@ def test_named_packages_come_from_the_vendor_and_others_do_not(tmp_path: Path, n
     assert locked(again.lock(units)) == EXPECTED
 
 
-def test_also_when_only_another_package_asks_for_it(tmp_path: Path, neuron: tuple[str, str]) -> None:
+def test_a_package_of_the_vendor_that_only_another_package_requires(tmp_path: Path, neuron: tuple[str, str]) -> None:
     """The package index alone has an answer (placeholders), which is not used."""
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
     lock = subject.lock({"venv": UnitRequest(python=("user",))})
@@ -158,7 +158,7 @@ def test_local_versions_of_one_index_of_several(tmp_path: Path) -> None:
     }
 
 
-def test_what_nobody_needs_any_more_is_left_out(tmp_path: Path) -> None:
+def test_packages_that_are_no_longer_required_are_left_out(tmp_path: Path) -> None:
     """All indexes as one return a user that needs more of the vendor's packages than the final one does."""
     old = wheel(tmp_path / "o", "core", "5.0", requires=("extra",))  # a namesake on the package index
     ordinary = [old, wheel(tmp_path / "o", "user", "1.0", requires=("core", "plain"))]
@@ -203,7 +203,7 @@ def test_over_the_network_and_without_digests(tmp_path: Path) -> None:
     assert caught.value.hint == 'configure other indexes in site.yaml:  mirrors: {"pip:v": [ADDRESS, …]}'
 
 
-def test_all_indexes_without_a_place_are_told(tmp_path: Path) -> None:
+def test_all_indexes_without_a_place_are_reported(tmp_path: Path) -> None:
     at = site(tmp_path, python=())
     with pytest.raises(InputError) as caught:
         vendor_indexes([NEURON, PythonIndex("pip:torch/cu113", ("torch",))], at, Transport(at.network()))
@@ -243,7 +243,7 @@ def test_what_uv_reads_is_what_was_meant(requirements: list[str], place: str, na
     assert value["tool"]["uv"]["sources"] == {name: {"index": "vendor-0"} for name in names - left_out}
 
 
-def test_failures_of_uv_are_told_once(tmp_path: Path, neuron: tuple[str, str]) -> None:
+def test_failures_of_uv_are_reported_once(tmp_path: Path, neuron: tuple[str, str]) -> None:
     subject = work(site(tmp_path, python=neuron[:1], neuron=neuron[1:]), tmp_path, NEURON)
     with pytest.raises(EnvbuildError, match="nunpy was not found"):
         subject.lock({"venv": UnitRequest(python=("nunpy", "torch-neuronx"))})

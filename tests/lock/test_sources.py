@@ -57,7 +57,7 @@ def test_mirror_of_one_repository(tmp_path: Path) -> None:
     ]
 
 
-def test_without_a_mirror_the_forge_is_asked(tmp_path: Path) -> None:
+def test_without_a_mirror_the_forge_is_used(tmp_path: Path) -> None:
     at = Site(tmp_path, mirrors={"python:": ()})
     found = candidate_places(at, UCX.origin, UCX.file)
     assert [place.partition("openucx/")[2] for place in found] == [
@@ -100,7 +100,7 @@ def test_file_below_a_prefix(tmp_path: Path) -> None:
     )
 
 
-def test_given_digest_is_kept_without_a_look(tmp_path: Path) -> None:
+def test_a_digest_of_the_recipe_needs_no_download(tmp_path: Path) -> None:
     at = site(tmp_path)
     archive = Archive("ucx", UCX.origin, UCX.file, "A" * 64)
     assert lock_source(at, transfer(at), archive, {}) == SourceFile(UCX.file, UCX.origin, "a" * 64)
@@ -198,7 +198,7 @@ def test_all_sources_of_an_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
-def test_every_failure_is_told_after_the_rest_is_there(tmp_path: Path) -> None:
+def test_failures_are_reported_after_the_rest_is_stored(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work/z.tar").write_bytes(b"z")
     at = site(tmp_path, file=str(tmp_path / "work"), github=str(tmp_path / "work"))

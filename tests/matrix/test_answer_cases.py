@@ -115,7 +115,7 @@ def blocking_reasons(given: Answer) -> Iterator[Reason]:
 
 
 @pytest.mark.unit
-def test_the_cases_are_many_and_each_is_asked_once() -> None:
+def test_the_cases_are_many_and_each_is_listed_once() -> None:
     asks = [example.ask for example in ALL]
     assert sorted({ask for ask in asks if asks.count(ask) > 1}) == []
     assert {example.verdict for example in ALL} == {*VERDICTS, REFUSED}
@@ -155,7 +155,7 @@ def test_the_refusal(example: Example) -> None:
 
 @pytest.mark.matrix
 @each([example for example in ANSWERED if example.cites])
-def test_a_cited_fact_carries_the_answer(example: Example) -> None:
+def test_without_a_cited_fact_the_answer_changes(example: Example) -> None:
     """Without any one of the facts that a case names, the answer is another one."""
     before = stance(example)
     for fact in example.cites:
@@ -201,7 +201,7 @@ def solvable(case: Query, core: Core, requests: Sequence[Request], waived: Colle
 
 @pytest.mark.matrix
 @each(CONFLICTS)
-def test_the_nearest_fix_is_one(example: Example) -> None:
+def test_the_nearest_fix_resolves_the_conflict(example: Example) -> None:
     """Where there is one conflict, a request that is changed as its first fix says is no conflict any more."""
     given = answer(example.ask)
     assert given.conflicts[0].fixes or not example.hint
@@ -291,7 +291,7 @@ def only_superseded(given: Answer) -> set[str]:
 
 
 @pytest.mark.unit
-def test_what_comes_with_something_is_told_from_its_row() -> None:
+def test_the_reason_of_a_provided_version_comes_from_its_row() -> None:
     """Of what a fact brings, the version that a request asks for instead would make a sentence that is not so."""
     seen = 0
     for number in range(len(matrix().rows)):

@@ -126,11 +126,11 @@ def test_a_warning_does_not_change_the_verdict(small: FactTable) -> None:
     assert [one.cited for one in given.warnings] == ["H100 is slow there [cuda.slow]"]
 
 
-def test_a_warning_is_heeded_where_it_can_be(small: FactTable) -> None:
+def test_a_warning_is_obeyed_where_possible(small: FactTable) -> None:
     assert ask(small, "cuda gpu=H100").chosen["cuda"] == "12.1"
 
 
-def test_what_the_host_needs_is_said_when_it_is_not_told(small: FactTable) -> None:
+def test_requirements_of_the_host_are_reported_unless_it_is_named(small: FactTable) -> None:
     given = ask(small, "cuda=12.1")
     assert [(one.fact, one.text) for one in given.needs] == [("cuda.driver", "driver>=525")]
     assert "needs on the host: driver>=525 [cuda.driver]" in answer_text(given, small, "cuda=12.1")
@@ -142,7 +142,7 @@ def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
     assert ask(small, "cuda=12.1 driver=470.10 compat=12.1").verdict != "conflict"
 
 
-def test_a_fix_does_not_add_what_nobody_asked_for(small: FactTable) -> None:
+def test_a_fix_does_not_add_components_that_were_not_requested(small: FactTable) -> None:
     """CUDA 12.1 would do on that driver with the package compat, which the fix does not name."""
     assert ask(small, "cuda=11.8 driver=470.10").conflicts[0].fixes == ("driver>=525",)
 
@@ -161,7 +161,7 @@ def test_a_fact_can_be_waived(small: FactTable) -> None:
     assert answer_data(given)["waived"][0] == {"fact": "torch.gpu", "reason": "tried it"}
 
 
-def test_not_knowing_can_be_waived(small: FactTable) -> None:
+def test_an_unknown_combination_can_be_waived(small: FactTable) -> None:
     assert ask(small, "torch=2.1.0 ucx=1.14.0").unknown[0].id == "unrelated"
     assert ask(small, "torch=2.1.0 ucx=1.14.0", "unrelated").verdict == "valid"
 
@@ -173,7 +173,7 @@ def test_a_waiver_of_nothing_is_a_mistake(small: FactTable) -> None:
     assert "torch.gpu" in caught.value.hint
 
 
-def test_a_condition_that_is_seen_to_is_none(small: FactTable) -> None:
+def test_a_satisfied_condition_is_not_reported(small: FactTable) -> None:
     assert ask(small, "cuda=12.1 driver=525.10").conditions[0].condition == "525.10?"
     given = ask(small, "cuda=12.1 driver=525.10", satisfied=("cuda.native",))
     assert (given.verdict, given.conditions) == ("valid", ())
@@ -194,7 +194,7 @@ def test_why_something_is_not_newer(small: FactTable) -> None:
         explain_not_newer(small, asks, "cuda")
 
 
-def test_a_lower_grade_yields_and_is_shown(tmp_path: Path) -> None:
+def test_a_fact_of_lower_grade_yields_and_is_listed(tmp_path: Path) -> None:
     facts = [
         fact("a.read", "limits", {"a": "*"}, {"b": "<2"}, question="a-b", source="issue"),
         fact("a.measured", "limits", {"a": "*"}, {"b": ">=1"}, question="a-b"),
@@ -204,13 +204,13 @@ def test_a_lower_grade_yields_and_is_shown(tmp_path: Path) -> None:
     assert [one.fact for one in given.superseded] == ["a.read"]
 
 
-def test_what_is_known_goes_before_what_is_newer(small: FactTable) -> None:
+def test_a_known_version_is_preferred_to_a_newer_unknown_one(small: FactTable) -> None:
     """Nothing is said of torch 2.2.0 on a V100, so that an older one is picked for it."""
     given = ask(small, "torch gpu=V100")
     assert (given.unknown, given.chosen["torch"]) == ((), "2.1.0"), answer_text(given, small, "torch gpu=V100")
 
 
-def test_what_is_unknown_names_the_nearest_that_is_known(small: FactTable) -> None:
+def test_an_unknown_combination_names_the_nearest_known_one(small: FactTable) -> None:
     given = ask(small, "torch=2.2.0 gpu=V100")
     assert given.verdict == "unknown"
     assert given.nearest == ("torch<=2.1",)

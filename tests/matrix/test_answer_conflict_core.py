@@ -39,7 +39,7 @@ def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:
     assert find_core(small, asked[1:]) is None
 
 
-def test_nothing_of_a_conflict_can_go(small: FactTable) -> None:
+def test_no_part_of_a_conflict_can_be_removed(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch<2.3", "cuda=11.7", "driver=470.10", "python>=3.11", "apex=22.03")
     for found in find_cores(small, asked):
         rows = set(found.rows)
@@ -63,7 +63,7 @@ def test_a_request_for_nothing_that_is_known(small: FactTable) -> None:
     assert core_ids(small, found) == ({"torch>=9"}, [])
 
 
-def test_many_rows_of_one_fact_are_told_together(tmp_path: Path) -> None:
+def test_many_rows_of_one_fact_are_reported_together(tmp_path: Path) -> None:
     versions = [f"1.{minor}" for minor in range(12)]
     rows = [({"a": f"=={version}"}, {"b": "<2"}) for version in versions]
     given = matrix(tmp_path, {"a": versions, "b": ["1", "2"]}, [fact("a.b", "limits", rows)])
@@ -75,7 +75,7 @@ def test_many_rows_of_one_fact_are_told_together(tmp_path: Path) -> None:
     assert sorted(found.groups) == [(9,), (10,), (11,)]  # rows are kept newest first
 
 
-def test_every_conflict_is_told(tmp_path: Path) -> None:
+def test_every_conflict_is_reported(tmp_path: Path) -> None:
     """Ten conflicts beside each other, all over the one definition of what `root` is."""
     components: dict[str, Any] = {f"c{at}": ["1", "2"] for at in range(10)}
     components |= {"root": {"kind": "name", "values": ["x"], "rank": 1}, "made": ["1", "2"]}
@@ -98,7 +98,7 @@ def test_definitions_alone_can_contradict(tmp_path: Path) -> None:
     assert found.aside == {1}, "the last of them is set aside"
 
 
-def test_what_is_disputed_stands_in_the_way_as_a_whole(tmp_path: Path) -> None:
+def test_a_disputed_fact_conflicts_as_a_whole(tmp_path: Path) -> None:
     facts = [
         fact(f"a.{name}", "limits", {"a": "*"}, {"b": f"<={most}"}, question="q", strength="disputed")
         for name, most in (("one", 1), ("two", 2))
@@ -135,7 +135,7 @@ def test_the_order_of_facts_changes_neither_plan_nor_size_of_a_conflict(tmp_path
     assert len(seen) == 1
 
 
-def test_without_time_the_conflict_is_told_and_that_it_may_be_smaller(small: FactTable) -> None:
+def test_after_the_time_limit_the_conflict_is_reported_as_not_minimal(small: FactTable) -> None:
     found = find_core(small, requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8"), seconds=-1)
     assert found is not None
     assert not found.minimal

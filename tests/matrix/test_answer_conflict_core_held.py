@@ -47,7 +47,7 @@ def test_a_pick_of_higher_rank_holds_a_lower_one(small: FactTable) -> None:
     }
 
 
-def test_what_was_picked_before_is_told_as_a_pick(tmp_path: Path) -> None:
+def test_a_version_picked_before_is_reported_as_a_pick(tmp_path: Path) -> None:
     components: dict[str, Any] = {"a": {"values": ["1", "2"], "rank": 1}, "b": {"values": ["1", "2"], "rank": 2}}
     given = matrix(tmp_path, components, [fact("a.b", "limits", {"a": "2"}, {"b": "1"})])
     asked = requests(given, "a", "b")

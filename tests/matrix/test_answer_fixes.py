@@ -95,5 +95,5 @@ def test_a_conflict_beside_requests_that_contradict_each_other(small: FactTable)
     assert texts == ["torch>=2.1", "gpu=A100"]
 
 
-def test_a_labelled_version_is_a_place_to_start_from(small: FactTable) -> None:
+def test_a_labelled_version_is_a_start_of_the_search(small: FactTable) -> None:
     assert proposed_fixes(small, "torch=2.2.0+cu118", "cuda=11.8", "gpu=V100")[-1] == (3, ["torch<=2.1"], ())

@@ -143,7 +143,7 @@ def test_versions_of_libraries_are_those_with_linux_wheels(tmp_path: Path) -> No
     assert found.facts == ()
 
 
-def test_withdrawn_release_keeps_what_it_asks_for() -> None:
+def test_a_yanked_release_preserves_its_requirements() -> None:
     """torchvision 0.15.0 asks for a torch that the index does not have, and is yanked."""
     name = f"torchvision-0.15.0-cp310-cp310-{AMD}.whl"
     release = Release("0.15.0", sdist=IndexFile(name, "", yanked=True), yanked=True)

@@ -87,7 +87,7 @@ def exact(*versions: str) -> list[str]:
     return [f"=={text}" for text in versions]
 
 
-def test_a_release_brings_its_runtime_everywhere_but_on_inf1() -> None:
+def test_a_release_provides_its_runtime_everywhere_but_on_inf1() -> None:
     assert ({"neuron-sdk": "==2.28.1"}, {"neuron-runtime": "2.30.51.0"}) in rows("runtime")
     everywhere = ["-", "!=Inferentia1"]
     assert ({"neuron-sdk": "==2.28.1", "gpu": everywhere}, {"neuron-runtime": "2.30.51.0"}) in rows("runtime-brought")
@@ -105,7 +105,7 @@ def test_inf1_has_another_runtime_than_the_rest_of_a_release() -> None:
     ]
 
 
-def test_all_torch_neuronx_of_a_release_stand_in_one_row() -> None:
+def test_all_torch_neuronx_of_a_release_are_in_one_row() -> None:
     assert ({"neuron-sdk": "==2.28.1"}, {"torch-neuronx": [f"2.{minor}.0.2.12.22436" for minor in (9, 8, 7)]}) in rows(
         "torch-neuronx"
     )
@@ -123,12 +123,12 @@ def test_a_release_without_torch_neuronx_forbids_it() -> None:
     assert rows("no-torch-neuronx", manifest(v2_28_1=V2_28_1)) == []
 
 
-def test_a_release_without_another_package_says_nothing_of_it() -> None:
+def test_a_release_without_a_package_has_no_row_for_it() -> None:
     assert [row[0]["neuron-sdk"] for row in rows("nxdt")] == ["==2.28.1"]
     assert [row[0]["neuron-sdk"] for row in rows("collectives")] == ["==2.28.1"]
 
 
-def test_a_version_belongs_to_its_releases_or_to_one_that_the_manifest_does_not_know() -> None:
+def test_a_version_belongs_to_its_releases_or_to_a_later_one() -> None:
     later = ">2.32.0"
     assert ({"torch-neuronx": "2.9.0.2.12.22436"}, {"neuron-sdk": [*exact("2.28.1", "2.28.0"), later]}) in rows(
         "release-of-torch-neuronx"
@@ -137,7 +137,7 @@ def test_a_version_belongs_to_its_releases_or_to_one_that_the_manifest_does_not_
     assert rows("release-of-nxdt") == []  # it is used with releases that do not have it
 
 
-def test_torch_neuronx_says_in_its_first_numbers_which_pytorch_it_is_for() -> None:
+def test_torch_neuronx_names_its_pytorch_in_its_first_numbers() -> None:
     assert rows("torch") == [
         ({"torch-neuronx": minor}, {"torch": minor}) for minor in ("2.9", "2.8", "2.7", "2.5", "1.13")
     ]
@@ -180,7 +180,7 @@ def test_trn1n_is_trn1_and_a_family_in_no_known_form_is_left_out() -> None:
     assert rows("driver-instances", given) == [({"neuron-driver": "2.16.7.0", "gpu": "Trainium1"}, {})]
 
 
-def test_an_accelerator_of_tomorrow_is_read() -> None:
+def test_an_unknown_accelerator_is_read() -> None:
     given = manifest(v2_40_0=[package("neuronx-cc", "2.35.1.0", ["trn4"], ["3.13"])])
     assert rows("instances", given) == [({"neuron-sdk": "==2.40.0", "gpu": "Trainium4"}, {})]
 
@@ -196,7 +196,7 @@ def test_two_spellings_of_a_version_are_one() -> None:
     assert rows("runtime", given) == [({"neuron-sdk": "==2.15.2"}, {"neuron-runtime": "2.18.15.0"})]
 
 
-def test_every_version_is_a_value_and_every_source_says_where() -> None:
+def test_every_version_is_a_value_and_every_source_has_a_place() -> None:
     derived = neuron.make_facts(SAMPLE, WHERE)
     assert derived.components["neuron-sdk"] == {"values": ["2.32.0", "2.28.1", "2.28.0", "2.21.1"]}
     assert derived.components["neuron-driver"] == {"values": ["2.30.2.0", "2.26.10.0", "2.26.5.0", "2.19.64.0"]}
@@ -263,7 +263,7 @@ def test_no_manifest(tmp_path: Path, data: bytes, reason: str) -> None:
     assert reason in error.value.message and str(path) in error.value.where
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     given = manifest(v2_28_1=[package("neuronx-cc", "latest", TRN), {"name": "nki"}, "torch-neuronx"])
     given["neuron_releases"] += [
         {"neuron_version": "banana", "packages": []},
@@ -288,14 +288,14 @@ def test_every_mistake_is_told_at_once() -> None:
     ]
 
 
-def test_a_release_that_stands_there_twice() -> None:
+def test_a_release_that_is_listed_twice() -> None:
     given = manifest(v2_28_1=V2_28_1)
     given["neuron_releases"] *= 2
     with pytest.raises(SpecError, match=r"release 2\.28\.1 is listed twice"):
         neuron.make_facts(given, WHERE)
 
 
-def test_an_endless_number_of_mistakes_is_cut_off() -> None:
+def test_very_many_mistakes_are_truncated() -> None:
     with pytest.raises(SpecError) as error:
         neuron.make_facts({"neuron_releases": [None] * 4000}, WHERE)
     assert len(error.value.findings) == 20
@@ -304,7 +304,7 @@ def test_an_endless_number_of_mistakes_is_cut_off() -> None:
 # --- the shipped file
 
 
-def test_the_shipped_file_is_what_the_manifest_gives() -> None:
+def test_the_shipped_file_equals_the_one_derived_from_the_manifest() -> None:
     name = "ENVBUILD_TEST_NEURON_MANIFEST"
     if not (path := os.environ.get(name)):
         pytest.skip(f"{name} does not name a copy of n2-manifest.json of aws-neuron/aws-neuron-sdk")

@@ -47,7 +47,7 @@ def run(
     return refresh_facts(names, site, SilentReporter(), folder, today=today, **more)
 
 
-def test_nothing_new_is_the_same_byte_for_byte(tmp_path: Path) -> None:
+def test_an_unchanged_index_leaves_the_file_byte_for_byte(tmp_path: Path) -> None:
     site, folder = site_of(tmp_path, "simple", "2.8.0", "2.9.1"), tmp_path / "derived"
     first = run(site, folder)
     assert [file.path.name for file in first.files] == ["torch.yaml"]
@@ -61,7 +61,7 @@ def test_nothing_new_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == [folder / "torch.yaml"]
 
 
-def test_a_new_release_is_told_and_dates_only_what_it_touches(tmp_path: Path) -> None:
+def test_a_new_release_is_reported_and_changes_dates_of_its_facts_only(tmp_path: Path) -> None:
     folder = tmp_path / "derived"
     run(site_of(tmp_path, "old", "2.8.0"), folder)
     report = run(site_of(tmp_path, "new", "2.8.0", "2.16.0"), folder, LATER)
@@ -121,7 +121,7 @@ def test_without_writing(tmp_path: Path) -> None:
     assert fewer.files[0].fewer
 
 
-def test_another_spelling_of_the_same_is_written_anew(tmp_path: Path) -> None:
+def test_a_file_with_another_spelling_is_written_again(tmp_path: Path) -> None:
     site, folder = site_of(tmp_path, "simple", "2.8.0"), tmp_path / "derived"
     run(site, folder)
     text = (folder / "torch.yaml").read_text()
@@ -131,7 +131,7 @@ def test_another_spelling_of_the_same_is_written_anew(tmp_path: Path) -> None:
     assert (folder / "torch.yaml").read_text() == text
 
 
-def test_what_cannot_be_run(tmp_path: Path) -> None:
+def test_unknown_collectors_are_refused(tmp_path: Path) -> None:
     site = site_of(tmp_path, "simple", "2.8.0")
     with pytest.raises(SpecError, match="no collector is called 'troch'") as caught:
         run(site, tmp_path / "derived", names=("troch", "torch", "banana"))
@@ -143,7 +143,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
         run(site, tmp_path / "derived", names=("neuron",))
 
 
-def test_a_derived_file_that_is_no_yaml(tmp_path: Path) -> None:
+def test_a_derived_file_that_is_not_yaml(tmp_path: Path) -> None:
     site, folder = site_of(tmp_path, "simple", "2.8.0"), tmp_path / "derived"
     folder.mkdir()
     (folder / "torch.yaml").write_text("<<<<<<< HEAD\nschema: 1\n=======\n")
@@ -151,7 +151,7 @@ def test_a_derived_file_that_is_no_yaml(tmp_path: Path) -> None:
         run(site, folder)
 
 
-def test_an_index_without_the_project_is_no_success(tmp_path: Path) -> None:
+def test_an_index_without_the_project_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "derived"
     run(site_of(tmp_path, "simple", "2.8.0"), folder)
     with pytest.raises(InputError, match=r"nothing for torch\.yaml was found"):
@@ -211,7 +211,7 @@ def test_rows_that_are_added_gone_and_changed() -> None:
     assert differences(derived(ROW, other), derived(ROW)) == ["demo.a", "  - demo ==2.0: gcc [13, 14]"]
 
 
-def test_what_was_read_changed_and_says_the_same() -> None:
+def test_a_row_whose_source_alone_changed() -> None:
     again = DerivedRow(ROW.when, ROW.then, "sha256 2")
     assert differences(derived(ROW), derived(again)) == [
         "demo.a",
@@ -219,7 +219,7 @@ def test_what_was_read_changed_and_says_the_same() -> None:
     ]
 
 
-def test_rows_without_a_condition_and_rivals() -> None:
+def test_rows_without_a_condition_and_competing_rows() -> None:
     first, second = DerivedRow({}, {"demo": "==1"}), DerivedRow({}, {"demo": "==2"})
     assert differences(derived(first), derived(first, second)) == ["demo.a", "  + always: demo ==2"]
 
@@ -229,7 +229,7 @@ def test_sentences_and_values() -> None:
     assert differences(old, new) == ["+ demo 1.1", "- demo 1.0", "demo.a", "  ~ because: it is so → it is not"]
 
 
-def test_facts_that_come_and_go() -> None:
+def test_added_and_removed_facts() -> None:
     none = Derived({"demo": {"values": ["1.0"]}})
     assert differences(none, derived(ROW)) == ["+ fact demo.a, 1 row", "  + demo ==1.0: gcc <=13"]
     assert differences(derived(ROW), none) == ["- fact demo.a, 1 row", "  - demo ==1.0: gcc <=13"]
@@ -239,7 +239,7 @@ def test_facts_that_come_and_go() -> None:
     ]
 
 
-def test_as_many_rows_of_others_are_not_fewer() -> None:
+def test_replaced_rows_do_not_count_as_missing() -> None:
     old, new = derived(ROW), derived(DerivedRow({"demo": "==2.0"}, {}))
     assert list(fact_diff.find_missing_rows(fact_diff.derived_tree(old), fact_diff.derived_tree(new), "x")) == []
 

@@ -120,7 +120,7 @@ def test_python_of_two_digits_is_later_than_one() -> None:
     assert set(find_requirements(metadata, "amd64", "3.12")) == set()
 
 
-def test_lines_that_are_none() -> None:
+def test_invalid_requirement_lines_are_ignored() -> None:
     old = Metadata(("torch (==2.0.1)", "torch ==2.0.1 ;; x", "nvidia nccl", 'x; banana == "1"'), "", "")
     assert {name: str(one.specifier) for name, one in find_requirements(old, "amd64", "3.11").items()} == {
         "torch": "==2.0.1"
@@ -146,7 +146,7 @@ def test_lines_that_are_none() -> None:
         (">=2.0,!=2.1.*,<3", [">=2.0,<3,<2.1", ">=2.2,<3"]),
     ],
 )
-def test_requirements_in_the_words_of_the_matrix(text: str, wanted: str | list[str]) -> None:
+def test_requirements_as_constraints_of_the_matrix(text: str, wanted: str | list[str]) -> None:
     found = specifier_constraint(SpecifierSet(text))
     assert found == wanted
     component = Component("demo", "version", "")
@@ -217,7 +217,7 @@ def test_versions_are_in_the_matrix_s_order() -> None:
         *("é", "@x", "true", "a/b", "12:30:45", ".inf", "x:"),
     ],
 )
-def test_texts_stay_texts(text: str) -> None:
+def test_texts_are_read_back_as_texts(text: str) -> None:
     reader = Reader()
     path = f"schema: 1\nfacts: [{render_flow({'a': text, 'b': [text]})}]\n"
     top = module_parse(reader, path)
@@ -228,7 +228,7 @@ def test_texts_stay_texts(text: str) -> None:
     assert reader.findings == []
 
 
-def test_a_file_is_sorted_and_says_that_it_is_derived() -> None:
+def test_a_file_is_sorted_and_has_a_header() -> None:
     def fact(id: str) -> DerivedFact:
         return DerivedFact(id, "limits", "build", "measured", "ptxas", "asked", (DerivedRow({"cuda": "12.8"}, {}),))
 

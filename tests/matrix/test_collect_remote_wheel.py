@@ -64,7 +64,7 @@ def test_metadata_is_one_request(content: bytes) -> None:
         assert server.asked == ["bytes=-65536"]
 
 
-def test_small_file_is_smaller_than_what_is_asked_for(tmp_path: Path) -> None:
+def test_a_small_file_is_smaller_than_the_first_request(tmp_path: Path) -> None:
     with serve_parts() as server:
         path = make_wheel(tmp_path, NAME, requires=("torch",))
         assert wheels().metadata(listed(served(server, path.read_bytes()))).requires == ("torch",)
@@ -120,7 +120,7 @@ def test_bad_answers(content: bytes, ways: tuple[int | str, ...], words: str) ->
         wheel.read("demo/first.so")
 
 
-def test_nobody_there() -> None:
+def test_connection_refused() -> None:
     with pytest.raises(InputError, match="connection refused"):
         wheels().metadata(listed(f"http://127.0.0.1:9/{NAME}"))
 
@@ -141,7 +141,7 @@ def read(content: bytes, member: str = "lib", most: int = 1 << 20) -> bytes:
         return wheel.read(member, most)
 
 
-def test_no_archive() -> None:
+def test_a_file_that_is_not_an_archive() -> None:
     for content in (b"x" * 1000, b"x" * 100_000, b"PK\x05\x06" + bytes(18), bytes(archive(lib=b"1"))[:-30]):
         with pytest.raises(InputError, match="cannot be read"):
             read(content)
@@ -234,7 +234,7 @@ def test_two_metadata_files(tmp_path: Path) -> None:
 
 @examples(150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_damage_is_told(tmp_path: Path, data: st.DataObject) -> None:
+def test_any_damage_is_an_input_error(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever is changed in an archive: the right bytes, or an InputError."""
     content = archive(before=b"a" * 50, lib=bytes(range(256)) * 4, after=b"b")
     for _ in range(data.draw(st.integers(1, 4))):
@@ -286,7 +286,7 @@ def test_sdist_without_package_info(tmp_path: Path) -> None:
             wheels().metadata(listed(f"{server.url}/demo-1.0.tar.gz"))
 
 
-def test_damaged_is_told_as_input_error() -> None:
+def test_a_malformed_file_becomes_an_input_error() -> None:
     assert not issubclass(MalformedFileError, InputError)  # nothing but `Wheels.open` may tell it
     with pytest.raises(InputError, match=r"demo.*: as it says"), serve_parts() as server:
         served(server, bytes(archive(lib=b"1")))

@@ -143,7 +143,7 @@ def test_wheels_of_one_release_that_differ(tmp_path: Path) -> None:
     assert row_pairs(derived, "cpu-only") == [({}, {"torch-cuda": "-"})]
 
 
-def test_rows_say_what_was_read(tmp_path: Path) -> None:
+def test_rows_have_the_source_that_was_read(tmp_path: Path) -> None:
     derived = collect(tmp_path, wheel(tmp_path, "2.8.0", "3.13", AMD, cuda="12.8", sm=SM_2_8, requires=PINS_2_8))
     for id in ("cudnn", "cuda-runtime", "wheel-arch", "process-groups"):
         assert "sha256 " in fact(derived, id).rows[0].note
@@ -159,7 +159,7 @@ def test_wheels_that_contradict_themselves(tmp_path: Path) -> None:
     assert "collect/torch_wheels.py" in caught.value.hint
 
 
-def test_every_wheel_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_every_unreadable_wheel_is_reported(tmp_path: Path) -> None:
     wheels = [make_wheel(tmp_path, f"torch-2.8.0-cp31{minor}-cp31{minor}-{AMD}.whl") for minor in (1, 2, 3)]
     with pytest.raises(InputError) as caught:
         collect(tmp_path, *wheels)
@@ -179,7 +179,7 @@ def test_cuda_version(text: str, wanted: str) -> None:
     assert cuda_version(text) == wanted
 
 
-def test_cuda_version_that_is_not_there() -> None:
+def test_a_missing_cuda_version_is_refused() -> None:
     for text in ("", "cudax = '12.8'\n", "cuda = 12.8\n"):
         with pytest.raises(MalformedFileError, match="does not name the CUDA version"):
             cuda_version(text)
@@ -194,7 +194,7 @@ def test_architecture_strings() -> None:
         architectures(b"sm_80 sm_90\0sm_70 sm_80\0")
 
 
-def test_a_version_without_a_label_is_the_index_s_unless_somebody_says_otherwise(tmp_path: Path) -> None:
+def test_a_version_without_a_label_comes_from_the_index_by_default(tmp_path: Path) -> None:
     derived = collect(tmp_path, wheel(tmp_path, "2.8.0", "3.13", AMD, cuda="12.8", sm=SM_2_8))
     channel = fact(derived, "channel-index")
     assert [(row.when, row.then) for row in channel.rows] == [({"torch": "==2.8.0"}, {"channel": "index"})]

@@ -139,7 +139,7 @@ def whole(body: bytes) -> bytes:
     return cached.checksum(body) + b"\n" + body
 
 
-def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_not_used(tmp_path: Path) -> None:
     facts = folder(tmp_path)
     (tmp_path / "file").write_text("")
     assert load_fact_table([facts], tmp_path / "file" / "cache").values
@@ -159,7 +159,7 @@ def test_the_cache_is_where_the_user_has_caches(tmp_path: Path, monkeypatch: pyt
     assert len(entries(tmp_path / "home" / ".cache" / "envbuild" / "matrix")) == 1
 
 
-def test_old_entries_go(tmp_path: Path) -> None:
+def test_old_entries_are_removed(tmp_path: Path) -> None:
     facts, cache = folder(tmp_path), tmp_path / "cache"
     cache.mkdir()
     for number in range(cached.MAX_ENTRIES + 3):
@@ -172,7 +172,7 @@ def test_old_entries_go(tmp_path: Path) -> None:
     assert "old0" not in names
 
 
-def test_wrong_facts_are_told_and_not_kept(tmp_path: Path) -> None:
+def test_wrong_facts_are_reported_and_not_cached(tmp_path: Path) -> None:
     facts = write(tmp_path / "facts", {"a": ["1.0"]}, [fact("a.x", "limits", {"a": "banana"}, {"a": "1"})])
     with pytest.raises(SpecError):
         load_fact_table([facts], tmp_path / "cache")

@@ -22,7 +22,7 @@ from tests.support.solving import solve
 pytestmark = pytest.mark.unit
 
 
-def test_values_stand_in_the_order_in_which_they_are_picked() -> None:
+def test_values_are_sorted_by_preference() -> None:
     torch = Component("torch", "version", "x")
     given = ["2.8.0+cu126", "2.10.0a0+b4e4ee81d3", "2.9.0rc1", "2.8.0", "2.8.0+cu128", "2.10.0", "2.7"]
     assert pick_order(torch, given) == (
@@ -70,7 +70,7 @@ def test_masks_and_values(tmp_path: Path) -> None:
         given.bit("a", "4.0")
 
 
-def test_builds_with_a_label_are_meant_only_where_one_is_named_or_there_are_no_others(tmp_path: Path) -> None:
+def test_a_version_includes_labelled_builds_only_if_there_are_no_others(tmp_path: Path) -> None:
     values = ["2.8.0", "2.8.0+cu126", "2.8.1", "2.9.0+cpu"]
     given = matrix(tmp_path, {"a": values}, [fact("a.x", "limits", {}, {"a": ">1"})])
 
@@ -84,7 +84,7 @@ def test_builds_with_a_label_are_meant_only_where_one_is_named_or_there_are_no_o
     assert asked("*") == ["2.8.1", "2.8.0", "2.9.0+cpu", "2.8.0+cu126"]
 
 
-def test_values_that_nobody_knew_can_be_added(tmp_path: Path) -> None:
+def test_values_without_a_fact_can_be_added(tmp_path: Path) -> None:
     facts = [
         fact("a.b", "limits", {"a": ">=2"}, {"b": "<3"}),
         fact("a.c", "limits", {"a": "==1.0"}, {"b": "<2"}, question="q"),
@@ -154,7 +154,7 @@ def test_kinds_of_facts(tmp_path: Path, kind: str, then: str, expected: dict[str
         assert solve([1, mask], program.clauses, ()) is not None, "without a, the row says nothing"
 
 
-def test_what_order_says_nothing_about_is_let_pass_but_noticed(tmp_path: Path) -> None:
+def test_versions_that_cannot_be_compared_pass_with_a_note(tmp_path: Path) -> None:
     ngc = "2.10.0a0+b4e4ee81d3"
     facts = [
         fact("a.limit", "limits", {"a": "*"}, {"torch": ">=2.11"}),

@@ -90,11 +90,11 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
     assert lint_messages(tmp_path) == []
 
 
-def test_agreement_is_no_rivalry(tmp_path: Path) -> None:
+def test_equal_answers_do_not_conflict(tmp_path: Path) -> None:
     assert lint_messages(tmp_path, fact(then='gcc: "<=13"')) == []
 
 
-def test_rivals_of_equal_rank(tmp_path: Path) -> None:
+def test_conflicting_facts_of_equal_rank(tmp_path: Path) -> None:
     assert lint_messages(tmp_path, fact(then='gcc: "<13"')) == [
         "torch.gcc and torch.more answer 'torch-gcc' differently for gcc"
         " (torch >=2.8: limits gcc <14; torch 2.8: limits gcc <13), both upstream-code"
@@ -111,7 +111,7 @@ def test_rivals_of_equal_rank(tmp_path: Path) -> None:
         {"then": 'gcc: "<13"', "strength": "warn"},  # a warning binds nothing
     ],
 )
-def test_what_is_decided_is_no_rivalry(given: dict[str, str], tmp_path: Path) -> None:
+def test_conflicts_that_precedence_decides_are_accepted(given: dict[str, str], tmp_path: Path) -> None:
     text = WORLD.replace("complete: true, ", "")
     assert lint_messages(tmp_path, fact(**given), world=text) == []
 
@@ -188,7 +188,7 @@ def test_a_row_that_other_facts_rule_out(tmp_path: Path) -> None:
     ]
 
 
-def test_a_default_is_no_rival_and_rules_nothing_out(tmp_path: Path) -> None:
+def test_a_default_conflicts_with_nothing_and_excludes_nothing(tmp_path: Path) -> None:
     """It stands until a request says otherwise."""
     default = fact("torch.default", then='gcc: "13"').replace("kind:", "default: true\n  kind:")
     assert (
@@ -197,7 +197,7 @@ def test_a_default_is_no_rival_and_rules_nothing_out(tmp_path: Path) -> None:
     )
 
 
-def test_what_nothing_is_said_of(tmp_path: Path) -> None:
+def test_components_and_questions_without_facts(tmp_path: Path) -> None:
     text = WORLD.replace("questions:", "  apex: {kind: version, about: apex}\nquestions:").replace(
         "facts:",
         "  arch-gcc: {of: [arch, gcc], about: nothing}\n  torch-arch: {of: [torch, arch], about: half}\nfacts:",
@@ -264,7 +264,7 @@ def test_a_file_name_in_the_text_counts_too(tmp_path: Path) -> None:
     assert lint_messages(tmp_path, fact(how=prose, when='torch: "2.8", arch: arm64')) == []
 
 
-def test_old_facts_are_told_apart(tmp_path: Path) -> None:
+def test_old_facts_are_listed(tmp_path: Path) -> None:
     facts = loaded(tmp_path)
     assert find_old_facts(facts, 12, date(2027, 11, 1)) == []
     old = find_old_facts(facts, 12, date(2027, 12, 20))

@@ -63,7 +63,7 @@ def test_message(case: str, tmp_path: Path, update_golden: bool) -> None:
     assert all(finding.where for finding in caught.value.findings)
 
 
-def test_what_a_file_gives() -> None:
+def test_contents_of_a_fact_file() -> None:
     facts = load_facts([KNOWN])
     assert list(facts.components) == ["gpu", "sm", "arch", "torch", "torch-cuda", "cuda", "driver"]  # by rank
     gpu = facts.components["gpu"]
@@ -174,7 +174,7 @@ def test_derived_files_count_as_their_folder(tmp_path: Path) -> None:
     assert error.message == "fact 'torch.own' is defined twice in this folder"
 
 
-def test_all_files_that_cannot_be_read_are_told_and_nothing_that_follows_from_that(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_reported_without_consequential_errors(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("schema: 1\nfacts: [\n")
     (tmp_path / "b.yaml").write_text("schema: 2\nfacts: []\n")
     (tmp_path / "c.yaml").write_bytes(b"\xff")

@@ -27,7 +27,7 @@ def allowed(given: FactTable, *words: str, waived: Sequence[str] = ()) -> str:
     return "".join(value[0] for value in VERSIONS if plan(given, *words, f"b={value}", waived=waived) is not None)
 
 
-def test_the_better_source_binds_where_it_speaks(tmp_path: Path) -> None:
+def test_the_better_source_binds_where_it_has_rows(tmp_path: Path) -> None:
     given = conflicting_facts(
         tmp_path,
         fact("a.documented", "limits", {"a": ">=2"}, {"b": ">=3"}, question="q", source="upstream-docs"),
@@ -57,7 +57,7 @@ def test_the_better_source_binds_where_it_speaks(tmp_path: Path) -> None:
         pytest.param({"strength": "warn"}, id="only-a-warning"),
     ],
 )
-def test_who_is_no_rival(tmp_path: Path, change: dict[str, str]) -> None:
+def test_facts_that_do_not_compete(tmp_path: Path, change: dict[str, str]) -> None:
     seen = {"question": "q", **change}
     if not seen["question"]:
         del seen["question"]
@@ -96,7 +96,7 @@ def test_boxes_less_boxes() -> None:
     assert precedence.subtract_boxes({0: 0b011}, [{0: 0b111}], full) == []
 
 
-def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
+def test_a_dispute_binds_to_what_all_sides_allow(tmp_path: Path) -> None:
     given = conflicting_facts(
         tmp_path,
         fact("a.one", "limits", {"a": "3.0"}, {"b": "1"}, question="q", strength="disputed"),
@@ -114,7 +114,7 @@ def test_what_is_disputed_binds_as_far_as_all_agree(tmp_path: Path) -> None:
     assert set(program_of(given).owners) == {(0, 1)}
 
 
-def test_a_better_source_settles_a_dispute(tmp_path: Path) -> None:
+def test_a_better_source_resolves_a_dispute(tmp_path: Path) -> None:
     given = conflicting_facts(
         tmp_path,
         fact("a.one", "limits", {"a": ">=2"}, {"b": "1"}, question="q", strength="disputed", source="issue"),

@@ -107,7 +107,7 @@ def test_more_numbers_than_count(text: str, expected: str) -> None:
     assert " ".join((terms(PYTHON, text)[0].op, terms(PYTHON, text)[0].operand)) == expected
 
 
-def test_an_exact_component_is_asked_for_by_its_whole_version() -> None:
+def test_an_exact_component_is_requested_by_its_whole_version() -> None:
     assert terms(DRIVER, "525.60.13", asked=True) == (Term("==", "525.60.13"),)
     assert terms(DRIVER, "525.60.13") == (Term("in", "525.60.13"),)
     assert terms(TORCH, "2.8", asked=True) == (Term("in", "2.8"),)
@@ -141,7 +141,7 @@ def test_versions(wanted: object, meets: list[str | None], misses: list[str | No
         assert is_satisfied(TORCH, wanted, value) is None, value
 
 
-def test_what_is_false_wins_over_what_is_not_known() -> None:
+def test_false_has_precedence_over_unknown() -> None:
     assert is_satisfied(TORCH, f">=2.8,!={NGC}", NGC) is False
     assert is_satisfied(TORCH, ">=2.8,!=2.9", NGC) is None
 
@@ -191,7 +191,7 @@ def test_compute_capabilities(wanted: object, meets: list[str], misses: list[str
     assert [is_satisfied(SM, wanted, value) for value in misses] == [False] * len(misses)
 
 
-def test_texts_that_people_read() -> None:
+def test_texts_of_constraints() -> None:
     assert values.parse_constraint(TORCH, [" >=2.9 ", "2.0.1"]).text == ">=2.9 or 2.0.1"
     assert (
         values.parse_constraint(SM, {"cubins": ["70", "90a"], "ptx": ["12.0"]}).text == "sm_70, sm_90a, PTX of sm_120"
@@ -257,7 +257,7 @@ def test_no_request(word: str, message: str) -> None:
 KNOWN = {component.name: component for component in (TORCH, PYTHON, DRIVER, GPU, SM)}
 
 
-def test_asked() -> None:
+def test_valid_requests() -> None:
     component, wanted = values.parse_request("driver=525.60.13", KNOWN)
     assert component is DRIVER
     assert wanted.alternatives == ((Term("==", "525.60.13"),),)
@@ -275,7 +275,7 @@ def test_asked() -> None:
         ("python=3,4", "'3,4' would have to be several things at once\nhint: a comma means and;"),
     ],
 )
-def test_asked_in_vain(word: str, text: str) -> None:
+def test_requests_for_unknown_values(word: str, text: str) -> None:
     with pytest.raises(SpecError) as caught:
         values.parse_request(word, KNOWN)
     assert str(caught.value).startswith(text)

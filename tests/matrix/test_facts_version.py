@@ -157,7 +157,7 @@ def test_prefixes(text: str, more: int, other: str) -> None:
 
 
 @given(one=VERSIONS, two=VERSIONS)
-def test_comparisons_agree(one: str, two: str) -> None:
+def test_comparisons_are_consistent(one: str, two: str) -> None:
     """< is not >=, > is not <=; both, or neither, are known; what begins with the operand is never above it."""
     less, at_most, more, at_least = (version.compare(one, op, two) for op in ORDER)
     if None in (less, at_most, more, at_least):
@@ -182,7 +182,7 @@ PEP440 = st.builds(
 
 
 @given(one=PEP440, two=PEP440)
-def test_python_versions_stand_as_pep_440_has_them(one: str, two: str) -> None:
+def test_python_versions_are_sorted_as_in_pep_440(one: str, two: str) -> None:
     """Natural order within labels is ours (cu92 before cu118), so that only versions with the same one are compared."""
     assert (version.public_key(one) < version.public_key(two)) == (
         Pep440(Pep440(one).public) < Pep440(Pep440(two).public)

@@ -42,7 +42,7 @@ def every(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int
 
 @given(problems())
 @examples(150)
-def test_the_first_assignment_and_what_stands_against_one(given: tuple[list[int], list[Clause], list[int]]) -> None:
+def test_the_first_assignment_or_the_clauses_that_exclude_one(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
     answer = prove(domains, clauses, order)
     assert answer.values == every(domains, clauses, order)
@@ -52,7 +52,7 @@ def test_the_first_assignment_and_what_stands_against_one(given: tuple[list[int]
 
 @given(problems(), st.data())
 @examples(80)
-def test_what_one_question_taught_does_not_change_the_next(
+def test_learned_clauses_do_not_change_the_next_answer(
     given: tuple[list[int], list[Clause], list[int]], data: st.DataObject
 ) -> None:
     domains, clauses, order = given
@@ -67,7 +67,7 @@ def test_what_one_question_taught_does_not_change_the_next(
 
 @given(problems())
 @examples(80)
-def test_clauses_that_cannot_matter_may_go(given: tuple[list[int], list[Clause], list[int]]) -> None:
+def test_irrelevant_clauses_can_be_removed(given: tuple[list[int], list[Clause], list[int]]) -> None:
     domains, clauses, order = given
     kept = [clauses[number] for number in relevant_clauses(domains, clauses)]
     assert every(domains, kept, order) == every(domains, clauses, order)
@@ -84,7 +84,7 @@ def test_an_index_changes_no_answer(given: tuple[list[int], list[Clause], list[i
     assert search.first() == solve(domains, clauses, order)
 
 
-def test_rows_about_what_nobody_asks_for_do_not_matter() -> None:
+def test_clauses_about_unrequested_variables_are_left_out() -> None:
     # 0: asked for. Rows: 0=b requires 1; 1=b requires 2; 3=b requires 4.
     clauses: list[Clause] = [((0, 0b011), (1, 0b110)), ((1, 0b011), (2, 0b110)), ((3, 0b011), (4, 0b110))]
     assert relevant_clauses([0b100, 7, 7, 7, 7], clauses) == [0, 1]
@@ -120,7 +120,7 @@ def pigeons(holes: int) -> tuple[list[int], list[Clause]]:
     return [(1 << holes) - 1] * (holes + 1), clauses
 
 
-def test_too_many_steps_are_no_answer() -> None:
+def test_too_many_steps_raise_an_error() -> None:
     domains, clauses = pigeons(5)
     assert solve(domains, clauses, ()) is None
     with pytest.raises(UndecidedError):
@@ -137,7 +137,7 @@ def test_a_question_without_an_answer_leaves_the_search_whole() -> None:
     assert search.first([(6, 1)]) is None
 
 
-def test_choices_are_told() -> None:
+def test_decisions_are_recorded() -> None:
     search = Search([6, 7, 7], [((0, 0b1011), (1, 0b110)), ((0, 0b1101), (1, 0b110)), ((1, 0b001), (2, 0b010))])
     search.arrange([0, 1, 2])
     assert search.first() == [2, 2, 2]

@@ -15,14 +15,14 @@ from tests.support.torch_facts import small as small  # a fixture
 pytestmark = pytest.mark.unit
 
 
-def test_what_nobody_asks_for_is_absent_unless_a_fact_brings_it(small: FactTable) -> None:
+def test_unrequested_components_are_absent_unless_a_fact_provides_them(small: FactTable) -> None:
     assert plan(small, "torch") == {"torch": "2.3.0", "triton": "2.2"}
     assert plan(small, "gpu=A100") == {"gpu": "A100", "sm": "8.0"}
     assert plan(small, "apex") == {"apex": "23.08", "torch": "2.3.0", "triton": "2.2"}
     assert plan(small, "apex=22.03") == {"apex": "22.03"}
 
 
-def test_the_newest_of_what_goes_together(small: FactTable) -> None:
+def test_the_newest_compatible_versions_are_picked(small: FactTable) -> None:
     assert plan(small, "torch", "cuda=11.8") == {"torch": "2.1.0", "triton": "2.2", "cuda": "11.8"}
     assert plan(small, "torch", "python=3.8", "gpu=A100") == {
         **{"gpu": "A100", "sm": "8.0", "torch": "2.0.1"},
@@ -38,18 +38,18 @@ def test_a_component_of_lower_rank_is_newest_first(tmp_path: Path) -> None:
     assert plan(matrix(tmp_path / "2", components, [limits]), "a", "b") == {"a": "1", "b": "2"}
 
 
-def test_nothing_asked_for_gets_older_so_that_something_else_stays_away(tmp_path: Path) -> None:
+def test_no_requested_version_is_lowered_to_leave_a_component_out(tmp_path: Path) -> None:
     facts = [fact("torch.base", "requires", {"torch": "2"}, {"base": "*"})]
     components: dict[str, Any] = {"base": {"values": ["1"], "rank": 1}, "torch": {"values": ["1", "2"], "rank": 2}}
     assert plan(matrix(tmp_path, components, facts), "torch") == {"base": "1", "torch": "2"}
 
 
-def test_builds_that_cannot_be_compared_are_taken_only_when_asked_for(small: FactTable) -> None:
+def test_builds_that_cannot_be_compared_are_picked_only_on_request(small: FactTable) -> None:
     assert plan(small, "torch=2.4.0a0+1a2b3c", "gpu=V100") == {"gpu": "V100", "sm": "7.0", "torch": "2.4.0a0+1a2b3c"}
     assert plan(small, "torch>=2.4") is None
 
 
-def test_warnings_are_heeded_where_they_can_be(tmp_path: Path) -> None:
+def test_warnings_are_obeyed_where_possible(tmp_path: Path) -> None:
     facts = [
         fact("b.odd", "limits", {"a": "*"}, {"b": "!=3"}, strength="warn"),
         fact("b.even", "limits", {"a": "*"}, {"b": "!=2"}, strength="warn"),

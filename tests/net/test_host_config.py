@@ -140,7 +140,7 @@ def test_pip_files_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert host_config._pip_files({"PIP_CONFIG_FILE": os.devnull}) == []
 
 
-def test_default_index_is_asked_of_uv() -> None:
+def test_the_default_index_is_read_from_uv() -> None:
     assert host_config.default_index().startswith("https://")
 
 

@@ -34,7 +34,7 @@ def server() -> Iterator[Answers]:
         (503, MissKind.UNREACHABLE),
     ],
 )
-def test_what_an_answer_means(status: int, kind: MissKind, server: Answers, store: Store) -> None:
+def test_kinds_of_http_answers(status: int, kind: MissKind, server: Answers, store: Store) -> None:
     server.faults["/file"] = [status] * 9
     transfer = Transfer(Transport(Site(store.root, use_host=False).network()), store, pause=0.001)
     with pytest.raises(DownloadError) as caught:
@@ -44,7 +44,7 @@ def test_what_an_answer_means(status: int, kind: MissKind, server: Answers, stor
     assert caught.value.absent == (kind is MissKind.ABSENT)
 
 
-def test_other_content_is_no_refusal(server: Answers, store: Store, tmp_path: Path) -> None:
+def test_other_content_is_a_mismatch(server: Answers, store: Store, tmp_path: Path) -> None:
     server.files["/file"] = b"other"
     transfer = Transfer(Transport(Site(store.root, use_host=False).network()), store, pause=0.001)
     with pytest.raises(DownloadError) as caught:
@@ -53,6 +53,6 @@ def test_other_content_is_no_refusal(server: Answers, store: Store, tmp_path: Pa
     assert not caught.value.absent
 
 
-def test_nothing_asked_is_not_absent() -> None:
+def test_no_attempt_is_not_absent() -> None:
     assert not all_absent([])
     assert all_absent([Miss("a", MissKind.ABSENT, "no such file")])

@@ -37,11 +37,11 @@ def test_challenges() -> None:
     assert parse_challenges("Negotiate") == {}
 
 
-def test_a_login_does_not_show_itself() -> None:
+def test_a_login_is_not_printed() -> None:
     assert "secret" not in repr(Credential("secret-user", "secret", "secret-token", "config.json"))
 
 
-def test_whose_login_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_registry_of_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The login of a registry is listed under one host of its domain and used at another (docker.io's is), and nowhere
     else."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
@@ -59,9 +59,7 @@ def test_whose_login_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert find_credential(asked, registry) is None
 
 
-def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_docker_io_has_the_host_of_dockers_own_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps({"auths": {INDEX_URL: {"auth": "dTpw"}}}))
     site = Site(tmp_path)
@@ -76,7 +74,7 @@ def test_docker_io_is_asked_where_dockers_own_login_for_it_is_listed(
         _ = Repository(parse_reference("docker.io/debian:13"), closed, Transport(closed.network())).places
 
 
-def test_no_login_goes_over_plain_http(tmp_path: Path) -> None:
+def test_no_login_is_sent_over_plain_http(tmp_path: Path) -> None:
     """A registry with https that names a token service without it."""
     login = Login(Transport(Site(tmp_path).network()), "x.io")
     with pytest.raises(RefusedError, match="without https"):
@@ -114,7 +112,7 @@ class Fake:
             yield url.removeprefix("http://")
 
 
-def test_a_login_stays_with_its_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_is_not_sent_to_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registries redirect to other hosts for blobs; one that requires a login there gets none."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     registry, elsewhere = Fake(), Fake()

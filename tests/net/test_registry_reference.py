@@ -43,6 +43,6 @@ def test_references(text: str, registry: str, repository: str, wanted: str) -> N
         "x.io/a\n",
     ],
 )
-def test_what_is_no_reference(text: str) -> None:
+def test_invalid_references_are_refused(text: str) -> None:
     with pytest.raises(SpecError, match="is not the reference of an image"):
         parse_reference(text)

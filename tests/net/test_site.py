@@ -100,7 +100,7 @@ def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.Mon
     assert load_site(None).engine == "embedded"
 
 
-def test_the_engines_are_those_that_there_are() -> None:
+def test_the_engines_are_the_existing_ones() -> None:
     from envbuild.build.engines.select import load_engine
 
     assert [load_engine(name).name for name in ENGINES] == list(ENGINES)
@@ -145,7 +145,7 @@ def test_the_engines_are_those_that_there_are() -> None:
         ('{debian: [/x], "debian:": [/y]}', "2:25", "'debian:' has mirrors already", "put all of them into one list"),
     ],
 )
-def test_mirrors_that_would_never_be_asked(tmp_path: Path, mirrors: str, place: str, message: str, hint: str) -> None:
+def test_mirrors_that_would_never_be_used(tmp_path: Path, mirrors: str, place: str, message: str, hint: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_site(write(tmp_path, f"schema: 1\nmirrors: {mirrors}\n"))
     found = [(item.where.rsplit("site.yaml:", 1)[1], item.message, item.hint) for item in caught.value.findings]

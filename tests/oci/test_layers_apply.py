@@ -86,7 +86,7 @@ def tar_of(*entries: tuple[str, bytes, str]) -> io.BytesIO:
     return file
 
 
-def test_implied_folders_look_as_they_do_below(store: Store) -> None:
+def test_implied_folders_have_the_attributes_of_the_lower_layer(store: Store) -> None:
     def private(tree: Path) -> None:
         (tree / "home/me").mkdir(parents=True)
         os.chown(tree / "home/me", 1000, 1000)

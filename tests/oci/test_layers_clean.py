@@ -26,7 +26,7 @@ def names(upper: Path, *lowers: Path, keep: tuple[str, ...] = ()) -> list[str]:
     return [os.fsdecode(member.path) for member, _ in upper_members(upper, lowers, epoch=EPOCH, keep=keep)]
 
 
-def test_leftovers_go_and_the_rest_stays(tmp_path: Path) -> None:
+def test_leftovers_are_removed_and_the_rest_is_preserved(tmp_path: Path) -> None:
     gone = (
         "etc/passwd-",
         "etc/ssh/ssh_host_rsa_key",
@@ -58,7 +58,7 @@ def test_leftovers_go_and_the_rest_stays(tmp_path: Path) -> None:
     assert str((tmp_path / "var/lib/dbus/machine-id").readlink()) == "/etc/machine-id"
 
 
-def test_cleaning_stays_inside(tmp_path: Path) -> None:
+def test_cleaning_does_not_follow_links_outside(tmp_path: Path) -> None:
     outside, upper = tmp_path / "outside", tmp_path / "upper"
     put(outside, "log/precious.log")
     (upper / "etc").mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_cleaning_stays_inside(tmp_path: Path) -> None:
     assert (outside / "log/precious.log").read_text() == "x"
 
 
-def test_what_a_lower_layer_shows_already_is_dropped(tmp_path: Path) -> None:
+def test_members_equal_to_the_lower_layer_are_dropped(tmp_path: Path) -> None:
     lower, upper = tmp_path / "lower", tmp_path / "upper"
     for root in (lower, upper):
         put(root, "a/same", "a/b/same", "c/touched")
@@ -101,7 +101,7 @@ def test_members_are_in_byte_order_and_the_first_name_holds_the_data(tmp_path: P
     ]
 
 
-def test_keep_limits_the_layer_and_brings_only_missing_parents(tmp_path: Path) -> None:
+def test_keep_limits_the_layer_and_adds_missing_parents_only(tmp_path: Path) -> None:
     lower, upper = tmp_path / "lower", tmp_path / "upper"
     (lower / "opt").mkdir(parents=True)
     put(upper, "opt/x/lib/f", "opt/y", "etc/z", "new/deep/here")
@@ -110,7 +110,7 @@ def test_keep_limits_the_layer_and_brings_only_missing_parents(tmp_path: Path) -
     assert names(upper, lower, keep=("/opt/missing",)) == []
 
 
-def test_a_settled_tree_reads_as_the_same_layer(tmp_path: Path) -> None:
+def test_a_cleaned_tree_reads_as_the_same_layer(tmp_path: Path) -> None:
     lower, upper = tmp_path / "lower", tmp_path / "upper"
     put(lower, "d/one", "d/two")
     os.utime(lower / "d", (5, 5))

@@ -97,7 +97,7 @@ def test_threads_change_no_byte(
     assert all(first == other for other in others)
 
 
-def test_gzip_tells_neither_name_nor_time(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
+def test_gzip_contains_neither_name_nor_time(layers: tuple[LayerRecord, ...], store: Store, tmp_path: Path) -> None:
     layout = write(layers, tmp_path / "out", store)
     head = blob(layout, layout.layers[0].digest)[:10]
     assert head[:8] == bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0))  # RFC 1952: no flags, no time

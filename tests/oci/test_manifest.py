@@ -15,7 +15,7 @@ from tests.support.local_registry import DIGEST, LAYER, descriptor
 pytestmark = pytest.mark.unit
 
 
-def test_layers_that_cannot_be_had_or_unpacked() -> None:
+def test_layers_that_are_stored_elsewhere_or_of_unknown_kind() -> None:
     foreign = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
     nondistributable = f"{LAYER.replace('layer', 'layer.nondistributable')}+gzip"
     layers = [
@@ -53,7 +53,7 @@ def test_damaged_manifests(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
-def test_documents_that_are_none(content: bytes) -> None:
+def test_invalid_documents_are_refused(content: bytes) -> None:
     with pytest.raises(InputError, match="is damaged"):
         manifest.parse_document(content, "x.io/y:1")
 

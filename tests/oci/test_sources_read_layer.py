@@ -100,7 +100,7 @@ def test_compressions(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ahead", [True, False])
-def test_streams_that_come_in_drops(form: str, ahead: bool) -> None:
+def test_streams_that_come_in_small_pieces(form: str, ahead: bool) -> None:
     blob = FORMS[form]()
     for most in (1, 77, 5000) if len(blob) < 1000 else (997,):
         with open_decompressed(Drops(blob, most), ahead=ahead) as stream:
@@ -117,7 +117,7 @@ def test_one_byte_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_ends_too_early(form: str) -> None:
+def test_truncated_blobs_are_refused(form: str) -> None:
     """Whatever the image says, if only its digests and sizes fit what is there."""
     blob = FORMS[form]()
     end = len(blob.rstrip(b"\0")) if form == "gzip and zeros" else len(blob)
@@ -131,7 +131,7 @@ def test_what_ends_too_early(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_goes_on_after_its_end(form: str) -> None:
+def test_data_after_the_end_is_refused(form: str) -> None:
     blob = FORMS[form]()
     for more in (b"x", b"garbage" * 100, kit.file(b"evil") + kit.END, b"\x1f\x8b", b"PK\3\4" * 10, bytes(512) + b"x"):
         found = Recorder()
@@ -151,7 +151,7 @@ WRONG = "sha256:" + "0" * 64
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_lies(form: str) -> None:
+def test_wrong_digests_and_sizes_are_refused(form: str) -> None:
     blob = FORMS[form]()
     for layer, message in (
         (source(blob, TAR, digest=WRONG), "its blob is sha256:[0-9a-f]{64}, and its image names sha256:000"),
@@ -166,7 +166,7 @@ def test_lies(form: str) -> None:
         assert not found.closed
 
 
-def test_what_nobody_said_is_not_checked() -> None:
+def test_digests_and_sizes_that_are_unknown_are_not_checked() -> None:
     blob = gzip.compress(TAR)
     sound = source(blob, TAR)
     assert read_layer(SourceLayer(sound.diff_id, "", 0, "x", sound.open), [Recorder()]).members == 19
@@ -243,7 +243,7 @@ def test_layers_without_a_name() -> None:
         read_unnamed_layer(replace(source(TAR, TAR), diff_id="", digest="", size=5), Count())
 
 
-def test_blocks_that_stand_for_much() -> None:
+def test_blocks_of_high_ratio_are_read_in_pieces() -> None:
     """Four bytes of a zstd frame can be 128 KiB: a megabyte of them comes in pieces too."""
     block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"\0"
     last = struct.pack("<I", 1)[:3]
@@ -253,7 +253,7 @@ def test_blocks_that_stand_for_much() -> None:
     assert sum(sizes) == 2000 << 17 and max(sizes) <= MIB
 
 
-def test_windows_that_ask_for_much() -> None:
+def test_large_windows_are_refused() -> None:
     blob = b"\x28\xb5\x2f\xfd\x00\xff" + b"\x01\0\0"  # a window of nearly 4 TiB
     with pytest.raises(LayerError), open_decompressed(io.BytesIO(blob)) as stream:
         stream.read(1)
@@ -279,7 +279,7 @@ def test_nothing_is_left_of_what_is_refused(tmp_path: Path) -> None:
     assert threading.active_count() == threads
 
 
-def test_what_sinks_and_places_raise_passes_through() -> None:
+def test_errors_of_sinks_and_sources_pass_through() -> None:
     class Full(Count):
         def data(self, chunk: bytes) -> None:
             raise OSError("no space")

@@ -29,7 +29,7 @@ def test_paths_of_folders(name: bytes, path: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [b"..", b"../a", b"a/../b", b"a/..", b"/../a", b"./..", b"a/b/../../../c"])
-def test_paths_that_lead_out(name: bytes) -> None:
+def test_paths_that_leave_the_root(name: bytes) -> None:
     for archive in (file(name), pax((b"path", name)) + file(b"x"), file(b"L", name + b"\0", b"L") + file(b"x")):
         with pytest.raises(LayerError, match="leads out of it"):
             read(archive + END)
@@ -38,7 +38,7 @@ def test_paths_that_lead_out(name: bytes) -> None:
 @pytest.mark.parametrize(
     "name", [b"n" * 256, b"/".join([b"n" * 200] * 21), b"a\0b", b"x/" + b"n" * 256, b"x/y\0z", b"a/b\0/c"]
 )
-def test_paths_that_cannot_be(name: bytes) -> None:
+def test_invalid_paths_are_refused(name: bytes) -> None:
     with pytest.raises(LayerError, match=r"possible|NUL"):
         read(file(b"x/first") + pax((b"path", name)) + file(b"x") + END)
 
@@ -96,7 +96,7 @@ def test_octal_fields(field: bytes, value: int) -> None:
 
 
 @pytest.mark.parametrize("field", [b"0000_44\0", b"-000644\0", b"0o00644\0", b"+000644\0", b"0000648\0", b"64 4   \0"])
-def test_fields_that_are_no_numbers(field: bytes) -> None:
+def test_fields_that_are_not_numbers(field: bytes) -> None:
     for archive in (header(mode=field), header(size=field.rjust(12, b"0")), header(mtime=field.rjust(12, b"0"))):
         with pytest.raises(LayerError, match="not a number"):
             read(archive + END)
@@ -117,7 +117,7 @@ def test_numbers_in_base_256() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_what_lies_about_its_size(step: int) -> None:
+def test_wrong_sizes_are_refused(step: int) -> None:
     """Memory follows what is there, not what is said."""
     for size in (b"\x80" + bytes(3) + (1 << 60).to_bytes(8, "big"), octal(0o77777777777)):
         with pytest.raises(LayerError, match="ends in the middle of a file"):

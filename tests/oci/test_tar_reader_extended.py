@@ -104,12 +104,12 @@ def test_damaged_records(body: bytes) -> None:
         (b"LIBARCHIVE.xattr.user.a", b"no base64!"),
     ],
 )
-def test_records_that_cannot_be(record: tuple[bytes, bytes]) -> None:
+def test_invalid_records_are_refused(record: tuple[bytes, bytes]) -> None:
     with pytest.raises(LayerError):
         read(pax(record) + file(b"a") + END)
 
 
-def test_names_that_are_given_twice() -> None:
+def test_names_that_are_specified_twice() -> None:
     long = file(b"././@LongLink", b"n" * 150 + b"\0", b"L")
     assert only(long + file(b"x")).path == b"n" * 150
     with pytest.raises(LayerError, match="two ways"):

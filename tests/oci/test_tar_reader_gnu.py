@@ -132,7 +132,7 @@ def test_the_label_of_a_volume(tmp_path: Path) -> None:
     assert [member.path for member in read(gnu(tmp_path, "--format=gnu", "--label=name")).members] == [b"file"]
 
 
-def test_backups_are_no_layers(tmp_path: Path) -> None:
+def test_backups_are_refused(tmp_path: Path) -> None:
     (tmp_path / "content/d").mkdir(parents=True)
     with pytest.raises(LayerError, match="backup"):
         read(gnu(tmp_path / "content", "--format=gnu", f"--listed-incremental={tmp_path / 'state'}"))

@@ -67,12 +67,12 @@ def test_apex_at_a_commit_of_the_specs_own() -> None:
         ({"commit": "f" * 40, "modules": ["x"], "extensions_of": ["group_norm"]}, "was not tried"),
     ],
 )
-def test_an_apex_that_nobody_knows(options: dict[str, Any], message: str) -> None:
+def test_an_unknown_version_of_apex(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=f"(?s){message}"):
         recipe("apex", **options)
 
 
-def test_apex_names_every_module_that_was_asked_for() -> None:
+def test_apex_names_every_requested_module() -> None:
     made = recipe("apex", extensions_of=["cpp_ext", "cuda_ext", "xentropy"])
     assert len(made.extensions()) == 13 and {"apex_C", "amp_C", "xentropy_cuda"} <= set(made.extensions())
     (kernels,) = (check for check in made.verify(image(made)) if "cuobjdump" in check.command)
@@ -90,6 +90,6 @@ def test_apex_names_every_module_that_was_asked_for() -> None:
         ("fast_multihead_attn", "is no group of extensions of apex 6424da3b"),
     ],
 )
-def test_words_of_apex_that_cannot_be_had(word: str, reason: str) -> None:
+def test_extensions_of_apex_that_are_not_available(word: str, reason: str) -> None:
     with pytest.raises(SpecError, match=f"'{word}' .*{reason}"):
         recipe("apex", extensions_of=[word])

@@ -9,7 +9,7 @@ from tests.support.recipes import image, recipe, steps
 pytestmark = pytest.mark.unit
 
 
-def test_the_plugin_stands_on_a_libfabric() -> None:
+def test_the_plugin_needs_a_libfabric() -> None:
     made, cuda = recipe("aws-ofi-nccl", version="1.21.1"), recipe("cuda", version="13.2")
     (reason,) = map(str, made.refusals(image(made, cuda)))
     assert "libfabric, or efa" in reason
@@ -26,7 +26,7 @@ def test_the_plugin_stands_on_a_libfabric() -> None:
     ("version", "tag", "has"),
     [("1.21.1", "v1.21.1", "--enable-ngc"), ("1.13.2", "v1.13.2-aws", "ln -s libnccl-net.so lib/libnccl-net-aws-ofi")],
 )
-def test_the_name_that_nvidias_images_look_for(version: str, tag: str, has: str) -> None:
+def test_the_file_name_that_nvidias_images_load(version: str, tag: str, has: str) -> None:
     made = recipe("aws-ofi-nccl", version=version)
     assert made.sources(image(made)).git[0].tag == tag
     fabric = recipe("libfabric", version="2.4.0")

@@ -45,7 +45,7 @@ def test_only_the_wheels_of_cuda_come_apart(provider: str) -> None:
         recipe("cuda", version="13.2", provider=provider, flavor="runtime")
 
 
-def test_the_matrix_hears_where_cuda_comes_from() -> None:
+def test_the_matrix_knows_the_provider_of_cuda() -> None:
     for provider in ("wheels", "apt", "base"):
         mine = recipe("cuda", version="13.2", provider=provider)
         assert mine.matrix(image(mine)) == {"cuda": "13.2", "cuda-from": provider}

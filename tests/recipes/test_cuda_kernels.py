@@ -48,7 +48,7 @@ BUILD_VARIABLES = {
 
 
 @pytest.mark.parametrize("name", BUILD_VARIABLES)
-def test_builds_without_a_gpu_are_told_what_they_would_ask_it(name: str) -> None:
+def test_builds_without_a_gpu_set_what_they_would_detect(name: str) -> None:
     made = recipe(name, **({"provider": "source"} if name == "xformers" else {}))
     cuda, torch = recipe("cuda", version="12.8", provider="apt"), recipe("torch", version="2.6.0")
     env = image(made, cuda, torch, target="a100-ib")
@@ -88,7 +88,7 @@ def test_the_same_modules_come_from_one_recipe_only() -> None:
     }
 
 
-def test_requirements_of_the_build_are_not_looked_for_on_an_index(tmp_path: Path) -> None:
+def test_build_requirements_are_not_fetched_from_an_index(tmp_path: Path) -> None:
     """There is none in a unit: setup_requires would stop the build."""
     sample = 'setup(\n    setup_requires=[\n        "cython",\n    ],\n    install_requires=["numpy"],\n)\n'
     for name, text in (("metaseq", sample), ("fairscale", 'setup(\n    setup_requires=["ninja"],\n    name="x",\n)\n')):

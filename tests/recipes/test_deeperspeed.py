@@ -45,7 +45,7 @@ def test_deeperspeed_at_a_commit_of_the_specs_own() -> None:
     assert exported(made, env)["DS_ACCELERATOR"] == "cuda"
 
 
-def test_the_fork_and_deepspeed_ask_for_the_same() -> None:
+def test_the_fork_and_deepspeed_have_the_same_requirements() -> None:
     """3.0 is made of DeepSpeed 0.16.5."""
     new, fork = recipe("deepspeed"), recipe("deeperspeed")
     assert set(new.runtime(stack(new)).python) == set(fork.runtime(stack(fork)).python) - {"setuptools<82"}

@@ -56,7 +56,7 @@ def test_deepspeed_without_ops_compiles_none() -> None:
         ("cutlass_ops", "needs the"),
     ],
 )
-def test_ops_that_deepspeed_lacks_or_that_need_more(op: str, reason: str) -> None:
+def test_ops_that_deepspeed_does_not_have_or_that_need_more(op: str, reason: str) -> None:
     with pytest.raises(SpecError, match=f"'{op}' {reason}"):
         recipe("deepspeed", ops=[op])
 

@@ -77,7 +77,7 @@ def test_a_wheel_for_another_cuda_than_the_images_is_refused() -> None:
         assert (*asked.toolkit, *asked.core)[0].endswith("-cu12")
 
 
-def test_verify_lines_know_a_right_answer_from_a_wrong_one() -> None:
+def test_verify_lines_accept_right_answers_only() -> None:
     cuda, ucx = recipe("cuda", version="13.2"), recipe("ucx", version="1.20")
     tests, nccl = recipe("nccl-tests"), recipe("nccl")
     env = image(cuda, ucx, nccl, tests, versions={"nvidia-nccl-cu13": "2.30.7"})
@@ -97,7 +97,7 @@ def test_verify_lines_know_a_right_answer_from_a_wrong_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "options", "layers", "base"), SAMPLES, ids=IDS)
-def test_it_can_stand_there_and_every_source_is_pinned(
+def test_it_is_accepted_and_every_source_is_pinned(
     name: str, options: dict[str, Any], layers: tuple[str, ...], base: str
 ) -> None:
     made, env = sample(name, options, layers, base)
@@ -154,7 +154,7 @@ def test_sources_are_whole_commits_and_their_wheels_are_named(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [*FROM_GIT, "neuron", "neuronx-distributed"])
-def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: FactTable) -> None:
+def test_components_of_a_recipe_are_known_to_the_matrix(name: str, matrix: FactTable) -> None:
     made = recipe(name)
     components = made.matrix(stack(made, recipe("neuron")))
     parse_request(
@@ -162,7 +162,7 @@ def test_what_a_recipe_tells_the_matrix_is_known_there(name: str, matrix: FactTa
     )
 
 
-def test_no_host_stands_in_a_recipe() -> None:
+def test_a_recipe_contains_no_host() -> None:
     for name in (*FROM_GIT, "neuron", "neuronx-distributed"):
         text = inspect.cleandoc(recipe_file(recipe(name)).read_text())
         assert not re.search(r"https?://|\b[a-z0-9-]+\.(com|org|io|net)\b", text), name

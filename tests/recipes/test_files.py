@@ -63,7 +63,7 @@ def test_on_ndv5_each_gpu_has_its_own_switch() -> None:
     assert all([device.attrib["class"] for device in switch] == ["0x030200", "0x020700"] for switch in switches)
 
 
-def test_settings_of_nccl_are_put_together() -> None:
+def test_settings_of_nccl_are_merged() -> None:
     made = recipe("files", known=["azure-ndv4-nccl"], nccl={"NCCL_IB_HCA": "mlx5_ib", "NCCL_IGNORE_CPU_AFFINITY": "0"})
     assert made.runtime(image(made)).files == {
         "/etc/nccl.conf": (
@@ -101,7 +101,7 @@ def test_a_host_file_has_the_gpus_of_the_target() -> None:
         ({"nccl": {"NCCL_DEBUG": "INFO\nX=1"}}, "holds a line end"),
     ],
 )
-def test_files_that_cannot_be(options: dict[str, Any], message: str) -> None:
+def test_invalid_files_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
         recipe("files", **options)
 
@@ -125,7 +125,7 @@ def test_contents_of_files_are_literal(text: str) -> None:
         recipe("debian-packages", packages=[text])
 
 
-def test_files_are_looked_at_as_they_are_written(tmp_path: Path) -> None:
+def test_files_are_checked_as_they_are_written(tmp_path: Path) -> None:
     made = recipe("files", text={"/etc/motd": "it's\\nhere"}, known=["azure-ndv4-topo"])
     env = image(made)
     for path, text in made.runtime(env).files.items():

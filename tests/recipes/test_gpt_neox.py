@@ -38,7 +38,7 @@ def test_what_gpt_neox_needs_beside_it(version: str, beside: dict[str, Any], mis
         assert str(refusal).endswith(expected)
 
 
-def test_deeperspeed_has_what_gpt_neox_asks_for() -> None:
+def test_deeperspeed_has_the_revisions_of_gpt_neox() -> None:
     asked = {item.deeperspeed for item in table("gpt-neox").REVISIONS.values()}
     assert asked <= set(table("deeperspeed").REVISIONS)
 
@@ -77,7 +77,7 @@ def test_training_of_an_older_revision_needs_no_lm_eval(tmp_path: Path) -> None:
     assert run.stdout == "None\n"
 
 
-def test_pins_are_kept_to_the_letter() -> None:
+def test_pins_are_preserved_exactly() -> None:
     old = recipe("gpt-neox", version="66fe501")
     python = old.runtime(stack(old)).python
     for pin in ("numpy==1.22.0", "transformers~=4.24.0", "wandb==0.10.28", "protobuf==3.20.1"):

@@ -30,7 +30,7 @@ def spec(folder: Path, layers: str, base: str = "debian:13") -> Path:
 
 
 @pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.stem))
-def test_every_check_of_a_recipe_says_what_to_write(path: Path) -> None:
+def test_every_check_of_a_recipe_has_a_hint(path: Path) -> None:
     """A ValueError is the message, then "; " and the hint."""
     for node in ast.walk(ast.parse(path.read_text())):
         if (
@@ -86,7 +86,7 @@ class Calls:
     def flush(self) -> None: ...
 
 
-def test_lines_of_several_threads_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_several_threads_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls()
     monkeypatch.setattr(sys, "stderr", calls)
     reporter, gate = LineReporter(), threading.Barrier(4)

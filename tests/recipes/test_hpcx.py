@@ -124,7 +124,7 @@ def pack(tmp_path: Path, file: str, contents: dict[str, str], mode: str) -> None
 
 
 @pytest.mark.parametrize("plugin", [True, False])
-def test_hpcx_is_told_where_it_is(plugin: bool, tmp_path: Path) -> None:
+def test_hpcx_is_configured_with_its_prefix(plugin: bool, tmp_path: Path) -> None:
     if not shutil.which("bzip2"):
         pytest.skip("no bzip2 here")
     made = recipe("hpcx", version="2.18", plugin=plugin)

@@ -9,7 +9,7 @@ from tests.support.recipes import image, recipe, steps
 pytestmark = pytest.mark.unit
 
 
-def test_the_libfabric_of_a_distribution_knows_no_gpu() -> None:
+def test_the_libfabric_of_a_distribution_has_no_gpu_support() -> None:
     made, cuda = recipe("libfabric"), recipe("cuda", version="13.2")
     (reason,) = map(str, made.refusals(image(made, cuda)))
     assert "knows no CUDA memory" in reason

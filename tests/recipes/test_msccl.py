@@ -24,7 +24,7 @@ def test_a_torch_wheel_never_loads_msccl() -> None:
     assert made.provides(image()) == recipe("nccl").provides(image())
 
 
-def test_msccl_is_compiled_for_the_target_and_says_so() -> None:
+def test_msccl_is_compiled_for_the_target_and_verified() -> None:
     made = recipe("msccl", algorithms="ndv4")
     env = image(made, recipe("cuda", provider="apt", version="12.6"), target="a100-ib", base="ubuntu:22.04")
     text = "\n".join(steps(made, env))

@@ -40,7 +40,7 @@ def test_a_commit_with_other_kernels_stops_the_build(kernels: str, message: str,
     assert message in found.stderr
 
 
-def test_the_build_file_asks_no_gpu_whether_it_is_there() -> None:
+def test_the_build_file_does_not_query_a_gpu() -> None:
     """GPT-NeoX's own did until 7e7c1152, and built nothing where none was."""
     assert "is_available" not in FUSED.read_text()
 

@@ -61,7 +61,7 @@ def test_neuron_packages_are_exact_and_come_from_neuron_alone() -> None:
         ("trn1", ("cuda",), "do not run CUDA"),
     ],
 )
-def test_where_neuron_cannot_stand(target: str, beside: tuple[str, ...], because: str | None) -> None:
+def test_images_that_neuron_refuses(target: str, beside: tuple[str, ...], because: str | None) -> None:
     made = recipe("neuron")
     found = made.refusals(image(made, *(recipe(name) for name in beside), target=target))
     assert (found == ()) if because is None else (because in str(found[0]))

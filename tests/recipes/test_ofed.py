@@ -54,7 +54,7 @@ def test_a_key_of_ofed_is_that_of_one_version(provider: str) -> None:
     assert made.matrix(image(made)) == {}  # nor does the matrix pick one
 
 
-def test_ofed_says_its_version_as_what_it_is() -> None:
+def test_ofed_names_its_version_by_provider() -> None:
     assert recipe("ofed", version="3.2.1").matrix(image()) == {"doca": "3.2.1"}
     mlnx = recipe("ofed", version="23.07-0.5.1.2", provider="mlnx-ofed")
     assert mlnx.matrix(image()) == {"ofed": "23.07-0.5.1.2"}

@@ -10,7 +10,7 @@ from tests.support.recipes import NGC, image, recipe, steps
 pytestmark = pytest.mark.unit
 
 
-def test_open_mpi_says_where_it_is() -> None:
+def test_open_mpi_returns_its_prefix() -> None:
     debian, own = recipe("openmpi"), recipe("openmpi", provider="source", version="5.0.10")
     assert debian.home(image(debian)) == "/usr/lib/x86_64-linux-gnu/openmpi"
     assert debian.home(image(debian, target="gb200-nvl")) == "/usr/lib/aarch64-linux-gnu/openmpi"
@@ -24,7 +24,7 @@ def test_open_mpi_says_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("folder", ["relative/mpi", "/opt/mpi; reboot", "/opt/a b", "/opt/'x", "/opt/mpi/"])
-def test_a_folder_of_open_mpi_that_is_none_is_told(folder: str) -> None:
+def test_an_invalid_folder_of_open_mpi_is_refused(folder: str) -> None:
     with pytest.raises(SpecError, match="not the path of a folder"):
         recipe("openmpi", provider="base", folder=folder)
 

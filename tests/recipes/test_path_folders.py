@@ -44,7 +44,7 @@ BUILT: dict[str, dict[str, str]] = {
 }
 
 
-def test_every_recipe_with_a_folder_says_whether_it_has_programs() -> None:
+def test_every_recipe_with_a_prefix_is_in_the_table_of_programs() -> None:
     names = [path.stem.replace("_", "-") for path in (ROOT / "recipes").glob("*.py")]
     assert {name for name in names if recipe(name).prefix} == set(PROGRAMS)
 

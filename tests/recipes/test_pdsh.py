@@ -9,7 +9,7 @@ from tests.support.recipes import image, recipe
 pytestmark = pytest.mark.unit
 
 
-def test_pdsh_brings_no_server() -> None:
+def test_pdsh_installs_no_server() -> None:
     made = recipe("pdsh")
     runtime = made.runtime(image())
     assert runtime.debian == ("openssh-client", "pdsh") and runtime.env == {"PDSH_RCMD_TYPE": "ssh"}

@@ -23,7 +23,7 @@ def test_an_own_rdma_core_is_the_only_one() -> None:
     assert "--enable-efa=/opt/rdma-core" in "".join(steps(recipe("libfabric", version="2.4.0"), env))
 
 
-def test_a_version_of_rdma_core_that_nobody_knows() -> None:
+def test_an_unknown_version_of_rdma_core() -> None:
     asked = recipe("rdma-core", version="99.9")
     assert "the commit of rdma-core 99.9 is not known" in str(asked.refusals(image(asked))[0])
     given = recipe("rdma-core", version="99.9", commit="a" * 40)

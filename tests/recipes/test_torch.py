@@ -40,7 +40,7 @@ pytestmark = pytest.mark.unit
         ({"provider": "base"}, ()),
     ],
 )
-def test_what_torch_asks_an_index_for(options: dict[str, Any], core: tuple[str, ...]) -> None:
+def test_requirements_of_torch(options: dict[str, Any], core: tuple[str, ...]) -> None:
     made = recipe("torch", **options)
     env = image(made, base="nvcr.io/nvidia/pytorch:25.10-py3")
     assert made.runtime(env).core == core
@@ -57,7 +57,7 @@ def test_what_torch_asks_an_index_for(options: dict[str, Any], core: tuple[str, 
         ({"provider": "base"}, {"torch": "*"}),
     ],
 )
-def test_what_torch_tells_the_matrix(options: dict[str, Any], matrix: dict[str, str]) -> None:
+def test_components_of_torch_in_the_matrix(options: dict[str, Any], matrix: dict[str, str]) -> None:
     made = recipe("torch", **options)
     channel = {"channel": "pytorch"} if "channel" in options else {}
     assert made.matrix(image(made)) == {**channel, **matrix}
@@ -89,7 +89,7 @@ def test_a_channel_is_an_index_of_its_own() -> None:
         ({"beside": ["torchvision; rm"]}, "is none that torch brings along"),
     ],
 )
-def test_options_of_torch_that_cannot_be_right(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_of_torch(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         recipe("torch", **options)
 
@@ -126,7 +126,7 @@ def test_torch_from_source_has_ucc_when_the_image_has() -> None:
     assert made.matrix(image(made, Named("ucc")))["torch-ucc"] == "native"
 
 
-def test_the_image_says_which_torch_it_holds() -> None:
+def test_the_image_sets_pytorch_version() -> None:
     made = recipe("torch", version="2.15")
     assert made.runtime(image(made)).env == {}
     assert made.runtime(image(made, versions={"torch": "2.15.0"})).env == {"PYTORCH_VERSION": "2.15.0"}
@@ -148,7 +148,7 @@ def test_torch_compile_has_a_compiler(options: dict[str, Any], packages: tuple[s
     assert any("C and C++ compile" in check.name for check in made.verify(env)) is bool(packages)
 
 
-def test_the_compilers_are_looked_at_by_compiling(tmp_path: Path) -> None:
+def test_the_compilers_are_checked_by_compiling(tmp_path: Path) -> None:
     """The check runs here, with this machine's Python and compilers; without Python's headers it fails."""
     headers = Path(sysconfig.get_paths()["include"])
     if not (shutil.which("gcc") and shutil.which("g++") and (headers / "Python.h").exists()):

@@ -33,7 +33,7 @@ def test_torch_ucc_refuses_a_torch_that_was_not_tried(version: str) -> None:
     assert f"torch {version} was not tried" in refusal
 
 
-def test_torch_ucc_refuses_what_it_cannot_stand_on() -> None:
+def test_torch_ucc_refuses_a_base_that_it_does_not_support() -> None:
     made = recipe("torch-ucc", version="2.14.0")
     env = image(recipe("torch", provider="base"), Named("ucc", builds=False), made)
     assert [refusal.because.partition(" ")[0] for refusal in made.refusals(env)] == ["its", "torch", "it"]

@@ -43,7 +43,7 @@ def test_ucc_on_debians_ucx_compiles_against_its_headers() -> None:
     assert "--with-ucx=/usr" in steps(mine, env)[-1]
 
 
-def test_ucc_perftest_that_reached_nobody_is_no_pass() -> None:
+def test_ucc_perftest_without_peers_fails() -> None:
     ucx, openmpi = recipe("ucx", version="1.22"), recipe("openmpi")
     mine = recipe("ucc", version="1.8", mpi_test=True)
     check = line(mine, image(ucx, openmpi, mine, target="cpu"), "over self,tcp")

@@ -10,7 +10,7 @@ from tests.support.recipes import image, recipe, steps
 pytestmark = pytest.mark.unit
 
 
-def test_ucx_is_compiled_when_a_version_is_asked_for() -> None:
+def test_ucx_is_compiled_when_a_version_is_requested() -> None:
     env = image(recipe("rdma-core"))
     assert not recipe("ucx").builds
     assert recipe("ucx").runtime(env).debian == ("libucx0", "ucx-utils")
@@ -25,7 +25,7 @@ def test_ucx_is_compiled_when_a_version_is_asked_for() -> None:
         recipe("ucx", provider="debian", version="1.18")
 
 
-def test_debians_ucx_beside_cuda_has_to_be_asked_for() -> None:
+def test_debians_ucx_beside_cuda_has_to_be_requested() -> None:
     cuda = recipe("cuda", version="13.2")
     assert "no CUDA support" in str(recipe("ucx").refusals(image(cuda, recipe("ucx")))[0])
     meant = recipe("ucx", provider="debian")
@@ -46,7 +46,7 @@ def test_ucx_takes_what_the_image_has_and_names_the_rest() -> None:
     assert steps(mine, h100) == steps(mine, a100)
 
 
-def test_ucx_1_20_is_not_asked_over_the_loopback_device() -> None:
+def test_ucx_1_20_is_not_checked_over_the_loopback_device() -> None:
     assert recipe("ucx", version="1.20").alone() == ("self,sm",)
     for version in ("1.19", "1.21", "1.22"):
         assert recipe("ucx", version=version).alone() == ("self,sm", "self,tcp")

@@ -47,7 +47,7 @@ def test_the_commit_of_a_release() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_an_unknown_version_asks_for_its_commit(name: str) -> None:
+def test_an_unknown_version_needs_its_commit(name: str) -> None:
     own = {"provider": "source"} if name in ("nccl", "ucx", "openmpi") else {}
     mine, env = whole(name, {"version": "77.1", **own})
     (reason,) = [text for text in map(str, mine.refusals(env)) if "77.1" in text]
@@ -69,7 +69,7 @@ def test_an_unknown_version_asks_for_its_commit(name: str) -> None:
         ("hpcx", "hpcx", "debian:13", "*"),  # none: the recipe refuses, not the matrix
     ],
 )
-def test_what_is_not_asked_for_is_one_that_can_be_had(name: str, component: str, base: str, newest: str) -> None:
+def test_the_default_version_is_an_available_one(name: str, component: str, base: str, newest: str) -> None:
     assert recipe(name).matrix(image(base=base)) == {component: newest}
     assert recipe(name, version="1.40.0").matrix(image(base=base)) == {component: "1.40.0"}
 
@@ -104,6 +104,6 @@ def test_what_is_not_asked_for_is_one_that_can_be_had(name: str, component: str,
         ),
     ],
 )
-def test_options_that_cannot_be_right(name: str, options: dict[str, Any], message: str) -> None:
+def test_invalid_options(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)):
         recipe(name, **options)

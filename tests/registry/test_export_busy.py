@@ -80,7 +80,7 @@ def registry(tmp_path: Path) -> Iterator[Busy]:
         yield found
 
 
-def test_a_registry_is_given_the_time_that_it_wants(registry: Busy, tmp_path: Path) -> None:
+def test_retry_after_of_a_registry_is_obeyed(registry: Busy, tmp_path: Path) -> None:
     registry.refusals = [(429, "1"), (503, "")]
     made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))
     assert len(registry.times) == 1 + 1 + 3  # the manifest, the configuration, the layers
@@ -89,14 +89,14 @@ def test_a_registry_is_given_the_time_that_it_wants(registry: Busy, tmp_path: Pa
         assert second - first >= 1 and third - second >= 0.5
 
 
-def test_who_asks_too_often_is_told_to_log_in(registry: Busy, tmp_path: Path) -> None:
+def test_the_hint_after_too_many_requests_is_a_login(registry: Busy, tmp_path: Path) -> None:
     registry.refusals = [(429, "0")] * 9
     with pytest.raises(InputError, match="HTTP 429") as caught:
         made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))
     assert "docker login docker.io" in caught.value.hint
 
 
-def test_a_manifest_without_end_is_not_read_to_its_end(registry: Busy, tmp_path: Path) -> None:
+def test_an_endless_manifest_is_refused(registry: Busy, tmp_path: Path) -> None:
     registry.pieces = 512  # more than all buffers between the two hold
     with pytest.raises(InputError, match=f"more than {MAX_MANIFEST} bytes"):
         made("docker://some/app:1", workspace(tmp_path / "store", docker=registry.url))

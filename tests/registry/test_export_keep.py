@@ -69,13 +69,13 @@ def test_another_form_pulls_nothing(layers: list[str], registry: Server, tmp_pat
     assert not cached_layers(at, layers)
 
 
-def test_without_it_nothing_is_kept(layers: list[str], registry: Server, tmp_path: Path) -> None:
+def test_without_the_option_nothing_is_cached(layers: list[str], registry: Server, tmp_path: Path) -> None:
     at = workspace(tmp_path / "store", docker=registry.url)
     made(NAME, at)
     assert not cached_layers(at, layers) and not (at.store.root / "partial").exists()
 
 
-def test_a_pull_goes_on_within_a_layer(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+def test_a_pull_resumes_within_a_layer(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
     want = made(NAME, workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
     with cutting(registry.host) as cutter:
         at = workspace(tmp_path / "store", docker=cutter.url)
@@ -89,7 +89,9 @@ def test_a_pull_goes_on_within_a_layer(layers: list[str], large: str, registry: 
         assert cached_layers(at, layers) == layers
 
 
-def test_all_of_it_had_come(layers: list[str], large: str, layout: Layout, registry: Server, tmp_path: Path) -> None:
+def test_a_complete_partial_file_is_used(
+    layers: list[str], large: str, layout: Layout, registry: Server, tmp_path: Path
+) -> None:
     """A run was killed between the last byte and the renaming."""
     at = workspace(tmp_path / "store", docker=registry.url)
     partial_file(at, large).parent.mkdir()
@@ -101,7 +103,7 @@ def test_all_of_it_had_come(layers: list[str], large: str, layout: Layout, regis
 
 
 @pytest.mark.parametrize("size", [1_000_000, 9_000_000])
-def test_what_was_there_is_other_content(
+def test_a_partial_file_of_other_content(
     size: int, layers: list[str], large: str, registry: Server, tmp_path: Path
 ) -> None:
     """Of a disk that lost something, or of a hostile neighbour: it is thrown away, and all of the layer pulled."""
@@ -113,7 +115,9 @@ def test_what_was_there_is_other_content(
     assert cached_layers(at, layers) == layers and not partial_file(at, large).exists()
 
 
-def test_a_kept_layer_is_damaged(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+def test_a_damaged_cached_layer_is_fetched_again(
+    layers: list[str], large: str, registry: Server, tmp_path: Path
+) -> None:
     at = workspace(tmp_path / "store", docker=registry.url)
     want = made(NAME, at, keep_layers=True).artifact.sha256
     at.store.blob(large).write_bytes(b"damaged")
@@ -121,7 +125,7 @@ def test_a_kept_layer_is_damaged(layers: list[str], large: str, registry: Server
     assert again.artifact.sha256 == want and cached_layers(at, layers) == layers
 
 
-def test_wrong_content_is_not_kept(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+def test_wrong_content_is_not_cached(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
     with cutting(registry.host) as cutter:
         cutter.wrong = True
         at = workspace(tmp_path / "store", docker=cutter.url)
@@ -130,7 +134,7 @@ def test_wrong_content_is_not_kept(layers: list[str], large: str, registry: Serv
         assert large not in cached_layers(at, layers) and not partial_file(at, large).exists()
 
 
-def test_somebody_else_keeps_it(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
+def test_a_layer_that_another_process_caches(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
     """Both read it; one writes it down."""
     at = workspace(tmp_path / "store", docker=registry.url)
     file = open_part(at.store, large)

@@ -265,7 +265,7 @@ def test_schema_1(tmp_path: Path) -> None:
     assert caught.value.exit_code == 10
 
 
-def test_all_layers_that_cannot_be_had_are_told(tmp_path: Path) -> None:
+def test_all_unavailable_layers_are_reported(tmp_path: Path) -> None:
     part = {"digest": f"sha256:{'0' * 64}", "size": 1}
     kinds = [
         "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
@@ -300,7 +300,7 @@ def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path:
     assert made(pinned, at, tmp_path / "again.sqsh").artifact.sha256 == done.artifact.sha256
 
 
-def test_what_is_not_there(registry: Server, tmp_path: Path) -> None:
+def test_missing_images(registry: Server, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="app:none is not available") as caught:
         made("docker://some/app:none", workspace(tmp_path / "store", docker=registry.url))
     assert "HTTP 404" in caught.value.message and "skopeo list-tags docker://" in caught.value.hint

@@ -64,7 +64,7 @@ def test_the_registry_itself_on_the_loopback(layout: Layout, registry: Server, l
         lock(f"{registry.host}/some/base:1", site=Site(store.root, use_host=False))
 
 
-def test_a_closed_site_asks_docker_s_registry_nothing(lock: Lock, store: Store) -> None:
+def test_a_closed_site_does_not_contact_docker_s_registry(lock: Lock, store: Store) -> None:
     with pytest.raises(InputError) as caught:
         lock("docker.io/library/debian:13", site=Site(store.root, use_host=False))
     assert caught.value.message == "no place is known for oci:docker.io/library/debian"
@@ -323,7 +323,7 @@ def test_one_tag_for_two_architectures_in_a_layout(layout: Layout, tmp_path: Pat
         assert found.image.digest == image["digest"].removeprefix("sha256:")
 
 
-def test_the_next_place_is_asked(copied_layout: Path, layout: Layout, lock: Lock, store: Store) -> None:
+def test_the_next_place_is_tried(copied_layout: Path, layout: Layout, lock: Lock, store: Store) -> None:
     """A folder without it, a port where nobody listens, then a good one."""
     places = (str(copied_layout / "nothing"), "http://127.0.0.1:9", str(copied_layout / "own"))
     site = Site(store.root, mirrors={"oci:docker.io/some": places})

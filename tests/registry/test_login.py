@@ -154,7 +154,7 @@ def by_token(tmp_path: Path, service: Tokens, layout: Layout) -> Iterator[Server
         yield server
 
 
-def test_tokens_for_everybody(by_token: Server, service: Tokens, lock: Lock) -> None:
+def test_anonymous_tokens(by_token: Server, service: Tokens, lock: Lock) -> None:
     service.allowed.add("")
     assert lock(IMAGE, by_token.url).image.python["numpy"] == "1.26"
     wanted = {"service": SERVICE, "scope": "repository:some/base:pull"}

@@ -83,7 +83,7 @@ def piped_layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def test_a_source_that_gives_nothing_and_a_second_ctrl_c(tmp_path: Path) -> None:
+def test_a_stalled_source_and_a_second_ctrl_c(tmp_path: Path) -> None:
     layout, store, out = piped_layout(tmp_path), tmp_path / "store", tmp_path / "out/image.sqsh"
     process = start("export", f"oci:{layout.path}", "--to", "squashfs", "-o", str(out), store=store)
     until(lambda: len(list(store.glob("packs/*"))) == 2, process)
@@ -106,7 +106,7 @@ def test_several_signals_at_once(tmp_path: Path) -> None:
     assert_nothing_left(store, out)
 
 
-def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+def test_an_ignored_signal_remains_ignored(tmp_path: Path) -> None:
     """As under nohup."""
     store, out = tmp_path / "store", tmp_path / "out/image.sqsh"
     with stalling(tmp_path / "layout", 1_000_000) as registry:

@@ -29,7 +29,7 @@ def test_what_each_reader_would_expand(text: str, readers: set[str]) -> None:
     assert not expansion_fault(text, "file")
 
 
-def test_a_reason_says_who_expands_and_what() -> None:
+def test_a_reason_names_the_reader_and_the_pattern() -> None:
     assert (
         env_value_fault("a${B}") == "contains ${: enroot would replace it with a variable of the job, or with nothing"
     )

@@ -78,7 +78,7 @@ def test_extends_takes_the_spec_beside_first(tmp_path: Path, small: Project) -> 
     assert image_spec.load_image_spec(str(tmp_path / "child.yaml"), small).description == "beside"
 
 
-def test_a_mistake_in_the_extended_file_is_told_there(tmp_path: Path, small: Project) -> None:
+def test_a_mistake_in_the_extended_file_has_its_place(tmp_path: Path, small: Project) -> None:
     (tmp_path / "low.yaml").write_text("schema: 1\ntarget: node\nbase: debian:13\nlayrs: {}\n")
     (tmp_path / "high.yaml").write_text("schema: 1\nextends: low\nlayers: {wodget: {}}\n")
     with pytest.raises(SpecError) as caught:

@@ -48,7 +48,7 @@ def test_a_name_is_not_a_path(name: str, small: Project) -> None:
         image_spec.load_image_spec(name, small)
 
 
-def test_a_misspelt_name_gets_an_answer(small: Project) -> None:
+def test_a_misspelt_name_has_a_hint(small: Project) -> None:
     with pytest.raises(SpecError) as caught:
         image_spec.load_image_spec("god", small)
     assert str(caught.value) == "no image is called 'god'\nhint: did you mean 'good'?"
@@ -73,7 +73,7 @@ def test_a_folder_is_not_a_spec(tmp_path: Path, small: Project) -> None:
         image_spec.load_image_spec(str(tmp_path / "x.yaml"), small)
 
 
-def test_very_many_mistakes_are_told_in_part(tmp_path: Path, small: Project) -> None:
+def test_very_many_mistakes_are_truncated(tmp_path: Path, small: Project) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("schema: 1\n" + "".join(f"key{number}: 1\n" for number in range(5000)))
     with pytest.raises(SpecError) as caught:

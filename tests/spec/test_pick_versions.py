@@ -36,7 +36,7 @@ def resolved(
     return resolve_in(load_image_spec(str(path), project), project, forget)
 
 
-def test_what_is_left_out_is_the_newest_that_goes_together(tmp_path: Path) -> None:
+def test_missing_versions_become_the_newest_compatible_ones(tmp_path: Path) -> None:
     resolution = resolved(tmp_path, GPU)
     chosen = resolution.chosen
     assert set(chosen) == {"torch", "cuda", "nccl", "deepspeed"}
@@ -51,12 +51,12 @@ def test_what_is_left_out_is_the_newest_that_goes_together(tmp_path: Path) -> No
     assert any(wanted.startswith("cuda-toolkit[") and wanted.endswith(f"=={chosen['cuda']}.*") for wanted in core)
 
 
-def test_one_version_given_settles_the_others(tmp_path: Path) -> None:
+def test_one_version_decides_the_others(tmp_path: Path) -> None:
     older = resolved(tmp_path, '{torch: "2.13", cuda: {}, nccl: {}}').chosen
     assert (older["cuda"], older["nccl"]) == ("13.0", "2.29.7")
 
 
-def test_the_lock_keeps_what_was_picked_until_it_is_told_to_forget(tmp_path: Path) -> None:
+def test_picked_versions_are_locked_until_an_upgrade(tmp_path: Path) -> None:
     newest = resolved(tmp_path, GPU).chosen
     lock = dataclasses.replace(
         read_lock(ROOT / "images" / "cpu-ucx.lock"), image="x", chosen={"torch": "2.14.0", "nccl": "2.30.7"}
@@ -80,7 +80,7 @@ def test_a_conflict_is_refused_with_place_reason_and_hint(tmp_path: Path) -> Non
     assert "{fact: torch.nccl, reason: …}" in finding.hint
 
 
-def test_where_no_small_change_helps_the_hint_says_what_stands_in_the_way(tmp_path: Path) -> None:
+def test_without_a_small_fix_the_hint_names_the_conflict(tmp_path: Path) -> None:
     """CUDA 11.3 for an H100, with a torch and kernels of its time: a waiver is no way to have nvcc compile for it."""
     text = "schema: 1\nextends: azure-ndv4-opt\ntarget: {}\n"
     for target, cuda, other in (
@@ -101,13 +101,13 @@ def test_where_no_small_change_helps_the_hint_says_what_stands_in_the_way(tmp_pa
         assert result.answer.conflicts[0].fixes == () and f"hint: {before}" in result.text
 
 
-def test_all_conflicts_of_a_spec_are_told_at_once(tmp_path: Path) -> None:
+def test_all_conflicts_of_a_spec_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ConflictError) as error:
         resolved(tmp_path, '{torch: "2.8.0", nccl: "2.20.5", cuda: "12.0"}')
     assert len(error.value.findings) >= 2
 
 
-def test_what_nobody_knows_is_refused_as_unknown(tmp_path: Path) -> None:
+def test_combinations_without_facts_are_refused_as_unknown(tmp_path: Path) -> None:
     with pytest.raises(UnknownError) as error:
         resolved(tmp_path, '{torch: "2.99.0"}')
     assert error.value.exit_code == 9
@@ -137,7 +137,7 @@ def test_a_driver_floor_holds_versions_back(tmp_path: Path) -> None:
     assert resolved(tmp_path, "{torch: {}}", target="old").chosen["torch"].startswith("2.10")
 
 
-def test_the_head_of_a_lock_is_what_the_lock_says(tmp_path: Path) -> None:
+def test_the_head_of_a_lock_equals_the_lock(tmp_path: Path) -> None:
     path = ROOT / "images" / "h100-nccl.lock"
     whole, head = read_lock(path), read_head(path)
     assert (head.inputs, head.chosen, head.settled) == (whole.inputs, whole.chosen, whole.settled)
@@ -149,7 +149,7 @@ def test_the_head_of_a_lock_is_what_the_lock_says(tmp_path: Path) -> None:
     assert read_head(tmp_path / "none.lock") == ("", {}, {})
 
 
-def test_the_locked_versions_of_a_shipped_image_are_looked_at_again() -> None:
+def test_the_locked_versions_of_a_shipped_image_are_checked_again() -> None:
     project = Project(ROOT)
     spec = load_image_spec("h100-nccl", project)
     target = load_target(spec.target, project)
@@ -173,14 +173,14 @@ SOURCE = "{version: 2.15.0, provider: source, commit: 0123456789abcdef0123456789
         '{torch: {version: "2.8", provider: vendor, channel: cu128}}',
     ],
 )
-def test_questions_that_do_not_arise_are_not_asked(tmp_path: Path, layers: str) -> None:
+def test_questions_that_do_not_apply_have_no_answer(tmp_path: Path, layers: str) -> None:
     """A torch that is compiled here has no wheel; UCX and NVSHMEM stand beside a GPU without torch."""
     answer = resolved(tmp_path, layers).answer
     assert answer is not None
     assert (answer.unknown, answer.exit_code) == ((), 0)
 
 
-def test_what_is_unknown_of_one_layer_does_not_spoil_the_choice_of_another(tmp_path: Path) -> None:
+def test_an_unknown_version_of_one_layer_does_not_affect_others(tmp_path: Path) -> None:
     project, path = Project(tmp_path), tmp_path / "x.yaml"
     layers = f'{{cuda: "13.2", nccl: {{provider: source}}, torch: {SOURCE}, apex: 265b451}}'
     path.write_text(f"schema: 1\ntarget: h100-ib\nbase: debian:13\nlayers: {layers}\n")
@@ -211,7 +211,7 @@ def test_a_base_is_proposed_that_has_the_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ['version: "2.8.0", ', 'version: "2.8", ', ""])
-def test_a_channel_that_is_none_is_a_mistake_of_the_spec(tmp_path: Path, version: str) -> None:
+def test_an_unknown_channel_is_a_mistake_of_the_spec(tmp_path: Path, version: str) -> None:
     with pytest.raises(SpecError) as error:
         resolved(tmp_path, f"{{torch: {{{version}provider: vendor, channel: cu127}}}}")
     (finding,) = error.value.findings
@@ -231,7 +231,7 @@ def test_a_channel_that_is_none_is_a_mistake_of_the_spec(tmp_path: Path, version
         ),
     ],
 )
-def test_what_recipes_refuse_is_told_in_place_of_what_the_facts_say(tmp_path: Path, text: str, message: str) -> None:
+def test_refusals_of_recipes_replace_conflicts_of_facts(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(f"schema: 1\n{text}")
     result = check_image(str(path))

@@ -56,7 +56,7 @@ def test_the_nearest_project_wins(tmp_path: Path) -> None:
     assert Project.find(tmp_path / "inner" / "images").root == tmp_path / "inner"
 
 
-def test_a_folder_that_everybody_may_write_to_is_not_taken_from_below(tmp_path: Path) -> None:
+def test_a_world_writable_parent_folder_is_not_a_project(tmp_path: Path) -> None:
     touch(tmp_path / "open" / "recipes" / "a.py")
     (tmp_path / "open" / "mine").mkdir()
     (tmp_path / "open").chmod(0o1777)
@@ -102,7 +102,7 @@ def test_a_recipe_has_one_name(installed: Path) -> None:
     assert caught.value.hint == "did you mean 'nccl-tests'?"
 
 
-def test_an_unknown_name_says_what_there_is_and_how_to_add(installed: Path) -> None:
+def test_the_hint_for_an_unknown_name_lists_the_known_ones(installed: Path) -> None:
     with pytest.raises(SpecError) as caught:
         Project().find_recipe("efa")
     assert caught.value.hint == (
@@ -110,7 +110,7 @@ def test_an_unknown_name_says_what_there_is_and_how_to_add(installed: Path) -> N
     )
 
 
-def test_locks_stand_beside_their_specs(installed: Path, tmp_path: Path) -> None:
+def test_locks_are_located_beside_their_specs(installed: Path, tmp_path: Path) -> None:
     spec = touch(tmp_path / "mine" / "images" / "a.yaml")
     for of in (Project(tmp_path / "mine"), Project()):
         assert of.lock_path(spec) == of.new_lock_path(spec) == tmp_path / "mine" / "images" / "a.lock"
@@ -131,7 +131,9 @@ def test_locks_of_shipped_specs(installed: Path, tmp_path: Path) -> None:
     assert no_project.lock_path(spec) == no_project.new_lock_path(spec)
 
 
-def test_in_a_checkout_the_shipped_specs_are_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_checkout_locks_of_shipped_specs_are_written_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(project, "INSTALLED", False)
     monkeypatch.setattr(project, "SHIPPED", tmp_path)
     spec = touch(tmp_path / "images" / "demo.yaml")

@@ -167,7 +167,7 @@ def test_packages_are_checked_when_the_spec_is_read(layers: str, found: list[tup
         assert text in finding.message
 
 
-def test_packages_as_people_write_them(tmp_path: Path) -> None:
+def test_common_spellings_of_packages(tmp_path: Path) -> None:
     layers = """
   debian-packages: [g++, libstdc++6, python3.13, libc6-dev, "git=1:2.47.3-0+deb13u1", 7zip]
   python-packages: [numpy, "numpy>=2,<3", "torch[opt]~=2.15 ; python_version > '3'", zope.interface, "a==1.*"]"""
@@ -210,7 +210,7 @@ LINE = 10  # of the first line below GOOD in the file that `project` writes
         ("runtime(env): return Runtime()", 0, "the recipe fails: TypeError: "),
     ],
 )
-def test_a_mistake_in_a_recipe_is_told_with_its_line(method: str, line: int, message: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_recipe_is_reported_with_its_line(method: str, line: int, message: str, tmp_path: Path) -> None:
     place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
     with pytest.raises(SpecError) as caught:
         resolve_in(image_spec.load_image_spec("x", place), place)
@@ -231,7 +231,7 @@ def test_a_mistake_in_a_recipe_is_told_with_its_line(method: str, line: int, mes
         ("build(self, env): return [env.target.nothing]", list, "the recipe fails: AttributeError"),
     ],
 )
-def test_what_a_recipe_is_asked_later(method: str, kind: type, message: str, tmp_path: Path) -> None:
+def test_values_of_later_methods_are_checked(method: str, kind: type, message: str, tmp_path: Path) -> None:
     place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
     resolution = resolve_in(image_spec.load_image_spec("x", place), place)
     with pytest.raises(SpecError) as caught:

@@ -61,7 +61,7 @@ def test_good(small: Project) -> None:
     ]
 
 
-def test_the_digest_knows_everything_that_changes_the_image(small: Project, tmp_path: Path) -> None:
+def test_the_digest_depends_on_everything_that_changes_the_image(small: Project, tmp_path: Path) -> None:
     """The order in the file does not count, nor does its description; options, variables, target and waivers do."""
     same = {
         lock_request(resolved(tmp_path, small, layers, more=more)).digest()
@@ -94,7 +94,7 @@ def test_a_gpu_recipe_needs_a_gpu(small: Project, tmp_path: Path) -> None:
     )
 
 
-def test_two_recipes_that_disagree(small: Project, tmp_path: Path) -> None:
+def test_two_recipes_with_different_values_conflict(small: Project, tmp_path: Path) -> None:
     with pytest.raises(ConflictError) as caught:
         resolved(tmp_path, small, "{widget: {}, meddler: {}}")
     assert [finding.message for finding in caught.value.findings] == [
@@ -103,7 +103,7 @@ def test_two_recipes_that_disagree(small: Project, tmp_path: Path) -> None:
     ]
 
 
-def test_the_spec_s_own_variable_settles_it(small: Project, tmp_path: Path) -> None:
+def test_a_variable_of_the_spec_resolves_the_conflict(small: Project, tmp_path: Path) -> None:
     with pytest.raises(ConflictError) as caught:
         resolved(tmp_path, small, "{widget: {}, meddler: {}}", more="env: {WIDGET_HOME: /mine}\n")
     assert [finding.message.split("define ")[1] for finding in caught.value.findings] == [
@@ -111,7 +111,7 @@ def test_the_spec_s_own_variable_settles_it(small: Project, tmp_path: Path) -> N
     ]
 
 
-def test_a_recipe_that_fails_is_told_with_its_line(small: Project, tmp_path: Path) -> None:
+def test_a_failing_recipe_is_reported_with_its_line(small: Project, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         resolved(tmp_path, small, "{faulty: {}}")
     assert caught.value.where.endswith("recipes/faulty.py:11:1")

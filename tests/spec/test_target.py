@@ -48,7 +48,7 @@ def test_the_cpu_mask_of_the_a100_nodes() -> None:
     assert sum(set(masks)) == 2**96 - 1
 
 
-def test_what_a_target_says(small: Project) -> None:
+def test_contents_of_a_target(small: Project) -> None:
     node = target.load_target("node", small)
     assert (node.sm, node.sm_arch, node.cuda_arch_list) == ("9.0", "90", "9.0")
     assert node.gencode == "-gencode=arch=compute_90,code=sm_90"
@@ -111,7 +111,7 @@ def test_compute_capability(value: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lines", ["gpu: H100", 'sm: "9.0"', "gpus: 8", 'gpu: H100\nsm: "9.0"', 'gpu: H100\nsm: "9.0"\ngpus: 0']
 )
-def test_what_says_gpu_says_all_of_it(lines: str, tmp_path: Path) -> None:
+def test_gpu_keys_are_complete_or_absent(lines: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"schema: 1\n{lines}\n")
     with pytest.raises(SpecError, match="'gpu', 'sm' and 'gpus' must be used together"):

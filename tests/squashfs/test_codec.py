@@ -65,7 +65,7 @@ def test_blocks_come_back(codec):
 
 
 @pytest.mark.parametrize("codec,level", [("lz4", 13), ("lz4", -1), ("gzip", 0), ("gzip", 10), ("none", 1), ("xz", 6)])
-def test_levels_that_are_not_there(codec, level):
+def test_unknown_levels_are_refused(codec, level):
     with pytest.raises(SpecError) as caught:
         Codec(codec, level)
     assert caught.value.hint.startswith("use ")
@@ -80,7 +80,7 @@ def test_tables_of_slow_codecs_are_quick():
     assert Codec("zstd", 22).tables.level < 10 and Codec("lz4", 12).tables == Codec("lz4", 12)
 
 
-def test_lz4_says_how(tmp_path):
+def test_lz4_options_are_stored(tmp_path):
     """The kernel refuses lz4 without its options, and wants to know of the high-compression levels."""
     for level, flags in ((0, 0), (9, 1)):
         image = write_image(

@@ -74,7 +74,7 @@ def test_parts_one_after_another_and_back(place: str, base: int, steps: object) 
         appender.close()
 
 
-def test_it_goes_past_the_page_cache_on_a_disk(tmp_path: Path) -> None:
+def test_writes_bypass_the_page_cache_on_a_disk(tmp_path: Path) -> None:
     with opened(str(tmp_path)) as file:
         if not on_disk(file):
             pytest.skip("the tests' files lie on no disk")
@@ -89,7 +89,7 @@ def test_it_goes_past_the_page_cache_on_a_disk(tmp_path: Path) -> None:
             assert Appender(file).direct == -1
 
 
-def test_what_the_disk_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A direct write that fails is made again by the page cache, which says why."""
     with opened(str(tmp_path)) as file:
         if not on_disk(file):
@@ -140,7 +140,7 @@ def test_a_file_that_ends_before(place: str, distance: int) -> None:
         assert not mover.down(distance, 0, len(NOISE))
 
 
-def test_a_move_that_the_disk_refuses_is_made_otherwise(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_that_fails_directly_uses_the_page_cache(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pwrite", "preadv"):
         with opened(place) as file, Mover(file) as mover:
             os.pwritev(file, [NOISE], 0)

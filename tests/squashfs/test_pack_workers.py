@@ -28,7 +28,7 @@ def write(writer: PackWriter, name: bytes, pieces: int) -> None:
 
 
 @given(st.integers(1, 512), st.integers(0, 8), st.sampled_from([BATCH, SLOW_BATCH]))
-def test_what_all_layers_hold_together_is_bounded(jobs: int, layers: int, batch: int) -> None:
+def test_memory_of_all_layers_is_bounded(jobs: int, layers: int, batch: int) -> None:
     workers = Workers(jobs)
     for _ in range(layers):
         workers.join()
@@ -54,7 +54,7 @@ def test_layers_packed_together_have_the_bytes_that_each_has_alone(tmp_path: Pat
         assert (tmp_path / name).read_bytes() == (tmp_path / f"{name}-alone").read_bytes()
 
 
-def test_a_layer_that_stands_still_or_is_given_up_stops_no_other(tmp_path: Path) -> None:
+def test_a_stalled_or_cancelled_layer_does_not_stop_the_others(tmp_path: Path) -> None:
     with Workers(1) as workers:
         still = PackWriter(tmp_path / "still", jobs=workers, level=1)
         still.begin(Member(b"f", Kind.FILE, 0o644, size=1 << 30))

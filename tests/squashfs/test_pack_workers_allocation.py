@@ -57,7 +57,7 @@ def test_buffers_are_used_again() -> None:
     assert pages("kept") < ROUNDS * PIECES * (1 << 20) // resource.getpagesize() // 16 < pages("given back") // 2
 
 
-def test_packing_asks_for_it(tmp_path: Path) -> None:
+def test_packing_sets_the_allocation_parameters(tmp_path: Path) -> None:
     workers.keep_freed_memory.cache_clear()
     with PackWriter(tmp_path / "pack", jobs=1):
         pass
@@ -91,7 +91,7 @@ print(Path(sys.argv[2]).read_text().count("<heap nr"))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_info is glibc's")
-def test_threads_share_what_is_kept(tmp_path: Path) -> None:
+def test_threads_share_freed_memory(tmp_path: Path) -> None:
     """Each arena of glibc keeps free memory at its end, and malloc_trim gives back that of the first one alone."""
 
     def heaps(how: str) -> int:
@@ -119,7 +119,7 @@ print(before - resident())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
-def test_in_the_end_all_is_given_back() -> None:
+def test_freed_memory_is_returned_at_the_end() -> None:
     assert int(run_plainly([sys.executable, "-c", FRAGMENTED_HEAP])) > 30 << 20
 
 

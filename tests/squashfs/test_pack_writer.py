@@ -52,7 +52,7 @@ def test_every_flipped_byte_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("keep", [0, 3, 16, 40, 5000, -1, -64])
-def test_a_pack_cut_short_is_refused(tmp_path, keep):
+def test_a_truncated_pack_is_refused(tmp_path, keep):
     path = tmp_path / "pack"
     pack(path, LAYER, block=4096)
     path.write_bytes(path.read_bytes()[:keep])
@@ -108,7 +108,7 @@ def test_data_must_have_the_size(tmp_path, chunks, what):
         Member(b"", Kind.FILE, 0o644),
     ],
 )
-def test_members_that_cannot_be(tmp_path, member):
+def test_invalid_members_are_refused(tmp_path, member):
     with pytest.raises(EnvbuildError), PackWriter(tmp_path / "pack") as writer:
         writer.begin(member)
 
@@ -133,7 +133,7 @@ def test_wrong_parameters(tmp_path, wrong):
     assert not list(tmp_path.iterdir())
 
 
-def test_packs_that_do_not_fit_together(tmp_path):
+def test_incompatible_packs_are_refused(tmp_path):
     one, two = pack(tmp_path / "1", LAYER, block=4096), pack(tmp_path / "2", LAYER)
     with pytest.raises(EnvbuildError, match="packs differ"):
         write_image([one, two], tmp_path / "image", epoch=0)
@@ -146,7 +146,7 @@ def test_levels_may_differ(tmp_path):
     assert describe_superblock(write_image([one, two], tmp_path / "image", epoch=5).path)["time"] == 5
 
 
-def test_a_pack_damaged_after_reading_gives_no_image(tmp_path):
+def test_a_pack_damaged_after_reading_leaves_no_image(tmp_path):
     layers = [pack(tmp_path / "1", LAYER, block=4096), pack(tmp_path / "2", [file(b".wh.b\xff\n")], block=4096)]
     data = (tmp_path / "1").read_bytes()
     (tmp_path / "1").write_bytes(data[:1000])

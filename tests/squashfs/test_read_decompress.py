@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lzma", "xz", "lz4", "zstd"])
-def test_a_block_that_lies_about_its_size(codec):
+def test_a_block_with_a_wrong_size_is_refused(codec):
     """A frame that says 1 GiB, or a few bytes that unpack to 64 MiB: refused before the memory is taken."""
     import lzma
 

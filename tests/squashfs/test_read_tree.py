@@ -126,7 +126,7 @@ def test_reading_anywhere(image, path, places):
         assert stream.read() == content[max(len(content) - 5, 0) :]
 
 
-def test_what_is_no_file_cannot_be_opened(image):
+def test_only_files_can_be_opened(image):
     with SquashTree(image) as tree:
         for path in (b"bin", b"odd/fifo", b"missing"):
             with pytest.raises(FileNotFoundError):
@@ -136,7 +136,7 @@ def test_what_is_no_file_cannot_be_opened(image):
 
 
 @pytest.mark.parametrize("content", [b"", b"hsqs", b"no squashfs " * 50, bytes(96)])
-def test_what_is_no_squashfs(tmp_path, content):
+def test_files_that_are_not_squashfs_are_refused(tmp_path, content):
     path = tmp_path / "x.sqsh"
     path.write_bytes(content)
     with pytest.raises(VerifyError, match="not a squashfs file"):

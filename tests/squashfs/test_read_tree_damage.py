@@ -55,7 +55,7 @@ def survives(path: Path) -> bool:
 
 @examples(400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_damage_is_told(tmp_path, plain, image, data):
+def test_any_damage_is_reported(tmp_path, plain, image, data):
     """Bytes changed anywhere (mostly in the metadata), cut off, or swapped."""
     whole = bytearray(data.draw(st.sampled_from([plain, image.read_bytes()])))
     metadata = struct.unpack_from("<Q", whole, 64)[0]
@@ -123,7 +123,7 @@ def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree
         (b"text twice", 32, struct.pack("<I", 0x06000010)),  # a bit that does not exist
     ],
 )
-def test_lies_in_inodes(tmp_path, plain, name, offset, lie):
+def test_wrong_values_in_inodes(tmp_path, plain, name, offset, lie):
     at, _ = place_of(plain, tmp_path, name)
     data = bytearray(plain)
     data[at + offset : at + offset + len(lie)] = lie
@@ -136,7 +136,7 @@ def test_lies_in_inodes(tmp_path, plain, name, offset, lie):
 
 
 @pytest.mark.parametrize("name", [b"..", b".", b"a/", b"a\0"])
-def test_names_that_would_lead_out(tmp_path, name):
+def test_names_that_would_leave_the_tree(tmp_path, name):
     path = build(tmp_path, [file(b"q" * len(name), b"1")], codec="none")
     data = path.read_bytes()
     old = struct.pack("<H", len(name) - 1) + b"q" * len(name)

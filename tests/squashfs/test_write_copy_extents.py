@@ -57,7 +57,7 @@ def disk(tmp_path, monkeypatch):
         os.close(probe)
 
 
-def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
+def test_pages_bypass_the_page_cache(tmp_path, monkeypatch, plain, disk):
     written = []
 
     def count(*given):
@@ -71,7 +71,7 @@ def test_pages_go_past_the_page_cache(tmp_path, monkeypatch, plain, disk):
     assert all(size % PAGE == 0 for size in written)
 
 
-def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain):
+def test_an_image_that_is_read_again_is_written_through_the_page_cache(tmp_path, monkeypatch, plain):
     asked = []
 
     class Noted(copy_extents.PageCopier):
@@ -88,7 +88,7 @@ def test_what_is_read_again_at_once_stays_in_memory(tmp_path, monkeypatch, plain
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSPC, errno.EFAULT, errno.EIO])
-def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk, number):
+def test_a_failed_direct_write_uses_the_page_cache(tmp_path, monkeypatch, plain, disk, number):
     direct, failed = [], []
     whole, pwrite = copy_extents.PageCopier._write, os.pwrite
 
@@ -108,7 +108,7 @@ def test_a_write_that_fails_goes_another_way(tmp_path, monkeypatch, plain, disk,
     assert failed
 
 
-def test_a_short_write_goes_on(tmp_path, monkeypatch, plain, disk):
+def test_a_short_write_is_continued(tmp_path, monkeypatch, plain, disk):
     pwrite, short = os.pwrite, []
 
     def less(file, data, at):
@@ -146,7 +146,7 @@ def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
         copy_extents.copy_file(source, out.fileno())
 
 
-def test_a_pack_that_is_cut_short_while_it_is_copied(tmp_path, disk):
+def test_a_pack_truncated_during_the_copy(tmp_path, disk):
     made = packs(tmp_path)
     os.truncate(made[0].path, 2 << 20)
     with pytest.raises(EnvbuildError, match="damaged or truncated"):
@@ -163,7 +163,7 @@ def test_equal_files_are_compared_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn", "list", "other", "foreign"])
-def test_answers_that_are_not_of_these_packs_count_for_nothing(tmp_path, monkeypatch, damage):
+def test_cached_answers_of_other_packs_are_ignored(tmp_path, monkeypatch, damage):
     first = write(tmp_path)
     answers = cache_path(tmp_path / "1.pack")
     text = answers.read_text()
@@ -191,7 +191,7 @@ def test_a_changed_file_is_not_taken_for_the_old_one(tmp_path):
     assert write_image(made, tmp_path / "image", epoch=7).size > 11 << 20
 
 
-def test_a_store_that_cannot_be_written_goes_without(tmp_path, monkeypatch):
+def test_without_a_writable_store_nothing_is_cached(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EACCES, "no")
 

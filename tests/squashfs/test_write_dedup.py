@@ -76,7 +76,7 @@ EXTRA = [file(b"etc/rc", b"exec sh"), file(b"etc/environment", b"A=1\n"), folder
 
 @pytest.mark.parametrize("jobs", [1, 3, 40])
 @pytest.mark.parametrize("form", [{"block": 4096}, {}, {"codec": "none"}, {"codec": "lz4", "level": 9}])
-def test_direct_is_cached(tmp_path, form, jobs):
+def test_direct_and_cached_images_are_equal(tmp_path, form, jobs):
     level = {"level": 0} if form.get("codec") == "none" else {}
     one = cached(tmp_path, LAYERS, EXTRA, **form, **level)
     two = direct(tmp_path, LAYERS, EXTRA, jobs=jobs, **form, **level)
@@ -98,7 +98,7 @@ def test_direct_is_cached(tmp_path, form, jobs):
     ),
     st.integers(1, 3),
 )
-def test_direct_is_cached_whatever_lives(tmp_path_factory, drawn, jobs):
+def test_direct_and_cached_images_are_equal_for_any_live_files(tmp_path_factory, drawn, jobs):
     layers = []
     for items in drawn:
         layer = {}
@@ -200,7 +200,7 @@ def test_a_hole_of_a_tebibyte_costs_nothing(tmp_path):
     assert found.index.columns["sparse"][0] == 1 << 40 and found.end < DATA + 100
 
 
-def test_long_pieces_stand_on_pages_of_their_pack(tmp_path):
+def test_long_extents_are_aligned_to_pages_of_their_pack(tmp_path):
     layers = [[file(b"%d" % number, NOISE[number * 1000 :][:200_000]) for number in range(5)]]
     packs = [pack(tmp_path / "1", layers[0])]
     planned = plan_data(packs, [[1, 3, 4]], 104)
@@ -237,7 +237,7 @@ def test_layers_without_anything(tmp_path):
     assert made.inodes == 121 and made.path.read_bytes() == cached(tmp_path, layers).path.read_bytes()
 
 
-def test_times_that_squashfs_cannot_hold_are_told(tmp_path):
+def test_times_that_squashfs_cannot_hold_are_reported(tmp_path):
     layer = [file(b"old", b"1", mtime=-5), file(b"new", b"1", mtime=1 << 40), file(b"now", b"1", mtime=5)]
     assert cached(tmp_path, [layer]).messages == (
         "moved times before 1970 or after 2106 to the nearest that squashfs holds: 2 (new, old)",

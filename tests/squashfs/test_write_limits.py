@@ -72,7 +72,7 @@ def test_sound_layers_have_no_such_line(tmp_path):
 
 
 @pytest.mark.parametrize("epoch", [-62_135_596_800, 1 << 33])
-def test_an_image_of_the_year_1_is_no_repair(tmp_path, epoch):
+def test_an_image_of_the_year_1_is_not_repaired(tmp_path, epoch):
     """Programs without a clock of their own write 0001-01-01 as an image's time."""
     _, repairs, entries = exported(tmp_path, [file(b"a", b"1")], epoch)
     assert repairs == [] and entries[b"etc/rc"].mtime in (0, 0xFFFFFFFF)
@@ -87,7 +87,7 @@ def test_an_image_of_the_year_1_is_no_repair(tmp_path, epoch):
         ({"keep_owners": True, "keep_dev": True}, [b"dev/fd", b"dev/file", b"dev/null"], "kept device nodes, "),
     ],
 )
-def test_what_stays_below_dev(tmp_path, options, preserved, message):
+def test_what_is_preserved_below_dev(tmp_path, options, preserved, message):
     _, repairs, entries = exported(tmp_path, ODD, **options)
     assert sorted(path for path in entries if path.startswith(b"dev/")) == preserved
     lines = [line for line in repairs if "dev/null" in line]

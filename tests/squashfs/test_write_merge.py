@@ -41,7 +41,7 @@ def test_symlinks_never_leave_the_tree(tmp_path, target, place):
     assert place + b"x" in paths(tree)
 
 
-def test_circles_of_symlinks_are_refused(tmp_path):
+def test_symlink_loops_are_refused(tmp_path):
     with pytest.raises(EnvbuildError, match="cycle of symlinks"):
         merged(tmp_path, [symlink(b"a", b"b"), symlink(b"b", b"a")], [file(b"a/x")])
 
@@ -143,14 +143,14 @@ def test_many_whiteouts_and_folders_take_no_time(tmp_path):
     assert cpu(stacks[MANY]) < 24 * cpu(stacks[FEW])
 
 
-def test_whiteouts_come_first_wherever_they_stand(tmp_path):
+def test_whiteouts_are_applied_first_at_any_position(tmp_path):
     base = [file(b"d/a"), file(b"d/b"), file(b"e")]
     tree = merged(tmp_path, base, [file(b"d/new"), opaque(b"d"), file(b"e", b"new"), gone(b"e"), gone(b"nothing/here")])
     assert paths(tree) == [b"d/", b"d/new", b"e"]
     assert tree.root.children[b"e"].pack.index.columns["sizes"][tree.root.children[b"e"].row] == 3
 
 
-def test_names_of_aufs_are_no_content(tmp_path):
+def test_names_of_aufs_are_ignored(tmp_path):
     tree = merged(tmp_path, [folder(b".wh..wh.plnk"), file(b".wh..wh.plnk/12.3"), file(b".wh..wh.aufs"), file(b"a")])
     assert paths(tree) == [b"a"]
 

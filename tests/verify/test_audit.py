@@ -244,25 +244,25 @@ def test_an_image_as_declared_passes_everything() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
 )
-def test_each_difference_is_told(seen: dict[str, Any], name: str, detail: str) -> None:
+def test_each_difference_is_reported(seen: dict[str, Any], name: str, detail: str) -> None:
     found = failures(seen)
     assert detail in found[name]
 
 
-def test_a_base_that_brings_its_own_packages() -> None:
+def test_packages_of_a_base_image_are_accepted() -> None:
     seen = changed_report("debian", "sudo", to="1")
     expected = Expectations(debian=SEEN["debian"], python={"nvidia-nccl-cu13": "2.30.7"}, complete=False)
     assert failures(seen, expected) == {}
 
 
-def test_what_was_not_declared_gives_no_result() -> None:
+def test_undeclared_contents_have_no_result() -> None:
     names = {result.name for result in audit(SEEN, Expectations(complete=False))}
     words = ("lock", "sm_", "extension", "x86-64", "compiled here")
     assert not [name for name in names if any(word in name for word in words)]
     assert "at most 1 libucc" not in names  # it was not counted in the image
 
 
-def test_what_a_base_image_brought_is_named_and_does_not_count() -> None:
+def test_contents_of_a_base_image_are_named_and_not_counted() -> None:
     theirs = "/usr/local/lib/python3.12/dist-packages/x/_C.so"
     seen = copy.deepcopy(SEEN)
     seen["cuda"][theirs] = {"sm_70": 1}
@@ -284,14 +284,14 @@ def test_what_a_base_image_brought_is_named_and_does_not_count() -> None:
     assert "/bin/sh is there" in failures(seen, replace(DECLARED, complete=False))
 
 
-def test_the_venv_stands_before_the_packages_of_a_base_image() -> None:
+def test_the_venv_precedes_the_packages_of_a_base_image() -> None:
     seen = copy.deepcopy(SEEN)
     theirs = {**SEEN["python"][1], "version": "2.20", "site": "/usr/local/lib/python3.13/dist-packages"}
     for order in ([*seen["python"], theirs], [theirs, *seen["python"]]):
         assert failures({**seen, "python": order}, replace(DECLARED, complete=False)) == {}
 
 
-def test_wheels_that_nobody_named() -> None:
+def test_undeclared_wheels() -> None:
     seen = copy.deepcopy(SEEN)
     seen["python"].append({**SEEN["python"][1], "name": "apex", "version": "0.1"})
     assert "apex 0.1 was not declared" in failures(seen)["Python packages are those of the lock"]
@@ -299,7 +299,7 @@ def test_wheels_that_nobody_named() -> None:
     assert failures(seen, replace(DECLARED, python_also=("deepspeed", "apex"))) == {}
 
 
-def test_a_product_whose_own_scripts_tell_the_loader() -> None:
+def test_libraries_found_by_a_products_own_scripts() -> None:
     seen = copy.deepcopy(SEEN)
     seen["elves"]["/opt/tool/bin/nsys"] = {"missing": ["libQt6Core.so.6"]}
     assert "/opt/tool/bin/nsys needs libQt6Core.so.6" in failures(seen)["libraries are found"]
@@ -309,7 +309,7 @@ def test_a_product_whose_own_scripts_tell_the_loader() -> None:
     assert "by their product's own scripts alone: /opt/tool/bin/nsys" in result.detail
 
 
-def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
+def test_an_unused_plugin_of_a_wheel_is_named_and_not_a_failure() -> None:
     plugin = f"{SITE}/nvidia/nvshmem/lib/nvshmem_transport_ucx.so.6"
     seen = changed_report("elves", plugin, to={"missing": ["libucp.so.0"]})
     result = next(item for item in audit(seen, DECLARED) if item.name == "libraries are found")
@@ -320,7 +320,7 @@ def test_plugin_of_a_wheel_that_nothing_needs_is_named_but_no_failure() -> None:
     assert plugin in failures(needed)["libraries are found"]
 
 
-def test_a_plugin_of_a_wheel_that_lacks_symbols() -> None:
+def test_a_plugin_of_a_wheel_with_missing_symbols() -> None:
     plugin, name = f"{SITE}/tool/lib/libplugin.so", "symbols are found"
     seen = copy.deepcopy(SEEN)
     symbols = {"names": ["gone"], "count": 1, "torch": []}
@@ -351,7 +351,7 @@ def test_exempt_and_ptx_only_libraries_are_named() -> None:
     assert "PTX only, compiled at the first start: /v/old.so" in result.detail
 
 
-def test_long_lists_are_cut_but_counted() -> None:
+def test_long_lists_are_truncated_and_counted() -> None:
     result = AuditResult("x", Status.FAIL)
     assert result.tier == "audit"
     seen = changed_report("leftovers", to=[f"/etc/{number:02}-" for number in range(20)])

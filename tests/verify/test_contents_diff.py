@@ -87,7 +87,7 @@ def test_the_data(pair):
     json.dumps(data)
 
 
-def test_images_of_others_are_compared_by_what_is_installed(tmp_path):
+def test_third_party_images_are_compared_by_installed_packages(tmp_path):
     """No lock inside: dpkg's own list, and the folders of metadata that Python packages have."""
     layers = [[item for item in layer if item[0].path not in FOREIGN] for layer in (BEFORE, AFTER)]
     names = [str(image(tmp_path / f"{number}.sqsh", layer)) for number, layer in enumerate(layers)]
@@ -100,7 +100,7 @@ def test_images_of_others_are_compared_by_what_is_installed(tmp_path):
     assert one_lock["components"]["added"] == {"gone": "1", "ucx": "1.19"}
 
 
-def test_how_a_file_is_compressed_is_no_difference(tmp_path):
+def test_compression_of_a_file_is_not_a_difference(tmp_path):
     made = pack(tmp_path / "a.pack", BEFORE, block=4096, codec="gzip", level=9)
     one = write_image([made], tmp_path / "a.sqsh", epoch=1000, all_root=False).path
     found = diff_images(str(one), str(image(tmp_path / "b.sqsh", BEFORE)), None)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_how_a_file_is_compressed_is_no_difference(tmp_path):
     assert body(found.text) == ["equal: 37 paths with the same content, 1.7 MB"]
 
 
-def test_few_paths_are_told_without_being_asked_for(tmp_path):
+def test_few_changed_paths_are_listed_without_an_option(tmp_path):
     names = [
         str(image(tmp_path / f"{number}.sqsh", [file(b"f%d" % at, b"x" * at * number) for at in range(1, count)]))
         for number, count in ((1, 5), (2, 5))

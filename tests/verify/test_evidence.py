@@ -27,7 +27,7 @@ def run_here(argv: Sequence[str]) -> tuple[int, str]:
     return run.returncode, run.stdout
 
 
-def test_a_check_wants_exit_code_and_output() -> None:
+def test_a_check_needs_exit_code_and_output() -> None:
     assert run_check(Check("x", "echo version 2.30.7", r"^version 2\.30"), run_here).status == Status.PASS
     assert run_check(Check("x", "printf 'a\\n2.30.7\\nb\\n'", r"^2\.30\.7$"), run_here).status == Status.PASS
     assert run_check(Check("x", "true"), run_here).status == Status.PASS
@@ -41,7 +41,7 @@ def test_a_check_wants_exit_code_and_output() -> None:
     assert "not a regular expression" in run_check(Check("x", "true", "("), run_here).detail
 
 
-def test_tiers_that_need_hardware_are_not_run_and_say_why() -> None:
+def test_tiers_that_need_hardware_are_not_run_with_a_reason() -> None:
     ran: list[Sequence[str]] = []
 
     def runner(argv: Sequence[str]) -> tuple[int, str]:
@@ -111,7 +111,7 @@ def test_summary_names_failures_and_what_did_not_run() -> None:
     ]
 
 
-def test_failures_are_one_error_and_what_did_not_run_is_none() -> None:
+def test_failures_are_one_error_and_skipped_checks_are_not() -> None:
     with pytest.raises(VerifyError) as caught:
         evidence.raise_failures(EVIDENCE)
     assert caught.value.exit_code == 7
@@ -138,7 +138,7 @@ def test_the_program_fits_one_argument_and_imports_only_the_standard_library() -
                 assert node.level == 1  # of itself
 
 
-def test_an_image_without_python_is_told() -> None:
+def test_an_image_without_python_is_reported() -> None:
     with pytest.raises(VerifyError, match="exit code 127") as caught:
         run_inspector.inspect_image(lambda argv: (127, "exec: no such file"))
     assert "python3" in caught.value.hint

@@ -40,7 +40,7 @@ def with_units(lock: Lock, **units: UnitLock) -> Lock:
     return dataclasses.replace(lock, units={**lock.units, **more}, sources={**lock.sources, **sources})
 
 
-def test_the_target_says_gpu_and_cpu_and_recipes_say_modules(lock: Lock, resolution: Resolution) -> None:
+def test_expectations_come_from_target_recipes_and_lock(lock: Lock, resolution: Resolution) -> None:
     expected = expected_contents(resolution, lock)
     assert (expected.sm, expected.cpu) == ("90", "x86-64-v3")
     assert expected.modules == ("deepspeed.ops.adam.fused_adam_op",)
@@ -77,6 +77,6 @@ def test_wheels_from_commits_are_known_by_their_recipes_alone(lock: Lock, resolu
     assert own_content(more, changed).dists == ("deepspeed", "apex", "apex-more")
 
 
-def test_a_base_image_brings_its_own(lock: Lock) -> None:
+def test_with_a_base_image_the_lock_is_incomplete(lock: Lock) -> None:
     base = BaseImage("nvcr.io/nvidia/pytorch:25.10-py3", "sha256:0", "sha256:1", (), "ubuntu:24.04")
     assert not locked_contents(dataclasses.replace(lock, base_image=base)).complete

@@ -68,7 +68,7 @@ def test_one_that_ends_the_process_is_the_last_one_named(tmp_path: Path) -> None
     assert "import later" not in found.detail
 
 
-def test_one_that_needs_the_driver_is_named_and_no_failure(tmp_path: Path) -> None:
+def test_a_module_that_needs_the_driver_is_named_and_not_a_failure(tmp_path: Path) -> None:
     """A real module, linked with a libcuda.so.1 that is not there any more."""
     headers = Path(f"/usr/include/python3.{sys.version_info.minor}")
     if not shutil.which("gcc") or not (headers / "Python.h").exists():

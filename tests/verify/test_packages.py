@@ -19,7 +19,7 @@ def test_no_differences_means_equal(declared: dict[str, str], installed: dict[st
     assert (not differences(declared, installed, complete=False)) == subset
 
 
-def test_versions_are_compared_as_pep_440_says() -> None:
+def test_versions_are_compared_by_pep_440() -> None:
     assert is_same_version("1.0", "1.0.0")
     assert is_same_version("2.8.3.post2", "2.8.3-post2")
     assert not is_same_version("2.15.0", "2.15.0+cu132")

@@ -47,7 +47,7 @@ def test_what_travels_is_the_text_of_the_files() -> None:
             assert repr((path.stem, path.read_text())) in program
 
 
-def test_what_is_asked_reaches_the_program() -> None:
+def test_options_reach_the_program() -> None:
     sent: list[str] = []
 
     def runner(argv: Sequence[str]) -> tuple[int, str]:
@@ -66,7 +66,7 @@ def test_what_is_asked_reaches_the_program() -> None:
     assert sent[4].endswith(f".main({options!r})\n")
 
 
-def test_a_program_that_fails_is_told() -> None:
+def test_a_failing_program_is_reported() -> None:
     def runner(argv: Sequence[str]) -> tuple[int, str]:
         done = subprocess.run([sys.executable, "-c", "raise SystemExit('no /usr')"], capture_output=True, text=True)
         return done.returncode, done.stderr

@@ -57,7 +57,7 @@ def test_an_own_one_that_the_loader_does_not_find() -> None:
 
 
 @pytest.mark.parametrize("library", ["libnccl", "libibverbs", "libfabric", "libmpi"])
-def test_of_others_a_second_one_fails_whichever_wins(library: str) -> None:
+def test_a_second_copy_fails_whichever_is_loaded(library: str) -> None:
     own, debian = f"/opt/own/lib/{library}.so.0", f"/usr/lib/{library}.so.0"
     found = result(library, [own, debian], own)
     assert found.status == Status.FAIL
@@ -94,7 +94,7 @@ def test_the_cuda_runtime_of_a_toolkit_and_of_torch() -> None:
     assert result("libcudart", [wheel, toolkit], toolkit, sonames=names).status == Status.FAIL
 
 
-def test_what_torch_gets_is_said() -> None:
+def test_the_library_that_torch_loads_is_named() -> None:
     library = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
     found = result("libnccl", [library], "", {f"{SITE}/torch/lib/libtorch_cuda.so": library})
     assert (found.status, f"torch uses {library}" in found.detail) == (Status.PASS, True)
