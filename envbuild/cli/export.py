@@ -8,11 +8,11 @@ import typer
 
 from envbuild.cli.options import Json, complete_image, one_of, show
 from envbuild.core.errors import SpecError
+from envbuild.export.formats import FORMATS, describe_compressions, describe_formats
 
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.core.result import Result
     from envbuild.export.options import ExportOptions
-    from envbuild.export.output_path import Output
     from envbuild.spec.workspace import Workspace
 
 EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project or a third-party image.
@@ -56,8 +56,8 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="Required: squashfs; of the project's images also oci (a layout folder) or docker.",
-            autocompletion=one_of("squashfs", "oci", "docker"),
+            help=f"Required: {describe_formats()}.",
+            autocompletion=one_of(*FORMATS),
         ),
     ] = "",
     output: Annotated[
@@ -72,8 +72,8 @@ def export(
     compression: Annotated[
         str,
         typer.Option(
-            help="Of squashfs: zstd (default), lz4, gzip, none. Of OCI layers: gzip (default), zstd, none.",
-            autocompletion=one_of("zstd", "lz4", "gzip", "none"),
+            help=describe_compressions(),
+            autocompletion=one_of(*dict.fromkeys(name for form in FORMATS.values() for name in form.compressions)),
         ),
     ] = "",
     level: Annotated[
@@ -169,17 +169,16 @@ def export(
 
 
 def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Result:
-    """Export an image of the project (built first if needed) as squashfs, as OCI layout or into the Docker Engine; a
-    third-party image (`envbuild.oci.sources.open`) as squashfs."""
-    from envbuild.export.export import export_foreign, write_output
+    """Export an image of the project (built first if needed) in any format, or a third-party image
+    (`envbuild.oci.sources.open`) as squashfs."""
+    from envbuild.export.export import export_foreign, prepare_output, write_output
     from envbuild.oci.sources.open import parse_source
 
     options.check(name)
     if parse_source(name):
         return export_foreign(name, options, workspace)
     options.check_own(name)
-    if options.output:  # before the image is made, which may take long
-        prepare(options.output, options.to, name)
+    prepare_output(options, name)  # before the image is made, which may take long
     from envbuild.export.built_image import load_built_image  # only here: a third-party image needs no plan
     from envbuild.export.progress import PACKING, track_export
     from envbuild.make import Options, make
@@ -190,13 +189,3 @@ def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Res
         track_export(name, options.output.path if options.output else None, workspace, PACKING) as progress,
     ):
         return write_output(load_built_image(name, workspace), options, progress)
-
-
-def prepare(output: Output, to: str, name: str) -> None:
-    """Check that an output of kind `to` can be written to the path of -o. Raises SpecError and PublishError."""
-    if to == "squashfs":
-        output.prepare(name)
-    elif to == "oci":
-        from envbuild.oci.layout import check_output
-
-        check_output(output.path)

@@ -6,6 +6,7 @@ import re
 from dataclasses import KW_ONLY, dataclass
 
 from envbuild.core.errors import Finding, SpecError
+from envbuild.export.formats import FORMATS
 from envbuild.export.output_path import Output
 from envbuild.squashfs.pack.format import PackFormat
 
@@ -17,7 +18,7 @@ REFERENCE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,12
 class ExportOptions:
     """The options of an export: one record from the command line to the writer. Empty or 0: the default.
 
-    `to`: squashfs, oci or docker.
+    `to`: one of `envbuild.export.formats.FORMATS`.
     `output`: the file or folder to write (None: the store).
     `compression`, `level`, `block`: of squashfs blocks; `compression` also of the layers of an OCI layout.
     `jobs`: threads (0: all cores).
@@ -47,27 +48,17 @@ class ExportOptions:
 
     def check(self, name: str) -> None:
         """Raise SpecError with every option that is incompatible with the others."""
-        findings = []
-        if self.to not in ("squashfs", "oci", "docker"):
-            raise SpecError(f"--to {self.to!r} is not an output", hint="the outputs are: squashfs, oci, docker")
-        if self.to != "squashfs":
-            given = {"--level": self.level, "--block": self.block, "--jobs": self.jobs, "--platform": self.platform}
-            given |= {"--keep-owners": self.keep_owners, "--keep-dev": self.keep_dev, "--no-cache": not self.cache}
-            given |= {"--keep-layers": self.keep_layers}
-            findings += [
-                Finding(f"{option} has no meaning with --to {self.to}", hint="leave it out, or use --to squashfs")
-                for option, value in given.items()
-                if value not in (None, "", 0, False)
-            ]
-            if self.to == "docker" and self.output is not None:
-                hint = "leave it out, or use --tag NAME:TAG"
-                findings.append(Finding("-o has no meaning with --to docker", hint=hint))
-            if self.compression not in ("", "gzip", "zstd", "none"):
-                findings.append(
-                    Finding(f"--compression {self.compression!r} is unknown", hint="it is gzip, zstd or none")
-                )
-        elif self.tag:
-            findings.append(Finding("--tag has no meaning with --to squashfs", hint="leave it out, or use --to docker"))
+        if self.to not in FORMATS:
+            raise SpecError(f"--to {self.to!r} is not an output", hint=f"the outputs are: {', '.join(FORMATS)}")
+        form = FORMATS[self.to]
+        findings = [
+            Finding(f"{option} has no meaning with --to {self.to}", hint=hint_without(option, self.to))
+            for option in self.given()
+            if option not in (*form.options, *form.ignored)
+        ]
+        if self.compression not in ("", *form.compressions) and form.compressions and not form.from_packs:
+            hint = f"it is {', '.join(form.compressions[:-1])} or {form.compressions[-1]}"
+            findings.append(Finding(f"--compression {self.compression!r} is unknown", hint=hint))
         if self.tag and not REFERENCE.fullmatch(self.tag):
             hint = f"write it as {name}:latest, in lower case"
             findings.append(Finding(f"--tag {self.tag!r} is not an image reference", hint=hint))
@@ -81,8 +72,25 @@ class ExportOptions:
             if given:
                 because = "because an image of the project is made of layers in the store"
                 raise SpecError(f"{option} has no meaning for {name}, {because}", hint="leave it out")
-        if self.to == "squashfs":
+        if FORMATS[self.to].from_packs:
             _ = self.pack_format
+
+    def given(self) -> list[str]:
+        """Return the options that are not the default, of those that only some formats have."""
+        values = {
+            "--compression": self.compression,
+            "--level": self.level,
+            "--block": self.block,
+            "--jobs": self.jobs,
+            "--platform": self.platform,
+            "--keep-owners": self.keep_owners,
+            "--keep-dev": self.keep_dev,
+            "--no-cache": not self.cache,
+            "--keep-layers": self.keep_layers,
+            "-o": self.output is not None,
+            "--tag": self.tag,
+        }
+        return [option for option, value in values.items() if value]
 
     @property
     def pack_format(self) -> PackFormat:
@@ -115,3 +123,10 @@ class ExportOptions:
         if self.keep_dev:
             words.append("dev")
         return "".join(f"-{word}" for word in words)
+
+
+def hint_without(option: str, to: str) -> str:
+    """Return the hint for an option that has no meaning with the format `to`."""
+    if option == "-o" and "--tag" in FORMATS[to].options:
+        return "leave it out, or use --tag NAME:TAG"
+    return f"leave it out, or use --to {next(name for name, form in FORMATS.items() if option in form.options)}"

@@ -21,11 +21,12 @@ from pathlib import Path
 from envbuild.core import signals
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.core.store.store import write_atomic
+from envbuild.export.formats import FORMATS
 from envbuild.export.progress_records import FOLDER, Owner, remove_old_records
 from envbuild.spec.workspace import Workspace
 
 READING, PACKING, MERGING = "reading layers", "packing", "merging"
-TASKS = {"layers": READING, "packs": PACKING, "squashfs": MERGING, "oci": MERGING, "docker": MERGING}
+TASKS = {"layers": READING, "packs": PACKING, **dict.fromkeys(FORMATS, MERGING)}
 TICK, WINDOW = 1.0, 20  # seconds; ticks that the rate is computed from
 TOUCH = 30.0  # seconds: an unchanged record is written again after this time, as a sign of life for other hosts
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from envbuild.build.engines.base import Engine, Probe
 from envbuild.core.console import Reporter
 from envbuild.core.engines import ENGINES
 from envbuild.core.errors import EngineError, Finding, SpecError
+from envbuild.core.late_import import import_object
 from envbuild.core.store.store import Store
 
 
 def load_engine(name: str) -> Engine:
     """Return the engine called `name`, one of ENGINES."""
-    module, _, kind = ENGINES[name].partition(":")
-    engine: Engine = getattr(import_module(module), kind)()
+    engine: Engine = import_object(ENGINES[name])()
     return engine
 
 

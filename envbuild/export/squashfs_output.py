@@ -1,0 +1,68 @@
+"""The output format squashfs: a copy of the file that `make` wrote, or a file with another compression."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from envbuild.core.result import Result
+from envbuild.core.text import amount
+from envbuild.export.built_image import BuiltImage
+from envbuild.export.options import ExportOptions
+from envbuild.export.progress import Progress
+from envbuild.export.project_image import Artifact, write_squashfs
+
+
+def write_squashfs_output(image: BuiltImage, options: ExportOptions, progress: Progress) -> Result:
+    """Write the squashfs file of a built image: a copy of the file that `make` wrote, or one with another
+    compression."""
+    began = time.monotonic()
+    artifact = write_packed(image, options, progress) if options.suffix else copy_artifact(image, options, progress)
+    layers = [{"diff_id": layer.diff_id, "bytes": layer.size} for layer in image.layers]
+    data = {
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size": artifact.size,
+        "layers": layers,
+        "repairs": list(artifact.messages),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    return Result(data, describe_artifact(artifact))
+
+
+def write_packed(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
+    """Write a file with another compression, or with the metadata that `make` leaves out."""
+    made = Path(image.record.artifact)
+    own = made.with_name(f"{made.name.removesuffix('.sqsh')}{options.suffix}.sqsh")
+    out = options.output.file(own.name) if options.output else own
+    store, progress.output = progress.workspace.store, out
+    return write_squashfs(image.plan, image.layers, image.lock, store, progress, out, options)
+
+
+def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress) -> Artifact:
+    """Copy the file that `make` wrote; without -o, return that file."""
+    from envbuild.export.squashfs_image import raise_write_errors
+    from envbuild.squashfs.write.copy_extents import copy_file
+    from envbuild.squashfs.write.writer import image_file
+
+    path = Path(image.record.artifact)
+    if options.output is not None:
+        progress.output = output = options.output.file(path.name)
+        progress.start("squashfs", f"squashfs {output.name}: copying {amount(path.stat().st_size)}")
+        progress.advance("squashfs", 0, path.stat().st_size)
+        with raise_write_errors(output), image_file(output) as (file, temporary):
+            copy_file(path, file)
+            temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
+            path = temporary.replace(output)
+        progress.finish("squashfs")
+    return Artifact(path, image.record.sha256, path.stat().st_size, image.record.messages)
+
+
+def describe_artifact(artifact: Artifact) -> str:
+    """Return lines with the path of a file, its size and the command that starts it."""
+    path = artifact.path.resolve()
+    digest = f"  sha256: {artifact.sha256}\n" if artifact.sha256 else ""
+    return (
+        f"{artifact.path}\n{digest}  size:   {amount(artifact.size)}\n"
+        f"  start:  srun --container-image={path} --pty bash"
+    )
