@@ -9,22 +9,19 @@ import typer
 from envbuild.cli.options import Json, complete_image, one_of, show
 from envbuild.core.errors import SpecError
 from envbuild.export.formats import FORMATS, describe_compressions, describe_formats
+from envbuild.oci.sources.kinds import SOURCES, describe_sources
 
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.core.result import Result
     from envbuild.export.options import ExportOptions
     from envbuild.spec.workspace import Workspace
 
-EXPORT = """Write an image as one file for `srun --container-image=…`: an image of the project or a third-party image.
+EXPORT = f"""Write an image as one file for `srun --container-image=…`: an image of the project or a third-party image.
 
 SOURCE is the name of an image of the project (built first if needed), or:
 
 \b
-  docker://[REGISTRY/]PATH[:TAG][@sha256:…]   an image of a registry
-  oci:DIR[:TAG]                               an OCI layout (skopeo, buildah, crane)
-  docker-archive:FILE[:TAG]                   what `docker save` or `podman save` wrote; .tar.gz too
-  docker-daemon:NAME                          an image of the Docker Engine here (dockerd://NAME is the same)
-  ./FILE or ./DIR                             an archive or a layout, by its content
+{describe_sources()}
 
 Layers are compressed once and cached in the store: the next image that has them only copies them. The same image
 results in the same bytes, from any source and with any number of jobs.
@@ -48,7 +45,7 @@ def export(
         typer.Argument(
             metavar="SOURCE",
             show_default=False,
-            help="A spec's name, docker://…, oci:…, docker-archive:…, docker-daemon:…, or a path.",
+            help=f"A spec's name, {', '.join(f'{kind.prefixes[0]}…' for kind in SOURCES.values())}, or a path.",
             autocompletion=complete_image,
         ),
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import tarfile
@@ -11,18 +12,29 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import ConflictError, InputError, SpecError
+from envbuild.core.late_import import import_object
 from envbuild.core.text import duration, passed
 from envbuild.export.options import ExportOptions
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive import index_archive
 from envbuild.oci.sources.archive_stream import may_be_layer
+from envbuild.oci.sources.kinds import PREFIXES, SOURCES, describe_sources
 from envbuild.oci.sources.open import SourceReference, parse_source, split_path
 from envbuild.oci.sources.platform import Platform, pick_manifest
 from envbuild.oci.sources.registry import parse_source_reference, printable_reference
 
 pytestmark = pytest.mark.unit
 DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_kind_of_source_has_an_opener_and_a_form(name: str) -> None:
+    kind = SOURCES[name]
+    assert list(inspect.signature(import_object(kind.opener)).parameters) == ["rest", "request"]
+    assert kind.form.startswith(kind.prefixes[0]) and kind.usage.startswith(kind.prefixes[0])
+    assert f"  {kind.usage} " in describe_sources()
+    assert all(PREFIXES[prefix] == name for prefix in kind.prefixes)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Third-party images, as they are read: the configuration and the layers, bottom first.
 
-`envbuild.oci.sources.open` has one module for each kind of source: a registry, an OCI layout, an archive of ``docker
-save``, a Docker Engine. All return the same classes, so that the reader of layers
+`envbuild.oci.sources.kinds` lists the kinds of sources: a registry, an OCI layout, an archive of ``docker save``, a
+Docker Engine. All openers return the same classes, so that the reader of layers
 (`envbuild.oci.sources.read_layer`) is independent of the source.
 """
 
@@ -13,7 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any
 
+from envbuild.core.store.store import Store
+from envbuild.net.site import Site
 from envbuild.oci.config import ImageConfig
+from envbuild.oci.sources.platform import Platform
 
 
 class RawStream(io.RawIOBase):
@@ -26,6 +29,16 @@ class RawStream(io.RawIOBase):
         chunk = self.read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """The circumstances in which an image is opened. `keep`: cache the layers of a remote image in the store."""
+
+    site: Site
+    store: Store
+    platform: Platform
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from envbuild.oci import manifest as m
 from envbuild.oci.docker_engine import START, connect_engine
 from envbuild.oci.sources import image_documents
 from envbuild.oci.sources.archive_stream import BUFFER, read_sent_layers
-from envbuild.oci.sources.base import SourceImage, SourceLayer
+from envbuild.oci.sources.base import SourceImage, SourceLayer, SourceRequest
 from envbuild.oci.sources.platform import Platform
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ HINT = f"{START}, or take the image from its registry: docker://NAME"
 
 
 @contextlib.contextmanager
-def open_daemon(name: str, platform: Platform) -> Iterator[SourceImage]:
-    """Return the image that the engine calls `name` (a reference or an id).
+def open_daemon(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
+    """Return the image that the engine calls `rest` (a reference or an id).
 
     Raises EngineError without an engine, InputError, ConflictError.
     """
     with contextlib.closing(connect_engine(HINT)) as engine:
-        yield inspect_image(engine, name, platform)
+        yield inspect_image(engine, rest, request.platform)
 
 
 def inspect_image(engine: DockerClient, name: str, platform: Platform) -> SourceImage:

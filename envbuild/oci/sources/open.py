@@ -1,9 +1,4 @@
-"""Third-party images by the references that users write: one module for each kind of source.
-
-    docker://[REGISTRY/]PATH[:TAG][@sha256:…]   a registry (registry.py)
-    oci:DIR[:TAG]                               an OCI layout (oci_layout.py)
-    docker-archive:FILE[:TAG]                   of `docker save` or `podman save`, or an OCI archive (archive.py)
-    docker-daemon:NAME, dockerd://NAME          an image of the Docker Engine of this machine (docker_daemon.py)
+"""Third-party images by the references that users write, of the kinds in `envbuild.oci.sources.kinds`.
 
 A path alone is a layout if it is a folder, else an archive.
 """
@@ -16,27 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import InputError, SpecError
+from envbuild.core.late_import import import_object
 from envbuild.core.store.store import Store
 from envbuild.net.site import Site
-from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.base import SourceImage, SourceRequest
+from envbuild.oci.sources.kinds import FORMS, PREFIXES, SOURCES
 from envbuild.oci.sources.platform import Platform
 
-PREFIXES = {
-    "docker://": "registry",
-    "oci:": "layout",
-    "docker-archive:": "archive",
-    "oci-archive:": "archive",
-    "docker-daemon:": "daemon",
-    "dockerd://": "daemon",
-}
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
-FORMS = "docker://NAME:TAG, oci:DIR, docker-archive:FILE, docker-daemon:NAME, or the name of an image of the project"
 SCHEME = re.compile(r"([a-z][a-z0-9+-]*):")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReference:
-    """Reference of a source: `kind` is one of registry, layout, archive, daemon; `rest` the text after the prefix."""
+    """Reference of a source: `kind` is one of `SOURCES`; `rest` the text after the prefix."""
 
     kind: str
     rest: str
@@ -107,33 +95,36 @@ def open_source(
     """Return the image that `text` names; what it opened is closed at the end of the context.
 
     - `arch`: its CPU architecture (``amd64``, ``arm64``, ``arm/v7``); empty: this machine's where there is a choice
-    - `keep`: cache the layers of a registry in the store
+    - `keep`: cache the layers of a remote image in the store
 
-    Raises SpecError for a text that names no source and for `keep` without a registry, InputError with every finding if
-    the image is not available or unreadable, ConflictError if there is no image for `arch`, EngineError without a
-    Docker Engine.
+    Raises SpecError for a text that names no source and for `keep` of an image on this machine, InputError with every
+    finding if the image is not available or unreadable, ConflictError if there is no image for `arch`, EngineError
+    without a Docker Engine.
     """
     place = parse_source(text)
     if place is None:
         raise SpecError(f"{text[:200]!r} is not a source", hint=f"write one of: {FORMS}")
-    platform = Platform.of(arch)
-    if place.kind == "registry":
-        from envbuild.oci.sources.registry import open_registry
-
-        return open_registry(place.rest, site, store, platform, keep=keep)
-    if keep:
+    kind, platform = SOURCES[place.kind], Platform.of(arch)
+    if keep and not kind.remote:
         raise SpecError(
             f"--keep-layers has no meaning for {text[:200]}, whose layers are on this machine", hint="leave it out"
         )
-    if place.kind == "daemon":
-        from envbuild.oci.sources.docker_daemon import open_daemon
+    image: AbstractContextManager[SourceImage] = import_object(kind.opener)(
+        place.rest, SourceRequest(site, store, platform, keep)
+    )
+    return image
 
-        return open_daemon(place.rest, platform)
-    path, tag = split_path(place.rest)
+
+def open_path(rest: str, request: SourceRequest) -> AbstractContextManager[SourceImage]:
+    """Return the image at ``PATH[:TAG]``: a layout if it is a folder, else an archive.
+
+    Raises InputError, ConflictError.
+    """
+    path, tag = split_path(rest)
     if path.is_dir():
         from envbuild.oci.sources.oci_layout import open_layout
 
-        return open_layout(path, tag, platform)
+        return open_layout(path, tag, request.platform)
     from envbuild.oci.sources.archive import open_archive
 
-    return open_archive(path, tag, platform)
+    return open_archive(path, tag, request.platform)

@@ -17,26 +17,24 @@ from envbuild.core.errors import SpecError
 from envbuild.core.store.store import Store
 from envbuild.net.registry.client import Repository
 from envbuild.net.registry.reference import DOCKER, Reference, parse_reference
-from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.oci import manifest as m
 from envbuild.oci.sources import image_documents
-from envbuild.oci.sources.base import SourceImage
+from envbuild.oci.sources.base import SourceImage, SourceRequest
 from envbuild.oci.sources.blob_stream import RegistryBlob
 from envbuild.oci.sources.cached_blob import CachedBlob, has_blob_or_part, open_cached
 from envbuild.oci.sources.oci_layout import INDEXES
-from envbuild.oci.sources.platform import Platform, pick_manifest
+from envbuild.oci.sources.platform import pick_manifest
 
 
 @contextlib.contextmanager
-def open_registry(
-    rest: str, site: Site, store: Store, platform: Platform, *, keep: bool = False
-) -> Iterator[SourceImage]:
-    """Return the image that ``docker://REST`` names; `keep`: cache its layers in the store.
+def open_registry(rest: str, request: SourceRequest) -> Iterator[SourceImage]:
+    """Return the image that ``docker://REST`` names.
 
     Raises SpecError, InputError, ConflictError (see `open_source`)."""
-    reference = parse_source_reference(rest)
-    place = _RepositoryReader(Repository(reference, site, Transport(site.network())), store, keep)
+    reference, site, platform = parse_source_reference(rest), request.site, request.platform
+    repository = Repository(reference, site, Transport(site.network()))
+    place = _RepositoryReader(repository, request.store, request.keep)
     name = printable_reference(reference)
     digest, value = place.document(reference.wanted, name)
     for _ in range(INDEXES):

@@ -35,6 +35,6 @@ def find_squashfs_file(name: str) -> Path | None:
 
 def is_elsewhere(name: str) -> bool:
     """Return whether NAME is an image of a registry, an archive or another place."""
-    from envbuild.oci.sources.open import PREFIXES
+    from envbuild.oci.sources.kinds import PREFIXES
 
     return name.startswith(tuple(PREFIXES))
