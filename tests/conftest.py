@@ -11,8 +11,8 @@ from tests.support.examples import QUICK
 
 pytest_plugins = ["tests.support.fixtures"]
 
-# How long an example takes says how busy the machine is: no verdict of a test. And a commit gets the same verdict every
-# time: its examples do not change. `pytest --hypothesis-profile=search` looks for new ones, and
+# The time of an example depends on the load of the machine: it is not a verdict. A commit gets the same verdict every
+# time: its examples do not change. `pytest --hypothesis-profile=search` searches for new ones, and
 # `quick` tries few.
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("envbuild", derandomize=True, **SLOW)
@@ -31,5 +31,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
-    """Whether the stored texts are to be written anew."""
+    """Return whether the stored texts are written again."""
     return bool(request.config.getoption("--update-golden"))

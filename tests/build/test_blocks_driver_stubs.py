@@ -1,4 +1,4 @@
-"""The driver's stand-ins: what the headers declare, and answers that they are none."""
+"""Stubs of the driver: the functions of the headers, and error codes of a missing driver."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_stubs_return_the_error_of_a_missing_driver(tmp_path: Path) -> None:
     }
     cuda, nvml = ctypes.CDLL(str(driver / "libcuda.so.1")), ctypes.CDLL(str(driver / "libnvidia-ml.so.1"))
     assert (cuda.cuInit(0), cuda.cuMemcpyAsync_v2_ptsz(), nvml.nvmlInit_v2()) == (34, 34, 12)
-    # what callers print, whatever the code says: a text, not what happens to stand in memory
+    # callers print this for any code: a text, not arbitrary memory
     text = ctypes.c_char_p()
     assert cuda.cuGetErrorString(34, ctypes.byref(text)) == 34
     assert text.value and b"driver" in text.value

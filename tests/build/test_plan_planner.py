@@ -142,7 +142,7 @@ def test_a_misspelt_option_of_a_block_is_refused_with_the_right_one() -> None:
 
 
 def test_keywords_are_found_without_compiling_hpccm_again() -> None:
-    """Up to Python 3.12 that told whoever builds an image what the compiler thinks of hpccm's texts."""
+    """Up to Python 3.12 compiling hpccm again printed the compiler's warnings about its texts."""
     bridge._keywords.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Plans of images that are not locked yet, and those of recipes whose wheels others stand on."""
+"""Plans of images that are not locked yet, and of recipes whose wheels other units depend on."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from envbuild.spec.target import load_target as load_target
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-TORCH = "f" * 40  # no commit of upstream's: only its place in the plan is looked at
+TORCH = "f" * 40  # not a commit of upstream: only its place in the plan is checked
 
 
 def opened(tmp_path: Path, text: str) -> tuple[Plan, LockRequest]:
-    """The plan of a spec without a lock; the version matrix is not asked."""
+    """Return the plan of a spec without a lock; the version matrix is not queried."""
     path = tmp_path / "image.yaml"
     path.write_text(f"schema: 1\n{text}")
     project = Project.find(ROOT)
@@ -53,7 +53,7 @@ layers:
 
 
 def test_prefixes_depend_on_the_cuda_wheels_and_not_on_torch(tmp_path: Path) -> None:
-    """So that another torch with the same CUDA compiles neither UCX nor what stands on it again."""
+    """Another torch with the same CUDA compiles neither UCX nor what depends on it again."""
     plan, _ = opened(tmp_path, STACK)
     other, _ = opened(tmp_path, STACK.replace("2.15.0", "2.15.1"))
     assert {"venv-toolkit", "cuda"} <= needs(plan, "ucx")
@@ -70,7 +70,7 @@ def test_a_toolkit_for_builds_only_is_not_part_of_the_image(tmp_path: Path) -> N
     whole, _ = opened(tmp_path, stack)
     assert not plan.unit("devel-cuda").in_image and plan.unit("cuda").in_image
     assert plan.unit("devel-cuda").steps[0].title == "Python packages that hold cuda"
-    for name in ("ucx", "torch-ucc"):  # whatever is compiled has the toolkit, and the image's part of it above
+    for name in ("ucx", "torch-ucc"):  # every compiled unit has the toolkit, and the image's part of it above
         lowers = plan.unit(name).lowers
         assert lowers.index("devel-cuda") < lowers.index("cuda")
     assert "devel-cuda" not in plan.unit("venv").lowers + plan.unit("venv-core").lowers
@@ -139,7 +139,7 @@ def test_an_unlocked_plan_is_labelled_and_has_no_keys(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_input_that_is_not_used_does_not_count(tmp_path: Path) -> None:
-    """A lock of today stays right when a later envbuild knows more kinds of sources."""
+    """A lock remains valid when a later envbuild knows more kinds of sources."""
     _, request = opened(tmp_path, STACK)
     assert request.indexes == () and Sources().gives == ()
     digest = request.digest()

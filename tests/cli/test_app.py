@@ -1,4 +1,4 @@
-"""The command line: a mistake is told without a traceback, with its exit code and something to type."""
+"""The command line: a mistake is reported without a traceback, with its exit code and a hint."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Pa
 
 
 def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
-    """The Containerfile and nothing else; the talk goes to stderr."""
+    """The Containerfile and nothing else; progress goes to stderr."""
     done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("# cpu-ucx")

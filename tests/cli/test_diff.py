@@ -1,4 +1,4 @@
-"""`envbuild diff` and `envbuild show FILE`: exit codes, images that are not made, and files read without a store."""
+"""`envbuild diff` and `envbuild show FILE`: exit codes, images that are not built, and files read without a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`envbuild fetch`: into the store or a folder, and what several images lack is told at the end."""
+"""`envbuild fetch`: into the store or a folder; missing inputs of several images are reported at the end."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_missing_inputs_of_several_images_are_reported_at_the_end(
 def test_a_conflicting_file_in_the_folder_does_not_stop_the_other_images(
     store: Store, project: Project, tmp_path: Path
 ) -> None:
-    """Each image has what the folder does not take from it told at the end, beside what another lacks."""
+    """Conflicts of one image and missing inputs of another are reported together at the end."""
     assert project.root is not None
     here, gone = deb(store, "hello"), replace(deb(store, "gone"), sha256="0" * 64)
     other = replace(deb(store, "bash"), path=here.path)

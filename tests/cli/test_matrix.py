@@ -1,4 +1,4 @@
-"""`envbuild check` and `envbuild matrix` as a person types them."""
+"""`envbuild check` and `envbuild matrix` as users type them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a squashfs file says about itself: every line, and nothing that could steer a terminal."""
+"""Metadata shown of a squashfs file: every line, and no control characters."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_characters_that_the_output_encoding_lacks_are_replaced(tmp_path: Path) 
 
 
 def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(tmp_path: Path) -> None:
-    slow = tmp_path / "typer.py"  # stands in for typer: the signal comes in the middle of its import
+    slow = tmp_path / "typer.py"  # replaces typer: the signal arrives in the middle of its import
     slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     done = envbuild("list", cwd=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

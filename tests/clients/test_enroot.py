@@ -35,7 +35,7 @@ CONFIG: dict[str, Any] = {
     "Volumes": {"/scratch": {}, "/data": {}},
     "User": "alice",
 }
-# What an image may say and /etc/environment and /etc/fstab cannot.
+# Settings that an image may have and /etc/environment and /etc/fstab cannot express.
 STRANGE: dict[str, Any] = {
     "Env": [
         "PATH=/opt/tool/bin:/usr/bin:/bin",
@@ -90,7 +90,7 @@ def layers(folders: bool = True) -> list[bytes]:
 
 
 class Enroot:
-    """enroot with folders of its own. `user`: run it as nobody."""
+    """enroot with folders of its own. `user`: run it as the user `nobody`."""
 
     def __init__(self, place: Path, user: bool = False) -> None:
         self.place, self.user = place, user
@@ -128,7 +128,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def pushed(registry: Server, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Puts an image into the registry; gives its name for enroot and envbuild."""
+    """Push an image to the registry; return its name for enroot and envbuild."""
 
     def push(config: dict[str, Any], contents: list[bytes], name: str) -> str:
         layout = Layout(tmp_path_factory.mktemp("layout"))
@@ -155,7 +155,7 @@ def strange(pushed: Callable[..., str]) -> list[str]:
 
 @pytest.fixture(params=["root", "user"])
 def enroot(request: pytest.FixtureRequest, tmp_path: Path) -> Enroot:
-    """As root, and as somebody else: root hides failures."""
+    """As root, and as another user: root hides failures."""
     if request.param == "root":
         if os.geteuid():
             pytest.skip("not root")

@@ -149,7 +149,7 @@ def test_an_export_killed_midway_leaves_the_old_image(tmp_path):
 
 
 def test_an_image_of_the_project_in_another_compression(tmp_path):
-    """Its layers are packed anew, and the file says of itself what it is."""
+    """Its layers are packed again, and the file records its compression."""
     store = Store.open(tmp_path / "store")
 
     def fill(tree):

@@ -36,7 +36,7 @@ CODECS = ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"]
 
 
 def listed_entries(image: Path):
-    """What the reader sees, as `squashfs_snapshot.snapshot` tells a mounted tree."""
+    """Return the reader's view, as `squashfs_snapshot.snapshot` returns that of a mounted tree."""
     with SquashTree(image) as tree:
         links: dict[int, list[bytes]] = {}
         for path, inode in tree.walk():

@@ -2,7 +2,7 @@
 whiteouts become those of overlayfs, and all are mounted over each other. No rule of layers is written down here.
 
 Parents are listed in every layer, as all programs do that write layers of container images: what overlayfs shows of a
-folder is what the uppermost layer says of it.
+folder is what the uppermost layer records.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def overlay(layers: Sequence[bytes], place: Path) -> dict[bytes, dict[str, Any]]
             for name in marks:
                 (above / name).unlink()
                 hidden = above if name == OPAQUE else above / name.removeprefix(WHITEOUT)
-                if hidden.is_dir() and not hidden.is_symlink():  # also a folder that comes anew
+                if hidden.is_dir() and not hidden.is_symlink():  # also a folder that is created again
                     os.setxattr(hidden, "trusted.overlay.opaque", b"y")
                 elif not os.path.lexists(hidden):
                     os.mknod(hidden, stat.S_IFCHR, 0)

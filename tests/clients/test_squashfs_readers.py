@@ -136,7 +136,7 @@ def test_kernel(tmp_path, loop, block):
 @pytest.mark.skipif(not shutil.which("squashfuse"), reason="squashfuse is not installed")
 @pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="/dev/fuse is not there")
 def test_squashfuse(tmp_path):
-    """It shows security.* as trusted.* and gives hard links different numbers, on anybody's images: not compared."""
+    """squashfuse shows security.* as trusted.* and different inode numbers of hard links: not compared."""
     written = build(tmp_path)
     found = without(mounted(written.path, tmp_path / "mnt", FUSE), "xattrs", "names")
     assert not differences(found, without(stack(LAYERS), "xattrs", "names"))
@@ -219,7 +219,7 @@ def test_bytes_depend_on_content_only(tmp_path):
 
 
 def test_deleted_content_is_not_in_the_file(tmp_path):
-    """Neither whole blocks nor tails beside living ones in a fragment block. Noise is stored raw: a search sees it."""
+    """Neither whole blocks nor tails beside live ones in a fragment block. Noise is stored raw: a search sees it."""
     secret = random.Random(7).randbytes(3000)
     big = random.Random(8).randbytes(300_000)
     base = [file(b"a", NOISE[:2000]), file(b"key", secret), file(b"key-big", big), file(b"z", NOISE[2000:5000])]

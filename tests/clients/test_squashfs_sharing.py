@@ -73,7 +73,7 @@ def test_every_reader_reads(tmp_path, codec, level):
         )
     if Path("/dev/loop-control").exists():
         assert not differences(mounted(made, tmp_path / "mnt", KERNEL), expected)
-    if shutil.which("squashfuse"):  # it gives hard links numbers of their own, and names attributes in its way
+    if shutil.which("squashfuse"):  # it numbers hard links separately, and names attributes differently
         plain = [
             {path: (entry["kind"], entry["size"], entry["content"]) for path, entry in tree.items()}
             for tree in (mounted(made, tmp_path / "mnt", FUSE), expected)
@@ -107,7 +107,7 @@ def test_flags_of_an_uncompressed_image_equal_those_of_mksquashfs(tmp_path):
 @LOOP
 @pytest.mark.parametrize("kind,package", [("xfs", "xfsprogs"), ("btrfs", "btrfs-progs")])
 def test_blocks_of_packs_are_shared(tmp_path, kind, package):
-    """The image of kept packs takes almost no room of its own, and has the bytes that it has elsewhere."""
+    """The image of cached packs shares their blocks, and has the same bytes as without sharing."""
     if not shutil.which(f"mkfs.{kind}"):
         pytest.skip(f"mkfs.{kind} is not installed (Debian: {package})")
     disk, place = tmp_path / "disk", tmp_path / "place"

@@ -110,7 +110,7 @@ def layers(draw):
 
 
 def through_symlinks(stacked):
-    """Whether a layer goes through a symlink that lies below: a rule of its own, tested apart."""
+    """Return whether a path of a layer goes through a symlink of a lower one: a separate rule, tested apart."""
     for count in range(1, len(stacked)):
         below = {path for path, entry in stack(stacked[:count]).items() if entry["kind"] == "symlink"}
         own = {member.path for member, _ in stacked[count]}
@@ -123,7 +123,7 @@ def through_symlinks(stacked):
 
 @examples(150)
 @given(layers(), st.sampled_from([1, 3]))
-@example([[file(b"a"), file(b"b", b"low")], [hard(b"a", b"b"), file(b"b", b"new")]], 1)  # a stays the lower b
+@example([[file(b"a"), file(b"b", b"low")], [hard(b"a", b"b"), file(b"b", b"new")]], 1)  # a remains the lower b
 def test_random_stacks(stacked, jobs):
     if through_symlinks(stacked):
         return

@@ -1,4 +1,4 @@
-"""`store gc`: what an image needs stays, the rest goes, and never while somebody works in the store."""
+"""`store gc`: what an image needs is preserved, the rest is removed, and never while another process uses the store."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def everything_in(store: Store) -> set[str]:
 
 
 def week_later(monkeypatch: pytest.MonkeyPatch, weeks: float = 1.1) -> None:
-    """Nothing can change the time of a file's last change, so the clock goes on instead."""
+    """Advance the clock: no call can set the time of a file's last change."""
     now = time.time() + weeks * collecting.WEEK
     monkeypatch.setattr(time, "time", lambda: now)
 
@@ -237,7 +237,7 @@ def test_usage_names_the_caches(store: Store) -> None:
 
 
 def test_a_store_in_a_world_writable_folder_is_not_world_writable(tmp_path: Path) -> None:
-    """Only a group shares a store; in /tmp nobody else may put a pack into it."""
+    """Only a group shares a store; in /tmp no other user may put a pack into it."""
     for mode, expected in ((0o1777, 0o755), (0o777, 0o755), (0o2775, 0o2775), (0o755, 0o755)):
         root = tmp_path / f"{mode:o}"
         root.mkdir()

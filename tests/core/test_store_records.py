@@ -59,7 +59,7 @@ def test_a_record_is_named_by_each_part_and_by_the_code(tmp_path: Path, monkeypa
 
 
 def test_the_digest_covers_every_room(tmp_path: Path) -> None:
-    """Computed from the package, not from where the function stands: a moved module must not make it smaller."""
+    """The package is hashed, not the folder of the function: a moved module must not shrink the set."""
     package = tmp_path / "envbuild"
     shutil.copytree(Path(envbuild.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
 

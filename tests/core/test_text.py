@@ -1,4 +1,4 @@
-"""Texts for people: lists that end, and what is safe to print."""
+"""Texts for users: lists of limited length, and escaped control characters."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Special(BuildError):
 
 
 def returned(error: BaseException) -> Exception:
-    with pytest.raises(Exception) as caught:  # which one it is, is what is asked
+    with pytest.raises(Exception) as caught:  # the class itself is compared
         decode(encode_error(error), "a test")
     return caught.value
 

@@ -1,4 +1,4 @@
-"""A base made of an image's layers: the tree that other programs make of them, and the same for whoever builds it."""
+"""A base made of an image's layers: the tree that other programs make of them, and the same for every user."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def build(store: Store, plan: Plan, **options: Any) -> tuple[LayerRecord, ...]:
 
 
 def tree(root: Path, *, times: bool = True) -> dict[str, tuple[Any, ...]]:
-    """Everything that can be seen of a tree. Names of one file are told apart from copies."""
+    """Return everything visible of a tree. Names of one file are distinguished from copies."""
     found: dict[str, tuple[Any, ...]] = {}
     first: dict[int, str] = {}
     for folder, folders, names in os.walk(root):
@@ -79,7 +79,7 @@ def by_buildah(tiny: Path, tmp_path: Path) -> Iterator[Path]:
     parts = {"config": layout.blob(json.dumps(config).encode(), kind), "layers": layers}
     kind = "application/vnd.oci.image.manifest.v1+json"
     layout.add(layout.blob(json.dumps({"schemaVersion": 2, "mediaType": kind, **parts}).encode(), kind))
-    # vfs: its trees are plain folders, and nothing stays mounted
+    # vfs: its trees are plain folders, and nothing remains mounted
     words = ["buildah", "--root", str(tmp_path / "storage"), "--runroot", str(tmp_path / "run"), "--storage-driver=vfs"]
     policy = tmp_path / "policy.json"
     policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')

@@ -1,4 +1,4 @@
-"""The buildah engine: the same files as the embedded engine's, failures told alike, nothing left behind."""
+"""The buildah engine: the same files as the embedded engine's, failures reported alike, nothing left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units built for real: what they see, what comes out, and that it is the same for whoever builds it."""
+"""Units built for real: what they see, what they produce, and that it is the same for every user."""
 
 from __future__ import annotations
 

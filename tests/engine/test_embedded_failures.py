@@ -1,4 +1,4 @@
-"""What goes wrong is told, and leaves nothing that stops the next run."""
+"""Failures are reported, and leave nothing that stops the next run."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_full_disk(small: Path) -> None:
     if not kit.Embedded().probe(store).ok:
         pytest.skip("this kernel has no user attributes on tmpfs")
     kit.build(store)
-    with pytest.raises(EngineError) as caught:  # told though the unit's files are gone by then
+    with pytest.raises(EngineError) as caught:  # reported although the unit's files are removed by then
         kit.build(store, kit.unit("big", "dd if=/dev/zero of=/opt/big bs=1M count=400"))
     assert "No space left on device" in str(caught.value) and f"the store {small} is full" in str(caught.value)
     assert caught.value.exit_code == 5 and "store gc" in caught.value.hint
@@ -145,7 +145,7 @@ def test_full_memory_is_not_the_stores_disk(store: Store) -> None:
 
 
 def test_syncing_the_store(store: Store, scratch: Path) -> None:
-    """Works on what a store lies on, and says when it does not; a power cut itself is not tested."""
+    """Syncing works on the file system of a store, and reports when it fails; a power cut itself is not tested."""
     libc.sync(store.root)
     with pytest.raises(NotADirectoryError):
         libc.sync(scratch / "tiny.deb")
@@ -176,7 +176,7 @@ def start_time(pid: int) -> str:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """All processes below `pid`, in whatever namespace or session."""
+    """Return all processes below `pid`, in any namespace or session."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
@@ -203,7 +203,7 @@ def wait_for_steps(pid: int) -> None:
 
 
 def test_killed_at_any_moment(store: Store) -> None:
-    """kill -9 of the engine: no process and no mount stays, and the next run goes on to the same layers."""
+    """kill -9 of the engine: no process and no mount remains, and the next run builds the same layers."""
     kit.build(store)  # the base, so that the random moments fall into the units that run in parallel
     reference = store.root / "reference"
     reference.mkdir()

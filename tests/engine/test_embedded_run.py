@@ -158,7 +158,7 @@ def test_squashfs(image: Path, store: Store, way: str, monkeypatch: pytest.Monke
 def test_an_unpacked_file_has_the_reason_why_it_was_not_mounted(
     image: Path, store: Store, monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:
-    """Each way that was not taken says why: a program, the device, or squashfuse itself."""
+    """Each way that was not used has its reason: a program, the device, or squashfuse itself."""
     if shutil.which("unsquashfs") is None:
         pytest.skip("unsquashfs is not installed")
     monkeypatch.setattr(mount_squashfs, "FUSE", str(scratch / "no-fuse"))

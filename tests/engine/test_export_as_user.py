@@ -1,4 +1,4 @@
-"""Whoever exports an image, with how many jobs, alone or at the same moment as others, killed or not: the same file."""
+"""The same file for every user, number of jobs, alone or at the same moment as others, interrupted or not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(done.artifact.sha256, sum(not layer.cached for layer in done.layers))
 
 @pytest.fixture
 def layout(scratch: Path) -> Iterator[Layout]:
-    """An image of eight layers that anybody may read."""
+    """Make an image of eight layers that every user may read."""
     own = Layout(scratch / "export-layout")
     more = [tar(file(f"data/{number}", foreign_images.noise(2_000_000, number))) for number in range(5)]
     own.add(foreign_images.image(own, [*foreign_images.layers(), *more]))
@@ -72,7 +72,7 @@ def test_root_and_user(layout: Layout, scratch: Path, other_user: tuple[str, str
 def test_users_of_one_group_share_a_store(
     umask: int, layout: Layout, scratch: Path, other_user: tuple[str, str]
 ) -> None:
-    """Whoever packs a layer packs it for all: the folder of the store says who they are, and not their umask."""
+    """A pack is readable by all who share the store: the folder of the store decides, not the umask."""
     _, python = other_user
     store, group = scratch / f"group-store-{umask:o}", 50_000
     store.mkdir()

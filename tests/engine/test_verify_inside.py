@@ -295,7 +295,7 @@ def test_every_need_resolves_as_the_loader_itself_does(root: Path) -> None:
         listed = dict(re.findall(r"(\S+) => (\S+)", output))
         for name, target in elf["needed"].items():
             place = listed.get(name)
-            if place:  # the interpreter itself stands without an arrow
+            if place:  # the interpreter itself is listed without an arrow
                 code, real = run(["/usr/bin/python3", "-I", "-c", f"import os; print(os.path.realpath({place!r}))"])
                 assert (code, real.strip()) == (0, target)
                 compared += 1

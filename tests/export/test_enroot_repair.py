@@ -24,7 +24,7 @@ PLACE = "/a-folder-of-an-image"
 
 
 def run_here(script, folder):
-    """A script of an image, to run on this machine: PLACE is `folder`, which may lie where no image has a folder."""
+    """A script of an image, to run on this machine: PLACE is `folder`, which no image may have."""
     return script.replace(PLACE, str(folder))
 
 
@@ -88,7 +88,7 @@ def test_values_that_etc_environment_cannot_hold(tmp_path, value, why):
         assert any(line.startswith(f"ENV A: set by /{place} instead") and why in line for line in added.messages)
         if shutil.which("dash"):
             (tmp_path / "profile").write_text(run_here(texts(added)[place], tmp_path))
-            script = f'. "{tmp_path}/profile"; {PRINT}'  # /etc/rc goes on to the command
+            script = f'. "{tmp_path}/profile"; {PRINT}'  # /etc/rc continues to the command
             assert subprocess.check_output(["dash", "-c", script]).decode() == value
 
 

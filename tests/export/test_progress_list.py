@@ -1,4 +1,4 @@
-"""`export --list`: what the records of exports say, whoever wrote them, and how they come about."""
+"""`export --list`: the records of exports, of any user, and how they are written."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_old_records_go(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_records_are_ignored(tmp_path: Path) -> None:
-    """Anybody may write there."""
+    """Every user may write to that folder."""
     folder = record(tmp_path, "good").parent
     os.mkfifo(folder / "pipe.json")
     (folder / "folder.json").mkdir()
@@ -227,7 +227,7 @@ def test_a_failure_is_listed_with_its_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["a file in its place", "not to be written"])
 def test_a_store_without_records(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are a courtesy: an export goes on without."""
+    """Records are optional: an export continues without them."""
     layout, at = image(tmp_path / "layout"), workspace(tmp_path / "store")
     if way == "a file in its place":
         (at.store.root / "exports").write_text("")
@@ -281,7 +281,7 @@ def test_how_far_merging_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_terminal_shows_bytes_rate_and_time_left(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else has to give way."""
+    """Other parts of the line are shortened first."""
     from rich.console import Console
 
     monkeypatch.setenv("COLUMNS", str(width))

@@ -1,4 +1,4 @@
-"""The printed Containerfile of every shipped image, as it stands before anything is locked."""
+"""The printed Containerfile of every shipped image, as it is before anything is locked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def tool(name: str) -> str:
 
 
 def test_hadolint_finds_nothing(texts: dict[str, str], tmp_path: Path) -> None:
-    """hadolint looks at the shell of each RUN with ShellCheck too."""
+    """hadolint checks the shell of each RUN with ShellCheck too."""
     paths = []
     for name, text in texts.items():
         paths.append(tmp_path / f"{name}.Containerfile")
@@ -72,7 +72,7 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     for number, command in enumerate(sorted(steps)):
         paths.append(tmp_path / f"{number:03}.sh")
         paths[-1].write_text(f"#!/bin/sh\n{command}\n")
-    # SC2016: texts of programs stand in single quotes.
+    # SC2016: texts of programs are in single quotes.
     command = [tool("shellcheck"), "--shell=sh", "--exclude=SC2016", *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)

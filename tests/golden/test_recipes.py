@@ -1,4 +1,4 @@
-"""What every shipped recipe asks for, does and looks at: with each of its providers, in an image made for it.
+"""Requirements, steps and checks of every shipped recipe: with each of its providers, in an image made for it.
 
 `recipes/NAME.txt` beside this file is that text. A recipe that needs more than its defaults has the layers of its
 sample image in EXAMPLES."""

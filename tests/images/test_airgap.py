@@ -1,4 +1,4 @@
-"""An air-gapped site for real: inputs carried in a folder, and the image made from it with the network unplugged."""
+"""An air-gapped site for real: inputs copied in a folder, and the image built from it with the network unplugged."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def made(connected: Cli) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def bundle(connected: Cli, made: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that is carried over, moved as a disk is."""
+    """Return the exported folder, moved as a disk is."""
     folder = tmp_path_factory.mktemp("carried") / "bundle"
     row = connected.json("fetch", IMAGE, "--to", str(folder))
     assert row["new"] == row["files"] > 80

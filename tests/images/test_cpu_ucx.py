@@ -145,7 +145,7 @@ def test_bytes_are_equal_for_an_unprivileged_user(made: dict[str, object], plain
 
 
 def test_a_changed_python_package_builds_only_what_holds_it(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
-    """New packages come into the venv; everything below stays."""
+    """New packages are installed into the venv; everything below is unchanged."""
     changed = tmp_path / "images"
     shutil.copytree(cli.project / "images", changed)
     spec = changed / f"{IMAGE}.yaml"

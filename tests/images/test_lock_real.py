@@ -100,7 +100,7 @@ def test_other_machine(site: Site, store: Store) -> None:
 
 
 def test_debian_12(site: Site, store: Store) -> None:
-    """The release before: without usrmerge, which would bring perl into every base."""
+    """The release before: without usrmerge, which would install perl into every base."""
     units = {**MPI.units, "debian": UnitRequest(debian=("openmpi-bin", "libucx0"))}
     request = replace(MPI, image="old", base="debian:12", distribution="debian:12", python="3.11", units=units)
     lock = make_lock(request, site, store, SilentReporter())

@@ -1,4 +1,4 @@
-"""The example of recipes/README.md, typed as it stands there."""
+"""The example of recipes/README.md, typed as it is printed there."""
 
 from __future__ import annotations
 

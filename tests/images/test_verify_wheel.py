@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.images, pytest.mark.slow]
 
 
 def libraries(path: str) -> dict[str, str]:
-    """Name → file of what ldd finds for a program or module (the loader itself stands without an arrow)."""
+    """Return name → file of what ldd finds for a program or module (the loader itself has no arrow)."""
     run = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
     found = re.findall(r"(?:(\S+) => |^\s)(/\S+)", run.stdout, re.MULTILINE)
     return {name or Path(file).name: file for name, file in found}
@@ -45,7 +45,7 @@ def test_numpy_fits_and_with_another_blas_does_not(tmp_path: Path) -> None:
     assert result["symbols"] > 2000
     blas = next(path for path in modules if "openblas" in path and "libs" in path)
     other = next(path for path in modules if "gfortran" in path or "quadmath" in path)
-    Path(blas).write_bytes(Path(other).read_bytes())  # the right name, and nothing that anybody wants
+    Path(blas).write_bytes(Path(other).read_bytes())  # the right name, and no symbol that is needed
     elves[blas] = elf.parse(Path(blas).read_bytes(), SECTIONS)
     unresolved = linker().check(modules)["not_found"]
     assert any("_multiarray_umath" in path and "cblas" in item["names"][0] for path, item in unresolved.items())

@@ -1,4 +1,4 @@
-"""ELF headers and fat binaries: everything that was written is read, and damage is told, whatever it is."""
+"""ELF headers and fat binaries: everything that was written is read, and any damage is refused."""
 
 from __future__ import annotations
 

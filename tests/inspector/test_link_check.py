@@ -1,4 +1,4 @@
-"""Symbols and versions against what a tree has: each is looked for where the loader would, and nowhere else."""
+"""Symbols and versions against what a tree has: each is searched where the loader would, and nowhere else."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_dists_modules_owners_and_missing_files(tmp_path: Path) -> None:
 
 
 def test_two_packages_that_write_one_file(tmp_path: Path) -> None:
-    """nvidia-nccl-cu12 and -cu13 do; an equal licence in both is no clash."""
+    """nvidia-nccl-cu12 and -cu13 do; an equal licence in both is not a conflict."""
     library = "nvidia/nccl/lib/libnccl.so.2"
     dist(tmp_path, "nvidia-nccl-cu12", "2.27", {library: "sha256=a", "nvidia/License.txt": "sha256=l"})
     dist(tmp_path, "nvidia-nccl-cu13", "2.30", {library: "sha256=b", "nvidia/License.txt": "sha256=l"})

@@ -1,4 +1,4 @@
-"""Host code against the target's CPU: notes, instructions as compilers write them, and what is said of both."""
+"""Host code against the target's CPU: notes, instructions as compilers write them, and the results of both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHIFT = "unsigned long f(unsigned long a, int b) { return a << b ^ a >> (b + 1);
 )
 @pytest.mark.parametrize("size", [64, 32])
 def test_the_note_is_read(bits: int, level: str, size: int) -> None:
-    note = make_property(0xC0000002, 3, size) + make_property(NEEDED, bits, size)  # CET's property stands before it
+    note = make_property(0xC0000002, 3, size) + make_property(NEEDED, bits, size)  # CET's property precedes it
     data = make_elf(bits=size, machine=62 if size == 64 else 3, note=note)
     assert gnu_notes.read_level(data, elf.parse(data)) == level
 

@@ -131,7 +131,7 @@ def test_ubuntu(site: Site) -> None:
         "openssl 3.0-2": "ubuntu:noble-security/main",
         "pdsh 1.0": "ubuntu:noble/universe",
     }
-    # an update that is offered to none of the machines yet is offered to all of them here, whatever their machine-id
+    # a phased update is offered to no machine yet: here it is offered to all, independent of their machine-id
     assert named(lock, "build-x") == {"curl 8.5-2": "ubuntu:noble-updates/main"}
     assert lock.released == RELEASED
 
@@ -329,7 +329,7 @@ def test_unknown_package_of_vendors(site: Site, tmp_path: Path, vendor: Signer) 
 
 
 def test_on_top_of_a_base_image(site: Site) -> None:
-    """What is installed there costs nothing, stays in its version, and need not be in any archive."""
+    """What is installed there costs nothing, preserves its version, and need not be in any archive."""
     there = [stanza("base-files"), stanza("libc6", "2.39"), stanza("openssl", "3.0-0"), stanza("libnccl2", "2.27")]
     removed = f"Status: deinstall ok config-files\n{stanza('perl')}"
     status = f"{installed(*there)}\n{removed}"

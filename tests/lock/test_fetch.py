@@ -1,4 +1,4 @@
-"""Fetching against a real server that cuts, errs and lies."""
+"""Fetching from a real server that truncates, fails and returns wrong content."""
 
 from __future__ import annotations
 

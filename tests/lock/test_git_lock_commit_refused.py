@@ -1,4 +1,4 @@
-"""Commits that cannot be had, and repositories that lie."""
+"""Commits that are not available, and repositories with wrong content."""
 
 from __future__ import annotations
 

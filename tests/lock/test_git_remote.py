@@ -1,4 +1,4 @@
-"""Commits from servers: what is asked of them, old and plain ones, passwords, proxies, certificates, ssh."""
+"""Commits from servers: requests, old and static ones, passwords, proxies, certificates, ssh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submodules of a commit: which are taken, what their addresses mean, and those that cannot be had."""
+"""Submodules of a commit: which are taken, what their addresses mean, and those that are not available."""
 
 from __future__ import annotations
 

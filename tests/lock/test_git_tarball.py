@@ -28,7 +28,7 @@ def test_remade_from_the_lock_alone(nested: Repo, desk: Desk, tmp_path: Path) ->
     other.obtain(found)
     assert other.store.blob(found.sha256).read_bytes() == desk.store.blob(found.sha256).read_bytes()
     shutil.rmtree(tmp_path / "work")
-    other.obtain(found)  # it is there
+    other.obtain(found)  # it exists
     with pytest.raises(InputError, match="is not available"):
         Desk(tmp_path / "third", github=tmp_path / "work").obtain(found)
 

@@ -1,4 +1,4 @@
-"""What an image takes from where, and what `list` says of images without a lock."""
+"""Sources of an image's inputs, and what `list` prints of images without a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lock files: the round trip, damage, and what must never stand in one."""
+"""Lock files: the round trip, damage, and what they must not contain."""
 
 from __future__ import annotations
 

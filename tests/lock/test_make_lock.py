@@ -112,7 +112,7 @@ def test_the_epoch_is_the_date_of_the_release_file(site: Site) -> None:
 
 
 def test_second_copies_are_reported_before_any_download(site: Site) -> None:
-    """With what asks for each package; what only builds get is not asked about."""
+    """With the packages that require each one; packages of builds only are not checked."""
     seen: list[Mapping[str, Sequence[str]]] = []
 
     def clashes(wheels: Mapping[str, Sequence[str]]) -> list[Finding]:
@@ -160,7 +160,7 @@ def asking(**versions: str) -> LockRequest:
 
 
 def test_versions_that_recipes_refuse(site: Site) -> None:
-    """Nothing in this request says to take them: the packages are named without a version."""
+    """Nothing in this request selects them: the packages are named without a version."""
     with pytest.raises(ConflictError) as caught:
         make(site, asking(ssl="9.9", demo="1.1", gone="1"))
     assert [(finding.message, finding.hint) for finding in caught.value.findings] == [

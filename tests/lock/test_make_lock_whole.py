@@ -1,4 +1,4 @@
-"""The whole step for images of every kind: on somebody's image, with vendors' repositories, commits; lacking some."""
+"""The whole step for every kind of image: on a third-party image, with vendors' repositories, commits; some missing."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_lock_on_a_third_party_image(site: Site, repo: Repo, key: Signer) -> Non
     assert lock.epoch == max(RELEASED, 1759276800)  # of the archive, and the day the image was made
     assert list(lock.units) == ["base", "debian", "venv", "build-widget", "tools"]
     assert lock.units["base"].debian == lock.units["base"].requested == lock.units["base"].essential == ()
-    # What every image has is asked for here, and Python is in the image already (in an older version, which stays).
+    # Packages of every image are requested here, and Python is in the image already (in an older version).
     assert lock.units["debian"].debian == ("ca-certificates_1.0_amd64.deb", "openssl_3.0-1_amd64.deb")
     assert lock.units["debian"].requested == ("ca-certificates", "openssl")
     build = lock.units["build-widget"]
@@ -136,7 +136,7 @@ def test_the_base_image_is_preserved_until_an_upgrade_is_requested(
 
 
 def test_all_missing_inputs_are_reported_together(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
-    """Debian packages, an index, a Python package, a commit, an archive: and what could be had is in the store."""
+    """Debian packages, an index, a Python package, a commit, an archive: and what is available is in the store."""
     asked = request(repo, key)
     (tmp_path / "git/some.tar.gz").write_bytes(b"content")
     commit = "1" * 40
@@ -196,7 +196,7 @@ def test_the_suggested_lines_are_a_valid_site_file(
     line = '"oci:docker.io/": [ADDRESS-OR-FOLDER]'
     assert caught.value.exit_code == 10 and caught.value.hint.endswith(f"into site.yaml:  mirrors: {{{line}}}")
     site_lines = [text for text in reporter.lines if "site.yaml" in text]
-    if known:  # the hint says it all
+    if known:  # the hint names everything
         assert site_lines == []
         return
     head, *lines = site_lines[-1].splitlines()
@@ -248,7 +248,7 @@ def test_findings_of_the_base_have_the_place_in_the_spec(site: Site, repo: Repo,
 
 
 def test_versions_of_what_is_compiled(site: Site, repo: Repo, key: Signer) -> None:
-    """A commit has no version of its own: what the recipe says that it gives counts, else the layer's word for it."""
+    """A commit has no version of its own: the version that the recipe declares counts, else that of the layer."""
     asked = request(repo, key)
     layers = {"widget": {"version": "may24"}, "numpy": {"version": "2"}, "library": {"version": "1.20"}, "other": {}}
     units = {**asked.units, "build-library": UnitRequest(git=asked.units["build-widget"].git)}
@@ -283,7 +283,7 @@ def test_version_in_a_tag(tag: str, version: str) -> None:
 
 
 def test_the_release_of_a_requested_version_line(site: Site, repo: Repo, key: Signer) -> None:
-    """The layer says 1.20 and the recipe takes 1.20.1; a layer that names a branch keeps its word."""
+    """The layer requests 1.20 and the recipe takes 1.20.1; the name of a branch is used as it is."""
     asked, plain = request(repo, key), make(site, request(repo, key))
     unit = UnitRequest(git=(Git("ucx", "github:openucx/ucx", "1" * 40, "v1.20.1"),))
     for word, version in (("1.20", "1.20.1"), ("", "1.20.1"), ("may24", "may24"), ("1.2", "1.2")):

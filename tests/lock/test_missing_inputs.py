@@ -1,4 +1,4 @@
-"""A site that lacks sources: everything else is in the store when that is told, and nothing of it is fetched again."""
+"""A site that lacks sources: everything else is in the store when the error is raised, and is not fetched again."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
 
 
 def test_a_second_missing_input_is_reported_in_the_first_run(desk: Desk) -> None:
-    """What a lock would name without asking for it (a digest of the recipe) is asked for where something is missing."""
+    """An input whose digest the recipe knows is normally not requested: it is when another input is missing."""
     assert DRIVER.file in desk.lock(desk.without("vendor:")).sources
     assert len(desk.lacks(desk.without("github:", "vendor:")).findings) == 2
 
@@ -144,7 +144,7 @@ def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> N
 
 
 def test_a_probably_misspelt_name_is_reported_while_a_repository_is_missing(desk: Desk, key: Signer) -> None:
-    """It may be that repository's, so that everything else goes on; what is like no known name surely is."""
+    """The name may be of that repository, so that everything else continues; a name unlike any known one surely is."""
     units = {**desk.request.units, "debian": UnitRequest(debian=("opnssl", "cuda-nvcc", "openssl"))}
     repository = AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
     request = replace(desk.request, units=units, repositories=(repository,))
@@ -190,7 +190,7 @@ def test_units_that_need_a_missing_index_wait(desk: Desk) -> None:
 
 
 def test_an_sdist_that_is_missing(desk: Desk) -> None:
-    """Its version may be known from the recipe; where it is not, nobody knows what the venv is."""
+    """Its version may be known from the recipe; where it is not, the venv is unknown."""
     units = {**desk.request.units, "venv": UnitRequest(python=("demo", "fast"))}
     for text, waits in (("fast==3.0", False), ("fast", True)):
         shutil.rmtree(desk.store.root)

@@ -38,8 +38,8 @@ REFUSED = "refused"
 class Example:
     """One entry of a case file. `ask`: the words of a command line. `verdict`: of the answer, or ``refused`` for a
     request that is none. `cites`: facts that the answer must name (of a conflict: in its reasons), `never`: facts that
-    must not stand in the way or ask for attention. `hint`: part of a fix. `chosen`: component → value, None for absent.
-    `text`: part of the text. `trap`: why this is asked."""
+    must not block or need attention. `hint`: part of a fix. `chosen`: component → value, None for absent.
+    `text`: part of the text. `trap`: why this case exists."""
 
     ask: str
     verdict: str
@@ -105,7 +105,7 @@ def all_reasons(given: Answer) -> Iterator[Reason]:
 
 
 def blocking_reasons(given: Answer) -> Iterator[Reason]:
-    """The reasons that stand in the way or ask for attention."""
+    """Yield the reasons that block a request or need attention."""
     groups = [conflict.reasons for conflict in given.conflicts]
     groups += [given.conditions, given.disputes, given.warnings, given.needs]
     return (one for group in groups for one in group)
@@ -163,8 +163,8 @@ def test_without_a_cited_fact_the_answer_changes(example: Example) -> None:
 
 
 def stance(example: Example, waivers: Sequence[Waiver] = ()) -> tuple[Any, ...]:
-    """What an answer comes to: its verdict, what stands in the way or asks for attention, and what is picked. Facts
-    that only speak of it do not count; fixes, which take long to find, are not looked for."""
+    """Return the substance of an answer: its verdict, what blocks or needs attention, and what is picked. Facts
+    that are only mentioned do not count; fixes, which take long to find, are not searched."""
     case = Query.of(matrix(), asked(example.ask), waivers)
     if case.plan is None:
         cores = conflict_core.find_cores(case.matrix, case.wanted, case.waived)
@@ -202,7 +202,7 @@ def solvable(case: Query, core: Core, requests: Sequence[Request], waived: Colle
 @pytest.mark.matrix
 @each(CONFLICTS)
 def test_the_nearest_fix_resolves_the_conflict(example: Example) -> None:
-    """Where there is one conflict, a request that is changed as its first fix says is no conflict any more."""
+    """Where there is one conflict, the request changed by its first fix has no conflict any more."""
     given = answer(example.ask)
     assert given.conflicts[0].fixes or not example.hint
     for fix in given.conflicts[0].fixes if len(given.conflicts) == 1 else ():
@@ -292,7 +292,7 @@ def only_superseded(given: Answer) -> set[str]:
 
 @pytest.mark.unit
 def test_the_reason_of_a_provided_version_comes_from_its_row() -> None:
-    """Of what a fact brings, the version that a request asks for instead would make a sentence that is not so."""
+    """A sentence about a provided version must not contain the version that the request names instead."""
     seen = 0
     for number in range(len(matrix().rows)):
         fact, brought = matrix().fact(number), matrix().then(number).keys() - matrix().when(number).keys()

@@ -137,7 +137,7 @@ def test_requirements_of_the_host_are_reported_unless_it_is_named(small: FactTab
 
 
 def test_nothing_is_added_to_get_around_a_fact(small: FactTable) -> None:
-    """With the package compat the driver would do; that is for a person to decide."""
+    """With the package compat the driver would be sufficient; only the user can decide that."""
     assert ask(small, "cuda=12.1 driver=470.10").verdict == "conflict"
     assert ask(small, "cuda=12.1 driver=470.10 compat=12.1").verdict != "conflict"
 
@@ -205,7 +205,7 @@ def test_a_fact_of_lower_grade_yields_and_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_known_version_is_preferred_to_a_newer_unknown_one(small: FactTable) -> None:
-    """Nothing is said of torch 2.2.0 on a V100, so that an older one is picked for it."""
+    """No fact covers torch 2.2.0 on a V100, so that an older one is picked for it."""
     given = ask(small, "torch gpu=V100")
     assert (given.unknown, given.chosen["torch"]) == ((), "2.1.0"), answer_text(given, small, "torch gpu=V100")
 

@@ -72,7 +72,7 @@ def test_many_rows_of_one_fact_are_reported_together(tmp_path: Path) -> None:
     assert found.groups == (tuple(range(12)),)
     found = find_core(given, requests(given, "a<1.3", "b=2"))
     assert found is not None
-    assert sorted(found.groups) == [(9,), (10,), (11,)]  # rows are kept newest first
+    assert sorted(found.groups) == [(9,), (10,), (11,)]  # rows are sorted newest first
 
 
 def test_every_conflict_is_reported(tmp_path: Path) -> None:

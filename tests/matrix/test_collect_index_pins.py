@@ -1,4 +1,4 @@
-"""facts/derived/torchvision.yaml and others from small files that say what the real ones say."""
+"""facts/derived/torchvision.yaml and others from small files with the metadata of the real ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ AMD, ARM = "manylinux_2_28_x86_64", "manylinux_2_28_aarch64"
 
 
 def test_a_pin_that_one_machine_has(tmp_path: Path) -> None:
-    """torchvision 0.14.1 pins torch on x86_64 only; 0.29.1 asks for a range."""
+    """torchvision 0.14.1 pins torch on x86_64 only; 0.29.1 requires a range."""
     found = collect(
         tmp_path,
         make_wheel(tmp_path, f"torchvision-0.14.1-cp310-cp310-{AMD}.whl", requires=("torch (==1.13.1)",)),
@@ -144,7 +144,7 @@ def test_versions_of_libraries_are_those_with_linux_wheels(tmp_path: Path) -> No
 
 
 def test_a_yanked_release_preserves_its_requirements() -> None:
-    """torchvision 0.15.0 asks for a torch that the index does not have, and is yanked."""
+    """torchvision 0.15.0 requires a torch that the index does not have, and is yanked."""
     name = f"torchvision-0.15.0-cp310-cp310-{AMD}.whl"
     release = Release("0.15.0", sdist=IndexFile(name, "", yanked=True), yanked=True)
     known = ReleaseMetadata.of(release, {name: Metadata(("torch (==2.0.0+cu117)",), ">=3.8", "f" * 64)})
@@ -157,7 +157,7 @@ def test_a_yanked_release_preserves_its_requirements() -> None:
 
 
 def test_a_component_with_a_package_for_each_cuda() -> None:
-    """What there is for one CUDA only, and machines that differ, stand in rows of their own."""
+    """Releases for one CUDA only, and machines that differ, have rows of their own."""
 
     def release(number: str, *archs: str) -> Release:
         made = Release(number, yanked=False)

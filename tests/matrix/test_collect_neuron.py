@@ -38,7 +38,7 @@ def manifest(**releases: list[dict[str, Any]]) -> dict[str, Any]:
     return {"manifest_date": "08/17/2026", "neuron_releases": listed}
 
 
-# Rows of upstream's manifest of 2026-08-17, as they stand there.
+# Rows of upstream's manifest of 2026-08-17, unchanged.
 V2_32_0 = [
     package("aws-neuronx-dkms", "2.30.2.0", [*TRN, "trn3"]),
     package("aws-neuronx-gpsimd-tools", "14.09.x", [*TRN, "trn3"]),

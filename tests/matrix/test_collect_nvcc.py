@@ -55,7 +55,7 @@ def wheel(
 
 
 def answering(text: str) -> str:
-    """A program that prints `text` when it is asked for help, and nothing else in its environment."""
+    """Write a program that prints `text` as its help, with nothing else in its environment."""
     return f'#!/bin/sh\n[ "$1" = --help ] && [ -z "$HOME$SECRET" ] && cat <<"END"\n{text}\nEND\n'
 
 
@@ -80,7 +80,7 @@ def test_targets_and_limits_of_the_newest_patches(tmp_path: Path, monkeypatch: p
     assert list(targets) == ["13.0", "12.8", "12.3"]
     assert targets["12.8"] == {"cubins": ["50", "90", "90a", "100", "100a", "100f"]}
     assert targets["13.0"] == {"cubins": ["90", "90a", "100", "100a", "100f"]}
-    # 12.3 is disputed: facts/gcc.yaml has what torch says beside what the header says
+    # 12.3 is disputed: facts/gcc.yaml has the bound of torch beside that of the header
     gcc = {row.when["cuda"]: row.then["gcc"] for row in facts["cuda.gcc-max"].rows}
     assert gcc == {"13.0": "<=15", "12.8": "<=14"}
     clang = {row.when["cuda"]: row.then["clang"] for row in facts["cuda.clang-max"].rows}

@@ -1,4 +1,4 @@
-"""Refreshing derived files: nothing new changes nothing, what changes is told row by row, less is refused."""
+"""Refreshing derived files: nothing new changes nothing, changes are reported row by row, fewer rows are refused."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_without_writing(tmp_path: Path) -> None:
     assert "torch.yaml (not written)" in report.text()
     assert not folder.exists()
     run(site_of(tmp_path, "more", "2.8.0", "2.9.1"), folder)
-    fewer = run(site_of(tmp_path, "less", "2.9.1"), folder, write=False)  # told, as nothing is lost
+    fewer = run(site_of(tmp_path, "less", "2.9.1"), folder, write=False)  # reported, as no file is written
     assert fewer.files[0].fewer
 
 

@@ -1,4 +1,4 @@
-"""What file names and metadata say: tags, markers, versions, and the rows made of them."""
+"""Rows derived from file names and metadata: tags, markers, versions."""
 
 from __future__ import annotations
 

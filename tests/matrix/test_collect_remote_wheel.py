@@ -125,7 +125,7 @@ def test_connection_refused() -> None:
         wheels().metadata(listed(f"http://127.0.0.1:9/{NAME}"))
 
 
-# --- archives that are not what they say
+# --- archives with wrong metadata
 
 
 def archive(**members: bytes) -> bytearray:
@@ -235,7 +235,7 @@ def test_two_metadata_files(tmp_path: Path) -> None:
 @examples(150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_damage_is_an_input_error(tmp_path: Path, data: st.DataObject) -> None:
-    """Whatever is changed in an archive: the right bytes, or an InputError."""
+    """For any change in an archive: the right bytes, or an InputError."""
     content = archive(before=b"a" * 50, lib=bytes(range(256)) * 4, after=b"b")
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -287,7 +287,7 @@ def test_sdist_without_package_info(tmp_path: Path) -> None:
 
 
 def test_a_malformed_file_becomes_an_input_error() -> None:
-    assert not issubclass(MalformedFileError, InputError)  # nothing but `Wheels.open` may tell it
+    assert not issubclass(MalformedFileError, InputError)  # only `Wheels.open` may convert it
     with pytest.raises(InputError, match=r"demo.*: as it says"), serve_parts() as server:
         served(server, bytes(archive(lib=b"1")))
         with wheels().open(listed(f"{server.url}/{NAME}")):

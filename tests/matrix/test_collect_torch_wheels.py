@@ -1,4 +1,4 @@
-"""facts/derived/torch.yaml from small wheels that say what torch's wheels say."""
+"""facts/derived/torch.yaml from small wheels with the metadata of torch's wheels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_cpu_wheel_that_lists_a_cuda_set(tmp_path: Path) -> None:
 
 
 def test_tags_are_stronger_than_requires_python(tmp_path: Path) -> None:
-    """torch 2.5.0 says >=3.8.0 and has no wheel below 3.9; 3.13 is there for one machine, and without triton."""
+    """torch 2.5.0 declares >=3.8.0 and has no wheel below 3.9; 3.13 exists for one machine, and without triton."""
     pin = (f'triton==3.1.0; {X86} and python_version < "3.13"',)
     more = {"cuda": "12.4", "sm": "sm_50 sm_90", "requires": pin, "requires_python": ">=3.8.0"}
     derived = collect(

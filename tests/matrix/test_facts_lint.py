@@ -70,7 +70,7 @@ def fact(id: str = "torch.more", *, question: str = "torch-gcc", **given: str) -
 
 
 def lint_messages(folder: Path, *more: str, world: str = WORLD) -> list[str]:
-    """The messages; each is to stand at a fact or a row of the file, or nowhere."""
+    """Return the messages; each has the place of a fact or row of the file, or none."""
     findings = lint_facts(loaded(folder, *more, world=world))
     lines = (folder / "a.yaml").read_text().splitlines()
     for finding in findings:
@@ -107,7 +107,7 @@ def test_conflicting_facts_of_equal_rank(tmp_path: Path) -> None:
         {"then": 'gcc: "<13"', "type": "measured"},  # a better source decides
         {"then": 'gcc: "<13"', "type": "issue", "where": "pytorch/pytorch#1"},  # so does a lesser one
         {"then": 'gcc: "<13"', "when": 'torch: "2.0"'},  # they never meet
-        {"then": 'gcc: "<13"', "when": 'torch: "==2.7.0"', "question": ""},  # no one right answer is asked for
+        {"then": 'gcc: "<13"', "when": 'torch: "==2.7.0"', "question": ""},  # there is not one right answer
         {"then": 'gcc: "<13"', "strength": "warn"},  # a warning binds nothing
     ],
 )
@@ -117,7 +117,7 @@ def test_conflicts_that_precedence_decides_are_accepted(given: dict[str, str], t
 
 
 def test_ranges_of_which_no_version_is_known_are_compared(tmp_path: Path) -> None:
-    """No driver is listed in this world; the bounds themselves tell the ranges apart."""
+    """No driver is listed in this world; the bounds themselves distinguish the ranges."""
     more = fact(question="torch-driver", type="upstream-docs", when='torch: "2.9", arch: "*"', then='driver: ">=580"')
     (finding,) = lint_messages(tmp_path, more)
     assert "answer 'torch-driver' differently for driver" in finding
@@ -139,7 +139,7 @@ def test_a_dispute_needs_its_other_side(tmp_path: Path) -> None:
 
 
 def test_a_dispute_beside_a_bound(tmp_path: Path) -> None:
-    """A bound that is no better than the two sides of a dispute does not settle it."""
+    """A bound with a source no better than those of a dispute does not resolve it."""
     sides = [fact(id, strength="disputed", when='torch: "2.8"', then=then) for id, then in SIDES.items()]
     findings = lint_messages(tmp_path, *sides)
     assert len(findings) == 2
@@ -189,7 +189,7 @@ def test_a_row_that_other_facts_rule_out(tmp_path: Path) -> None:
 
 
 def test_a_default_conflicts_with_nothing_and_excludes_nothing(tmp_path: Path) -> None:
-    """It stands until a request says otherwise."""
+    """A default is valid until a request overrides it."""
     default = fact("torch.default", then='gcc: "13"').replace("kind:", "default: true\n  kind:")
     assert (
         lint_messages(tmp_path, default, fact(question="", when='torch: "2.8", gcc: "12"', then='driver: ">=580"'))

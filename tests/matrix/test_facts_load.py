@@ -132,7 +132,7 @@ def test_a_default(tmp_path: Path) -> None:
 
 
 def test_more_values_of_a_component(tmp_path: Path) -> None:
-    """Versions stand newest first, each once; a file may also give names and their other spellings."""
+    """Versions are sorted newest first, each once; a file may also list names and their other spellings."""
     facts = loaded(
         tmp_path,
         """
@@ -302,7 +302,7 @@ TOPS = st.fixed_dictionaries(
 @examples(200)
 @given(tree=TOPS)
 def test_any_tree(tree: object, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever a file holds, the answer is facts or every mistake with its place."""
+    """For any content of a file, the result is facts or every mistake with its place."""
     folder = tmp_path_factory.getbasetemp() / "any"
     folder.mkdir(exist_ok=True)
     (folder / "any.yaml").write_text(yaml.safe_dump(tree, allow_unicode=True))

@@ -103,7 +103,7 @@ def test_version_terms(text: str, expected: list[Term]) -> None:
     ],
 )
 def test_more_numbers_than_count(text: str, expected: str) -> None:
-    """3.9 stands for every 3.9.x, so that it meets what any of them meets."""
+    """3.9 means every 3.9.x, so that it matches what any of them matches."""
     assert " ".join((terms(PYTHON, text)[0].op, terms(PYTHON, text)[0].operand)) == expected
 
 
@@ -283,7 +283,7 @@ def test_requests_for_unknown_values(word: str, text: str) -> None:
 
 
 def test_between() -> None:
-    """Who asks for a version that never was hears of its neighbours, and no label or pre-release is one."""
+    """The nearest versions of one that does not exist are named; labels and pre-releases are not among them."""
     assert values.neighbours(TORCH, "2.7.5") == ("2.7.1", "2.8.0")
     assert values.neighbours(TORCH, "2.5") == ("2.0.1", "2.7.0")
     assert values.neighbours(TORCH, "2.0.1+cu121") == ("2.0.1+cu118", "2.7.0")

@@ -1,4 +1,4 @@
-"""Versions: one total order over everything that people and upstreams write, and what the comparisons mean."""
+"""Versions: one total order over everything that users and upstreams write, and what the comparisons mean."""
 
 from __future__ import annotations
 

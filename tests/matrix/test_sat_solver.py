@@ -20,7 +20,7 @@ MAX_BITS = 4
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[list[int], list[Clause], list[int]]:
-    """(domains, clauses, order) small enough to look at every assignment."""
+    """(domains, clauses, order) small enough to try every assignment."""
     count = draw(st.integers(1, 4))
     full = (1 << draw(st.integers(2, MAX_BITS))) - 1
     domains = draw(st.lists(st.integers(1, full), min_size=count, max_size=count))
@@ -85,7 +85,7 @@ def test_an_index_changes_no_answer(given: tuple[list[int], list[Clause], list[i
 
 
 def test_clauses_about_unrequested_variables_are_left_out() -> None:
-    # 0: asked for. Rows: 0=b requires 1; 1=b requires 2; 3=b requires 4.
+    # 0: requested. Rows: 0=b requires 1; 1=b requires 2; 3=b requires 4.
     clauses: list[Clause] = [((0, 0b011), (1, 0b110)), ((1, 0b011), (2, 0b110)), ((3, 0b011), (4, 0b110))]
     assert relevant_clauses([0b100, 7, 7, 7, 7], clauses) == [0, 1]
     assert relevant_clauses([0b010, 7, 7, 7, 7], clauses) == []

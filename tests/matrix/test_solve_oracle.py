@@ -46,7 +46,7 @@ def compare(matrix: FactTable, oracle: Oracle, requests: Sequence[Request]) -> N
 
 
 def request_at_random(matrix: FactTable, choice: random.Random, most: int) -> list[Request]:
-    """Some components that people name, each free, with one value, or with a range of values as they are picked."""
+    """Draw some components that users name, each free, with one value, or with a range of values as they are picked."""
     names = [component.name for component in matrix.components if not component.hidden]
     found = []
     for name in choice.sample(names, choice.randint(1, min(most, len(names)))):
@@ -115,7 +115,7 @@ def facts_at_random(seed: int) -> Facts:
             question=choice.choice(("", "q0", "q0", "q1")),
         )
     twins = [fact for fact in facts.values() if fact.strength == "disputed" and fact.question]
-    for twin in twins:  # a dispute needs two who speak of the same case
+    for twin in twins:  # a dispute needs two facts about the same case
         rows = [Row(row.when, {name: constraint(name, False) for name in row.then}, row.where) for row in twin.rows]
         facts[f"{twin.id}-twin"] = Fact(
             **{
@@ -138,7 +138,7 @@ def test_random_facts(seed: int) -> None:
 
 
 def test_random_facts_are_of_both_kinds() -> None:
-    """The facts above give plans and conflicts, disputes and rivals: none of the comparisons is empty."""
+    """The facts above result in plans and conflicts, disputes and competing facts: none of the comparisons is empty."""
     seen = {"plan": 0, "conflict": 0, "groups": 0, "narrowed": 0}
     for seed in range(60):
         facts = facts_at_random(seed)

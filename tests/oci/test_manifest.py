@@ -1,4 +1,4 @@
-"""Manifests and configurations of images: what is chosen, damaged, or not to be had."""
+"""Manifests and configurations of images: what is chosen, damaged, or not available."""
 
 from __future__ import annotations
 

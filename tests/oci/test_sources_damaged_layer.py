@@ -1,4 +1,4 @@
-"""A damaged layer is told by what to do about it: fetched or saved again, or pushed again by whoever made it."""
+"""The error of a damaged layer has a hint: fetch or save it again, or have its author push it again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refused(function: Callable[[], object]) -> InputError:
 
 @pytest.mark.parametrize("form", PACKED)
 def test_flipped_bytes_are_the_blob_s_damage(form: str) -> None:
-    """Wherever they are: at the first block, in the middle, at the sum in the end; whatever was read by then."""
+    """At any place: in the first block, in the middle, in the checksum at the end; after any number of bytes."""
     blob = PACKED[form]
     for at in (20, len(blob) // 2, len(blob) - 8):
         wrong = flipped(blob, at)
@@ -94,7 +94,7 @@ def test_without_a_digest_of_the_blob(form: str) -> None:
 
 # whole images
 def damage(layout: Layout, number: int = 1) -> str:
-    """Flip bytes in the blob of a layer where it lies; returns its digest."""
+    """Flip bytes in the stored blob of a layer; return its digest."""
     index = json.loads((layout.path / "index.json").read_bytes())
     manifest = json.loads((layout.path / "blobs/sha256" / index["manifests"][0]["digest"][7:]).read_bytes())
     digest: str = manifest["layers"][number]["digest"]

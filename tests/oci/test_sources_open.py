@@ -1,4 +1,4 @@
-"""What a person calls an image, and what its documents say: nothing here is opened over a network."""
+"""Names of images, and their documents: nothing here is opened over a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers as they come in: every compression, whatever lies about itself, and nothing kept of what is refused."""
+"""Reading layers: every compression, wrong digests and sizes, and nothing left of refused layers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_one_byte_at_a_time() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_truncated_blobs_are_refused(form: str) -> None:
-    """Whatever the image says, if only its digests and sizes fit what is there."""
+    """For any declaration of the image whose digests and sizes match the data."""
     blob = FORMS[form]()
     end = len(blob.rstrip(b"\0")) if form == "gzip and zeros" else len(blob)
     if form == "plain":
@@ -232,7 +232,7 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_layers_without_a_name() -> None:
-    """What a Docker Engine sends does not always say which layer it is; where it names the blob, that is checked."""
+    """A Docker Engine does not always name the layer that it sends; where it names the blob, that is checked."""
     named = "sha256:" + hashlib.sha256(TAR).hexdigest()
     for blob, digest in ((TAR, ""), (TAR, named), (gzip.compress(TAR), "")):
         layer = replace(source(blob, TAR), diff_id="", digest=digest, size=len(blob))

@@ -118,7 +118,7 @@ def test_numbers_in_base_256() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_wrong_sizes_are_refused(step: int) -> None:
-    """Memory follows what is there, not what is said."""
+    """Memory depends on the data, not on the declared size."""
     for size in (b"\x80" + bytes(3) + (1 << 60).to_bytes(8, "big"), octal(0o77777777777)):
         with pytest.raises(LayerError, match="ends in the middle of a file"):
             read(header(size=size) + b"x" * 3000, step)
@@ -143,7 +143,7 @@ def test_types_that_are_files() -> None:
 
 
 def test_sizes_of_what_has_no_data() -> None:
-    """Go and Python pass no data after these, whatever the header says."""
+    """Go and Python read no data after these, for any size in the header."""
     for kind in b"123456":
         archive = header(b"x", bytes([kind]), size=octal(5000), link=b"y") + file(b"next", b"content") + END
         found = read(archive)

@@ -1,4 +1,4 @@
-"""Extended headers of tars: what they may say, for one member or for all, and what is refused."""
+"""Extended headers of tars: what they may specify, for one member or for all, and what is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_global_headers() -> None:
 
 
 def test_extended_headers_by_the_thousand() -> None:
-    """Each is small; together they are not kept."""
+    """Each is small; they are not collected."""
     with pytest.raises(LayerError, match="two extended headers"):
         read(pax((b"mtime", b"1")) * 2 + file(b"a") + END)
     archive = b"".join(pax((b"k%d" % number, b"v"), kind=b"g") for number in range(101))

@@ -1,4 +1,4 @@
-"""Damaged layers: whatever the bytes are, a layer is read or refused, in bounded pieces, and the reading ends.
+"""Damaged layers: for any bytes, a layer is read or refused, in bounded pieces, and the reading ends.
 
 ``python -m tests.oci.test_tar_reader_fuzz 300`` does the same for 300 seconds of CPU time.
 """
@@ -62,7 +62,7 @@ def tree() -> bytes:
 TARS = (kit.small(), tree())
 BLOBS = tuple(pack(tar) for tar in TARS for pack in (bytes, gzip.compress, zstandard.compress, frames))
 
-# What stands in a field of a header, or could.
+# Valid and invalid values of a header field.
 PARTS = (
     b"\0", b"\xff", b"7", b"8", b"-1", b"..", b"../", b"/", b"\xff" * 12, b"\x80" + bytes(11), b"77777777777\0",
     b"00000000000\0", b"L", b"K", b"x", b"g", b"S", b"1", b"5", b"ustar\x0000", b"ustar  \0", bytes(512), b"\n", b"=",
@@ -156,7 +156,7 @@ def check_tree(content: bytes, step: int) -> str:
 
 
 def check_disk(content: bytes, step: int) -> str:
-    """Nothing outside of the tree is touched, whatever is inside."""
+    """Nothing outside of the tree is changed, for any content."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "layer").write_bytes(content)

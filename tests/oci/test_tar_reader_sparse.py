@@ -63,7 +63,7 @@ def test_sparse_files_that_are_sound() -> None:
 
 
 def test_maps_that_never_end() -> None:
-    """A map, and what is kept of it, is bounded by what GNU tar's users have, not by the archive."""
+    """The size of a map in memory is bounded by what GNU tar's users have, not by the archive."""
     block = b"".join(b"%011o\0" % 0 for _ in range(42)) + b"\1" + bytes(7)
     with pytest.raises(LayerError, match="longer than 1048576"):
         read(old_sparse(more=b"\1")[:512] + block * 3000)

@@ -81,7 +81,7 @@ def test_what_python_writes(members: list[tuple[Member, bytes]], form: int, step
             try:
                 tar.addfile(info, io.BytesIO(content))
             except ValueError:
-                continue  # this format cannot say it
+                continue  # this format cannot express it
             written.append((item, content))
     found = read(buffer.getvalue(), step)
     assert [one.path for one in found.members] == [item.path for item, _ in written]

@@ -98,7 +98,7 @@ def test_sizes_beyond_ustar(size: int) -> None:
     sink = TarSink(io.BytesIO())
     sink.begin(Member(b"large", Kind.FILE, 0o644, size=size))
     assert isinstance(sink.file, io.BytesIO)
-    tar = tarfile.open(fileobj=io.BytesIO(sink.file.getvalue()))  # noqa: SIM115  # cut short behind the header
+    tar = tarfile.open(fileobj=io.BytesIO(sink.file.getvalue()))  # noqa: SIM115  # truncated behind the header
     assert tar.firstmember is not None and tar.firstmember.size == size
 
 

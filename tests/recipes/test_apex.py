@@ -38,7 +38,7 @@ def test_apex_at_a_commit(version: str, commit: str, old: bool) -> None:
 
 
 def test_apex_at_a_commit_of_the_specs_own() -> None:
-    """Whichever way its setup.py reads words, it gets them; which modules they make, the spec has to say."""
+    """For each way in which its setup.py reads words it gets them; the spec has to name the modules that they make."""
     made = recipe("apex", commit="f" * 40, modules=["apex_C", "new_cuda"], extensions_of=["cpp_ext", "new_group"])
     env = image(made)
     assert made.sources(env).git[0].commit == "f" * 40

@@ -1,4 +1,4 @@
-"""NCCL's plugin for libfabric: what it stands on, and the name that NVIDIA's images look for."""
+"""NCCL's plugin for libfabric: what it depends on, and the file name that NVIDIA's images load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes that compile CUDA kernels beside torch: for the target, all that were asked for, and each module once."""
+"""Recipes that compile CUDA kernels beside torch: for the target, all that were requested, and each module once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.recipes import COMPILING, ROOT, commands, exported, image, re
 pytestmark = pytest.mark.unit
 
 
-# Builds that look for a GPU, find none and then compile for every one, for none, or take somebody's wheel, in silence:
-# what tells them otherwise (where it was found out: the recipe's own comments).
+# Builds that search a GPU, find none and then silently compile for every one, for none, or take a third-party wheel:
+# the variables that prevent this (their sources: the recipe's own comments).
 BUILD_VARIABLES = {
     "apex": {"APEX_CPP_EXT": "1", "APEX_CUDA_EXT": "1", "TORCH_CUDA_ARCH_LIST": "8.0"},
     "deepspeed": {
@@ -41,7 +41,7 @@ BUILD_VARIABLES = {
     "transformer-engine": {
         "NVTE_PYTORCH_FORCE_BUILD": "TRUE",
         "NVTE_FRAMEWORK": "pytorch",
-        "NVTE_CUDA_ARCHS": "80",  # left out it asks nvidia-smi
+        "NVTE_CUDA_ARCHS": "80",  # without it the build runs nvidia-smi
     },
     "xformers": {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "8.0", "XFORMERS_BUILD_TYPE": "Release"},
 }
@@ -56,12 +56,12 @@ def test_builds_without_a_gpu_set_what_they_would_detect(name: str) -> None:
     assert {key: variables.get(key) for key in BUILD_VARIABLES[name]} == BUILD_VARIABLES[name]
     assert variables["CUDA_HOME"] == "/opt/cuda"
     assert variables["MAX_JOBS"] == "$ENVBUILD_JOBS"
-    # and what must be there in the end, because an extension that was left out is no error to any of them
+    # and what must exist in the end: none of these builds fails when an extension is left out
     assert made.extensions() and made.wheel
 
 
 def test_every_recipe_that_compiles_beside_torch_is_among_them() -> None:
-    """A new one has to say here what its build would ask a GPU."""
+    """A new recipe has to list here what its build would detect on a GPU."""
     found = [recipe(path.stem.replace("_", "-")) for path in sorted((ROOT / "recipes").glob("*.py"))]
     assert {made.name for made in found if made.wheel and made.on_venv} == {*BUILD_VARIABLES, "torch-ucc"}
 

@@ -1,4 +1,4 @@
-"""DeeperSpeed: with which torch it runs, and what it asks for."""
+"""DeeperSpeed: with which torch it runs, and its requirements."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_ops_that_deepspeed_does_not_have_or_that_need_more(op: str, reason: str
 
 
 def test_ops_for_the_cpu_are_compiled_for_the_target(tmp_path: Path) -> None:
-    """DeepSpeed asks the machine that builds: the line that answers in its place is run here."""
+    """DeepSpeed detects the CPU of the build machine: the line that overrides this is run here."""
     made = recipe("deepspeed", ops=["cpu_adam"])
     (line,) = re.findall(r'sed -i "1i .*" setup\.py', commands(made, image(made)))
     (tmp_path / "op_builder").mkdir()

@@ -1,4 +1,4 @@
-"""What holds of every recipe: its steps are shell, its sources are pinned, what it brings stands once in an image."""
+"""Properties of every recipe: its steps are shell, its sources are pinned, its libraries are once in an image."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_it_is_accepted_and_every_source_is_pinned(
 
 
 def test_one_verbs_one_network_plugin_one_mpi() -> None:
-    """What may not stand twice in an image is claimed by each that brings it."""
+    """Every recipe that provides a library that may be only once in an image declares it."""
 
     def brings(library: str) -> set[str]:
         return {name for name, *rest in SAMPLES if library in sample(name, *rest)[0].provides(sample(name, *rest)[1])}

@@ -1,4 +1,4 @@
-"""Files of an image: those that are known by name, those of the spec, and where none may stand."""
+"""Files of an image: those that are known by name, those of the spec, and places where none may be."""
 
 from __future__ import annotations
 

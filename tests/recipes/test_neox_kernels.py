@@ -1,4 +1,4 @@
-"""GPT-NeoX's fused kernels: those of the code's revision, and a build file that asks no GPU."""
+"""GPT-NeoX's fused kernels: those of the code's revision, and a build file that queries no GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUSED = ROOT / "recipes" / "data" / "fused_kernels" / "setup.py"
 
 
 def fused(folder: Path, kernels: str) -> subprocess.CompletedProcess[str]:
-    """What the build file says in `folder`. Where all is well it goes on to import torch, which is not here."""
+    """Return the output of the build file in `folder`. Without an error it then imports torch, which is missing."""
     for name in ("a.cpp", "a_cuda.cu", "b.cpp", "b_cuda.cu"):
         (folder / name).touch()
     environment = {"PATH": os.environ["PATH"], "FUSED_KERNELS": kernels}

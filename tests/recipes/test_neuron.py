@@ -1,4 +1,4 @@
-"""AWS Neuron: SDKs as one consistent set, its packages, and where it cannot stand."""
+"""AWS Neuron: SDKs as one consistent set, its packages, and the images that refuse it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def neuron_sdks() -> list[str]:
 
 @pytest.mark.parametrize("sdk", neuron_sdks())
 def test_every_sdk_is_one_consistent_set(sdk: str, matrix: FactTable) -> None:
-    """The versions of one column go together on Trainium1, by the facts of upstream's manifest."""
+    """The versions of one column are compatible on Trainium1, by the facts of upstream's manifest."""
     made = recipe("neuron", sdk=sdk)
     components = made.matrix(image(made, target="trn1", base="ubuntu:22.04"))
     words = [f"{component}{text}" for component, text in components.items()]

@@ -36,7 +36,7 @@ def test_what_ofed_refuses() -> None:
     (reason,) = map(str, keyless.refusals(image(keyless, base="ubuntu:22.04")))
     assert "key: FINGERPRINT" in reason
     for made in (keyless, recipe("ofed"), recipe("ofed", key=KEY), recipe("ofed", key=KEY, version="3.2.1")):
-        (reason,) = map(str, made.refusals(image(made, base="debian:13")))  # and nobody looks for a key in vain
+        (reason,) = map(str, made.refusals(image(made, base="debian:13")))  # and no user searches for a key in vain
         assert "for debian:13 is known" in reason and reason.endswith("take layer rdma-core")
     wrong = {"version": "3.2.1", "provider": "mlnx-ofed"}, {"version": "3.2.1", "key": "abc"}
     for options in ({"version": "3.2"}, *wrong):

@@ -1,4 +1,4 @@
-"""What recipes bring onto PATH: only folders with programs."""
+"""Folders that recipes add to PATH: only those with programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envbuild.spec.project import Project
 from tests.support.recipes import ROOT, recipe
 
 pytestmark = pytest.mark.unit
-# What each recipe that makes a folder of its own brings onto PATH: nothing, where it has no programs.
+# The folders that each recipe with a prefix adds to PATH: none, where it has no programs.
 PROGRAMS = {
     "aws-ofi-nccl": (),
     "cuda": ("/opt/cuda/bin",),

@@ -41,7 +41,7 @@ def test_a_version_names_its_newest_release(asked: str, whole: str) -> None:
 
 def test_the_commit_of_a_release() -> None:
     assert Example(version="1.20").source() == Git("x", "github:o/x", "a" * 40, "v1.20.1")
-    # upstream's tag says nothing about a commit of the spec's own
+    # upstream's tag does not apply to a commit of the spec's own
     own = Example(version="1.20", commit="d" * 40)
     assert own.source() == Git("x", "github:o/x", "d" * 40) and own.whole == "1.20"
 

@@ -19,14 +19,14 @@ from tests.support.local_registry import PASSWORD, USER, Layout, Lock, Server, h
 
 @pytest.fixture(autouse=True)
 def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logins of whoever runs the tests take no part."""
+    """Logins of the user who runs the tests are not used."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     monkeypatch.setenv("NETRC", "/dev/null")
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Server]:
-    """A registry that asks for nothing."""
+    """A registry that requires no login."""
     with serve(tmp_path / "registry") as server:
         yield server
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.registry
 @dataclass
 class Busy:
     """`refusals`: (status, Retry-After) of the first answers to each request; `pieces` of 1 MiB of blanks before every
-    manifest. `times`: when each path was asked for; `sent`: bytes that were taken of manifests."""
+    manifest. `times`: when each path was requested; `sent`: bytes that were taken of manifests."""
 
     refusals: list[tuple[int, str]] = field(default_factory=list)
     pieces: int = 0
@@ -65,7 +65,7 @@ def busy(layout: Layout) -> Iterator[Busy]:
                     self.wfile.write(b" " * (1 << 20))
                     found.sent += 1 << 20
                 self.wfile.write(body)
-            except OSError:  # nobody reads any more
+            except OSError:  # the client reads no more
                 self.close_connection = True
 
     with serving(Registry) as found.url:

@@ -1,4 +1,4 @@
-"""Layers of a registry that are kept: a pull that ended goes on within a layer, and another form pulls nothing."""
+"""Cached layers of a registry: an interrupted pull resumes within a layer, and another form pulls nothing."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_layer_that_another_process_caches(layers: list[str], large: str, regi
 
 
 def test_a_killed_pull(layers: list[str], large: str, registry: Server, tmp_path: Path) -> None:
-    """SIGKILL: what came stays, and is not fetched again."""
+    """SIGKILL: received data is preserved, and not fetched again."""
     program = """
 import sys, time
 from pathlib import Path

@@ -157,7 +157,7 @@ def test_a_low_pack_is_damaged(layout: Layout, tmp_path: Path) -> None:
 
 
 def test_connections_break(layout: Layout, registry: Server, tmp_path: Path) -> None:
-    """In the middle of a layer the stream goes on where it broke off, in the same run."""
+    """In the middle of a layer the stream resumes where it broke off, in the same run."""
     push_image(layout, registry)
     want = made("docker://some/app:1", workspace(tmp_path / "plain", docker=registry.url)).artifact.sha256
     with cutting(registry.host) as cutter:
@@ -182,7 +182,7 @@ def test_a_connection_that_always_breaks(layout: Layout, registry: Server, tmp_p
         with pytest.raises(InputError, match="5 attempts") as caught:
             made("docker://some/app:1", at)
         assert cutter.url in caught.value.message and caught.value.exit_code == 10
-        # the other layers are packed, and stay
+        # the other layers are packed, and remain
         packs = [pack_path(at.store, f"sha256:{sha256(layer)}", PackFormat()) for layer in kit.layers()]
         assert [path.exists() for path in packs] == [True, False, True]
         cutter.cuts = []
@@ -291,7 +291,7 @@ def test_all_unavailable_layers_are_reported(tmp_path: Path) -> None:
 
 
 def test_by_digest_without_a_network(layout: Layout, registry: Server, tmp_path: Path) -> None:
-    """What is packed and named by digest is asked nobody for."""
+    """A packed image named by digest needs no request."""
     push_image(layout, registry)
     at = workspace(tmp_path / "store", docker=registry.url)
     done = made("docker://some/app:1", at)

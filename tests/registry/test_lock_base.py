@@ -106,7 +106,7 @@ def test_an_index_of_two_architectures(layout: Layout, registry: Server, lock: L
     }
     pinned = f"docker.io/some/base@{index['digest']}"
     assert lock(pinned, registry.url, arch="arm64").image.digest == digests["arm64"]
-    # One that was locked for another target is no reason to take its digest.
+    # The digest of a lock for another target is not used.
     before = lock("docker.io/some/base:1", registry.url).image
     assert lock("docker.io/some/base:1", registry.url, arch="arm64", previous=before).image.digest == digests["arm64"]
 
@@ -324,7 +324,7 @@ def test_one_tag_for_two_architectures_in_a_layout(layout: Layout, tmp_path: Pat
 
 
 def test_the_next_place_is_tried(copied_layout: Path, layout: Layout, lock: Lock, store: Store) -> None:
-    """A folder without it, a port where nobody listens, then a good one."""
+    """A folder without it, a port without a server, then a good one."""
     places = (str(copied_layout / "nothing"), "http://127.0.0.1:9", str(copied_layout / "own"))
     site = Site(store.root, mirrors={"oci:docker.io/some": places})
     with pytest.raises(InputError, match=r"127\.0\.0\.1:9/base: connection refused"):

@@ -1,4 +1,4 @@
-"""Registries that want a login: basic authentication and tokens, from wherever docker keeps logins."""
+"""Registries that require a login: basic authentication and tokens, from every place where docker stores logins."""
 
 from __future__ import annotations
 

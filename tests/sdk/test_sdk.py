@@ -1,4 +1,4 @@
-"""What recipes import: one module that says what it gives, and that costs next to nothing."""
+"""What recipes import: one module with a list of its names, which costs next to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of a spec are literal: which are refused, for which reader, and that one rule says so."""
+"""Texts of a spec are literal: which are refused, for which reader, by one rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
         ("plain", set()),
         ("$HOME/x", set()),
         ("a {b}", set()),
-        ("$(id)", {"command"}),  # enroot writes it as it is, and nobody sources /etc/environment
+        ("$(id)", {"command"}),  # enroot writes it as it is, and no program sources /etc/environment
         ("`id`", {"command"}),
         ("${HOME}", {"environment", "command"}),
         ("$${HOME}", {"environment", "command"}),  # enroot has no escape

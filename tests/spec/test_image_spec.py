@@ -1,4 +1,4 @@
-"""What a good spec gives."""
+"""Valid image specs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake that a person can make in a spec, beside the exact words that answer it."""
+"""Every mistake that a user can make in a spec, beside its exact error message."""
 
 from __future__ import annotations
 

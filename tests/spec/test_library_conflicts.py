@@ -1,4 +1,4 @@
-"""Debian and Python packages beside recipes that bring the same library from elsewhere: refused before anything is
+"""Debian and Python packages beside recipes that install the same library from elsewhere: refused before anything is
 fetched."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_a_package_beside_the_layer_with_its_library(layer: str, package: str, l
 @pytest.mark.parametrize(
     ("layers", "package"),
     [
-        ({"ucx": {}}, "libucx0"),  # the same package, asked for twice
+        ({"ucx": {}}, "libucx0"),  # the same package, requested twice
         ({"openmpi": {}}, "libopenmpi-dev"),
         ({"libfabric": {"provider": "debian"}}, "libfabric-bin"),
         ({"rdma-core": {}}, "ibverbs-utils"),
@@ -106,7 +106,7 @@ def test_packages_that_are_not_second_copies(layers: dict[str, Any], package: st
 
 
 def test_packages_of_another_recipe_count_too() -> None:
-    """Debian's Open MPI brings Debian's libfabric, its perftest Debian's libibverbs."""
+    """Debian's Open MPI installs Debian's libfabric, its perftest Debian's libibverbs."""
     fabric, core = recipe("libfabric", **SOURCE["libfabric"]), recipe("rdma-core", **SOURCE["rdma-core"])
     (message,) = second_copies(fabric, recipe("openmpi"))
     assert message.startswith("layer 'openmpi' installs openmpi-bin, which is incompatible with layer 'libfabric'")
@@ -200,7 +200,7 @@ def test_two_wheels_with_one_library() -> None:
 
 
 def resolved(*recipes: Any, **wheels: str) -> list[tuple[str, str, str]]:
-    """What is told of these packages (name with _ → names of those that ask for it)."""
+    """Return the messages about these packages (name with _ → names of those that require it)."""
     places = {item.name: f"x.yaml:{number}:3" for number, item in enumerate(recipes, 3)}
     named = {name.replace("_", "-"): tuple(users.split()) for name, users in wheels.items()}
     findings = find_wheel_copies(image(*recipes), places, named)
@@ -231,7 +231,7 @@ def test_what_comes_in_by_dependencies() -> None:
 
 
 def test_a_layer_that_could_take_the_wheel() -> None:
-    """NVIDIA's cuDNN from its archive beside the one that torch's wheel asks for."""
+    """NVIDIA's cuDNN from its archive beside the one that torch's wheel requires."""
     apt = recipe("cudnn", provider="apt")
     ((message, where, hint),) = resolved(apt, recipe("torch"), torch="", nvidia_cudnn_cu13="torch")
     assert message == (

@@ -1,4 +1,4 @@
-"""Versions that a spec leaves out are picked, kept by the lock, explained, waived; what cannot work is refused."""
+"""Versions that a spec leaves out are picked, locked, explained, waived; combinations that cannot work are refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_picked_versions_are_locked_until_an_upgrade(tmp_path: Path) -> None:
     assert (kept["torch"], kept["cuda"]) == ("2.14.0", "13.0")
     assert resolved(tmp_path, GPU, forget=("torch",)).chosen["torch"] == newest["torch"]
     assert resolved(tmp_path, GPU, forget=("*",)).chosen == newest
-    # and drops it where it no longer fits what the spec says
+    # and drops it where it no longer fits the spec
     assert resolved(tmp_path, '{torch: {}, cuda: "13.2", nccl: {}, deepspeed: {}}').chosen["torch"] == newest["torch"]
 
 
@@ -81,7 +81,7 @@ def test_a_conflict_is_refused_with_place_reason_and_hint(tmp_path: Path) -> Non
 
 
 def test_without_a_small_fix_the_hint_names_the_conflict(tmp_path: Path) -> None:
-    """CUDA 11.3 for an H100, with a torch and kernels of its time: a waiver is no way to have nvcc compile for it."""
+    """CUDA 11.3 for an H100, with a torch and kernels of its time: a waiver does not make nvcc compile for it."""
     text = "schema: 1\nextends: azure-ndv4-opt\ntarget: {}\n"
     for target, cuda, other in (
         ("h100-ib", "cuda>=11.8", "sm_89 or older"),
@@ -174,7 +174,7 @@ SOURCE = "{version: 2.15.0, provider: source, commit: 0123456789abcdef0123456789
     ],
 )
 def test_questions_that_do_not_apply_have_no_answer(tmp_path: Path, layers: str) -> None:
-    """A torch that is compiled here has no wheel; UCX and NVSHMEM stand beside a GPU without torch."""
+    """A torch that is compiled here has no wheel; UCX and NVSHMEM are used with a GPU and without torch."""
     answer = resolved(tmp_path, layers).answer
     assert answer is not None
     assert (answer.unknown, answer.exit_code) == ((), 0)

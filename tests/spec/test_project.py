@@ -1,4 +1,4 @@
-"""Where specs, recipes, targets and locks are looked for."""
+"""Folders in which specs, recipes, targets and locks are searched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed wheel: envbuild/shipped and envbuild/targets. Gives the package's folder."""
+    """An installed wheel: envbuild/shipped and envbuild/targets. Returns the package's folder."""
     package = tmp_path / "site-packages" / "envbuild"
     for file in ("shipped/images/demo.yaml", "shipped/recipes/nccl_tests.py", "targets/box.yaml"):
         touch(package / file)

@@ -1,4 +1,4 @@
-"""Recipe files: what goes wrong in one is told with its own line."""
+"""Recipe files: mistakes in one are reported with their line."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ NAMES = st.sampled_from("abcdefgh")
 
 @given(st.dictionaries(NAMES, st.sets(NAMES)))
 def test_order(after: dict[str, set[str]]) -> None:
-    """Everything stands after what it names; what is left out hangs on the cycle that is shown."""
+    """Every layer follows those that it names; layers left out depend on the reported cycle."""
     order, cycle = sort_topologically(after)
     assert set(order) <= set(after)
     for index, name in enumerate(order):

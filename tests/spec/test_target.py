@@ -28,7 +28,7 @@ def test_a_shipped_target_is_whole(name: str) -> None:
     # what a job should be able to change must not be in the image, where it would beat the job's own value
     assert not [key for key in found.env if key.startswith(("NCCL_", "UCX_", "UCC_", "CUDA_"))]
     if found.sm:
-        # a driver that nobody documented is not made up: the version matrix then asks for it
+        # an undocumented driver is not invented: the version matrix then requires it
         assert (
             found.driver
             or "The driver of these hosts is not documented" in (PACKAGE / f"targets/{name}.yaml").read_text()

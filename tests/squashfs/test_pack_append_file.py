@@ -36,7 +36,7 @@ def opened(folder: str | None) -> Iterator[int]:
 
 
 def refused(*_: object) -> int:
-    """What a file system says to a call that it does not have."""
+    """Raise the error of a file system without the call."""
     raise OSError(errno.EINVAL, "Invalid argument")
 
 
@@ -90,14 +90,14 @@ def test_writes_bypass_the_page_cache_on_a_disk(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A direct write that fails is made again by the page cache, which says why."""
+    """A direct write that fails is repeated through the page cache, whose error is reported."""
     with opened(str(tmp_path)) as file:
         if not on_disk(file):
             pytest.skip("the tests' files lie on no disk")
         appender = Appender(file)
 
         monkeypatch.setattr(append_file.os, "pwrite", refused)
-        appender.write([NOISE], 0)  # of a file system that says that it can
+        appender.write([NOISE], 0)  # of a file system that reports that it can
         appender.flush()
         assert os.pread(file, len(NOISE), 0) == NOISE
 

@@ -17,7 +17,7 @@ from envbuild.squashfs.pack.writer import PackWriter
 pytestmark = pytest.mark.unit
 
 ROUNDS, PIECES = 8, 8
-# Takes and frees pieces of 1 MiB again and again, and tells how many pages the kernel gave for it.
+# Takes and frees pieces of 1 MiB again and again, and prints how many pages the kernel allocated for it.
 PROGRAM = f"""
 import ctypes, resource, sys
 from envbuild.squashfs.pack.workers import keep_freed_memory
@@ -92,7 +92,7 @@ print(Path(sys.argv[2]).read_text().count("<heap nr"))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_info is glibc's")
 def test_threads_share_freed_memory(tmp_path: Path) -> None:
-    """Each arena of glibc keeps free memory at its end, and malloc_trim gives back that of the first one alone."""
+    """Each arena of glibc keeps free memory at its end, and malloc_trim returns that of the first one alone."""
 
     def heaps(how: str) -> int:
         command = [sys.executable, "-c", THREADS, how, str(tmp_path / "heaps")]

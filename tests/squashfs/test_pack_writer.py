@@ -166,7 +166,7 @@ def test_damaged_blocks(codec):
 
 
 def test_check_image_finds_damage(tmp_path):
-    """Each field of the superblock that a kernel checks, and a file cut short."""
+    """Each field of the superblock that a kernel checks, and a truncated file."""
     image = write_image([pack(tmp_path / "1", LAYER, block=4096)], tmp_path / "image", epoch=0, all_root=False).path
     check_image(image)
     whole = image.read_bytes()

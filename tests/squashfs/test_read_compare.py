@@ -1,4 +1,4 @@
-"""Squashfs files compared: by content, whatever compressed it, and without unpacking what is stored alike."""
+"""Squashfs files compared: by content, for any compression, and without unpacking blocks that are stored alike."""
 
 from __future__ import annotations
 

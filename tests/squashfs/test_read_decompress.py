@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize("codec", ["gzip", "lzma", "xz", "lz4", "zstd"])
 def test_a_block_with_a_wrong_size_is_refused(codec):
-    """A frame that says 1 GiB, or a few bytes that unpack to 64 MiB: refused before the memory is taken."""
+    """A frame that declares 1 GiB, or a few bytes that unpack to 64 MiB: refused before the memory is taken."""
     import lzma
 
     import lz4.block
@@ -52,7 +52,7 @@ def test_a_block_with_a_wrong_size_is_refused(codec):
 @examples(300)
 @given(data=st.binary(max_size=200), limit=st.integers(1, 9000))
 def test_lzo_of_anything(data, limit):
-    """A block that anybody wrote: unpacked within the limit, or refused."""
+    """Any block: unpacked within the limit, or refused."""
     unpack = find_decompressor(IDS["lzo"], "x")
     with contextlib.suppress(CorruptDataError):
         assert len(unpack(data, limit)) <= limit

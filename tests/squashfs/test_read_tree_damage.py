@@ -1,4 +1,4 @@
-"""Damage of every kind in a squashfs file is told as such, and costs neither a crash nor time nor memory."""
+"""Damage of every kind in a squashfs file is reported as such, without a crash and in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A small image in which nothing is compressed, so that every byte of its metadata can be made a lie."""
+    """Write a small image in which nothing is compressed, so that every byte of its metadata can be changed."""
     layer = [member for member in LAYER if member[0].path not in (b"zeros", b"odd/far")]
     return build(tmp_path_factory.mktemp("plain"), layer, codec="none").read_bytes()
 
@@ -56,7 +56,7 @@ def survives(path: Path) -> bool:
 @examples(400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_reported(tmp_path, plain, image, data):
-    """Bytes changed anywhere (mostly in the metadata), cut off, or swapped."""
+    """Bytes changed anywhere (mostly in the metadata), truncated, or swapped."""
     whole = bytearray(data.draw(st.sampled_from([plain, image.read_bytes()])))
     metadata = struct.unpack_from("<Q", whole, 64)[0]
     where = st.one_of(st.integers(0, 95), st.integers(metadata, len(whole) - 1), st.integers(0, len(whole) - 1))
@@ -97,7 +97,7 @@ def refused_cheaply(path: Path) -> None:
 
 
 def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree]:
-    """Where the inode of a path lies in the file."""
+    """Return the position of a path's inode in the file."""
     path = tmp_path / "plain.sqsh"
     path.write_bytes(plain)
     with SquashTree(path) as tree:

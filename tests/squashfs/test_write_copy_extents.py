@@ -1,4 +1,4 @@
-"""Copying into an image: whichever way a file system allows, the bytes are the same, and errors are told."""
+"""Copying into an image: by every way that a file system supports, the bytes are the same, and errors are reported."""
 
 import errno
 import gc

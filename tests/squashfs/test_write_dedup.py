@@ -1,4 +1,4 @@
-"""The same image however it is made: direct or from kept packs, one thread or many; equal data once, deleted data
+"""The same image however it is made: direct or from cached packs, one thread or many; equal data once, deleted data
 never.
 """
 
@@ -136,7 +136,7 @@ def test_equal_files_are_stored_once(tmp_path):
     two = pack(tmp_path / "2", [file(b"d", NOISE[:300_000]), file(b"e", other)])
     size = write_image([one], tmp_path / "image", epoch=0).size
     both = write_image([one, two], tmp_path / "image", epoch=0)
-    assert size + 295_000 < both.size < size + 345_000  # a block of two tails, one of them new, stays whole
+    assert size + 295_000 < both.size < size + 345_000  # a block of two tails, one of them new, remains whole
     assert both.path.read_bytes().count(NOISE[1000:2000]) == 1
     three = pack(tmp_path / "3", [file(b"d", NOISE[:300_000])])
     assert write_image([one, three], tmp_path / "image", epoch=0).size < size + 8192

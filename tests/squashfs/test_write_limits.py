@@ -1,4 +1,4 @@
-"""What squashfs cannot hold, what is dropped below /dev, and files that cannot be written: told in the output, and the
+"""What squashfs cannot hold, what is dropped below /dev, and files that cannot be written: in the output, and the
 same in the evidence."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def exported(tmp_path: Path, layer, epoch: int = 9, **options):
 
 @pytest.mark.parametrize("owners", [False, True])
 def test_what_squashfs_cannot_hold_is_in_the_evidence(tmp_path, owners):
-    """But for what the image replaces anyway."""
+    """Members that the image replaces are not listed."""
     written, repairs, entries = exported(tmp_path, ODD, keep_owners=owners)
     assert list(written.messages) == repairs and repairs.count(MOVED) == 1
     assert (DROPPED in repairs) == owners
@@ -126,7 +126,7 @@ def test_places_that_cannot_be_written(tmp_path):
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path):
-    """Not what somebody still writes, nor what is another image's."""
+    """Not those of a running writer, nor those of another image."""
     out = tmp_path / "image[1]"
     names = [".image[1].00000000", ".image[1].0000000a", ".image[1].0000000b", ".other.00000000", ".image1.00000000"]
     for name in names:

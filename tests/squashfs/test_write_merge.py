@@ -19,7 +19,7 @@ def merged(tmp_path, *layers):
 
 
 def test_a_parent_that_is_a_symlink_below_is_followed(tmp_path):
-    """merged-usr: lib/x goes to usr/lib/x, and lib stays a symlink."""
+    """merged-usr: lib/x goes to usr/lib/x, and lib remains a symlink."""
     base = [symlink(b"lib", b"usr/lib"), file(b"usr/lib/old")]
     tree = merged(tmp_path, base, [file(b"lib/x"), gone(b"lib/old")])
     assert paths(tree) == [b"lib", b"usr/", b"usr/lib/", b"usr/lib/x"]

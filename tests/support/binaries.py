@@ -132,7 +132,7 @@ def gnu_hash(name: str) -> int:
 
 
 def gnu_table(found: Sequence[str], first: int, buckets: int, bits: int, order: str) -> bytes:
-    """GNU's hash table of symbols that stand sorted by bucket, from index `first` on."""
+    """Return GNU's hash table of symbols that are sorted by bucket, from index `first` on."""
     word, shift = 0, 6
     for name in found:
         word |= 1 << gnu_hash(name) % bits | 1 << (gnu_hash(name) >> shift) % bits

@@ -1,8 +1,8 @@
-"""The command line as a person has it.
+"""The command line as a user has it.
 
 `envbuild` is a fork of the process that runs the tests: it has streams, signals, a folder and an environment of its own
-as any program, without the time that an interpreter and its imports take. `process` is a program of its own, for what
-depends on how Python starts.
+as any program, without the time that an interpreter and its imports take. `process` is a program of its own, to test
+how Python starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def envbuild(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    """What ``envbuild ARGUMENTS`` says and its exit code; `env` beside the variables of whoever runs the tests."""
+    """Return the output and exit code of ``envbuild ARGUMENTS``; `env` is added to the variables of the test run."""
     import_everything()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()

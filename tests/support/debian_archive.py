@@ -1,5 +1,5 @@
 """Small signed archives of Debian packages, made of package stanzas: enough for apt to resolve, to refuse what is not
-signed, and to fetch files that nobody could install.
+signed, and to fetch files that cannot be installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Docker Engine for tests, and the programs that talk to it."""
+"""A Docker Engine for tests, and its client programs."""
 
 from __future__ import annotations
 

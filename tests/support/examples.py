@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import settings
 
-QUICK = 20  # examples of a property that asks for no number, in the profile of that name
+QUICK = 20  # examples of a property without a number of its own, in the profile of that name
 
 
 def examples(count: int, **more: Any) -> settings:

@@ -53,7 +53,7 @@ def write(
 
 
 def read(folder: Path, *args: Any, **rest: Any) -> Facts:
-    """What such a file says."""
+    """Return the text of such a file."""
     return load_facts([write(folder, *args, **rest)])
 
 

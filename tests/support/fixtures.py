@@ -1,4 +1,4 @@
-"""What unit tests share: a small project of their own, cut off from what ships with envbuild; a store; a key
+"""Fixtures of unit tests: a small project of their own, separate from what ships with envbuild; a store; a key
 that signs."""
 
 from __future__ import annotations

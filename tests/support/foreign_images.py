@@ -40,7 +40,7 @@ def noise(size: int, seed: int = 1) -> bytes:
 
 
 def layers() -> list[bytes]:
-    """Three layers, one of them of 3 MB that stay 3 MB, one that deletes."""
+    """Three layers, one of them of 3 MB that do not compress, one that deletes."""
     return [
         tar(
             folder("usr"),

@@ -24,7 +24,7 @@ QUIET = {
 
 
 def git(folder: Path, *arguments: str | bytes, content: bytes = b"") -> str:
-    """A git command in `folder`; gives what it printed."""
+    """Run a git command in `folder`; return its output."""
     command = ["git", "-c", "protocol.file.allow=always", "-C", str(folder), *arguments]
     return subprocess.run(command, input=content, env=QUIET, check=True, capture_output=True).stdout.decode().strip()
 
@@ -84,7 +84,7 @@ class Repo:
 
 @dataclass
 class Served:
-    """A server: `old` answers protocol version 0 only, `plain` gives mere files; `password`: USER:PASSWORD."""
+    """A server: `old` answers protocol version 0 only, `plain` serves static files; `password`: USER:PASSWORD."""
 
     url: str = ""
     old: bool = False
@@ -94,7 +94,7 @@ class Served:
 
 
 def certify(folder: Path) -> tuple[Path, Path]:
-    """A key and a certificate for the loopback interface, which nobody trusts."""
+    """A key and a certificate for the loopback interface, which no client trusts."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]

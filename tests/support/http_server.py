@@ -1,4 +1,4 @@
-"""A server on the loopback interface, for the tests that talk to one."""
+"""A server on the loopback interface, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The envbuild command as a person types it, and stores with inputs alone."""
+"""The envbuild command as a user types it, and stores with inputs alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cli:
         return done
 
     def json(self, *arguments: str, **env: str) -> Any:
-        """Return the answer of a command; of `make`, `lock` and `fetch` of one image, what it says of that image."""
+        """Return the answer of a command; of `make`, `lock` and `fetch` of one image, its part about that image."""
         answer = json.loads(self.run(*arguments, "--json", **env).stdout)
         assert answer["schema"] == 1
         return answer["images"][0] if arguments[0] in ("make", "lock", "fetch") else answer

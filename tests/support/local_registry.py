@@ -234,7 +234,7 @@ def serve(place: Path, auth: str = "", login: str = "") -> Iterator[Server]:
             chunk = process.stderr.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
             assert chunk, f"docker-registry does not start: {output.decode(errors='replace')}"
             output += chunk
-        # What it says later must not fill the pipe and stop it.
+        # Its later output must not fill the pipe and stop it.
         drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
         yield Server(int(found[1]), place / "data", login)
     finally:

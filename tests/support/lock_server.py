@@ -18,7 +18,7 @@ from tests.support.http_server import Handler, serving
 class Answers:
     """Content by path, and how to answer badly: `faults` holds for each path what the next requests get.
 
-    A fault is a status (503), ``cut:N`` (ends after N bytes), ``no-range`` (all, whatever was asked for), ``bytes:…``.
+    A fault is a status (503), ``cut:N`` (ends after N bytes), ``no-range`` (all, for any range), ``bytes:…``.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def sdist(folder: Path, name: str, version: str) -> Path:
 
 
 def simple_index(folder: Path, files: list[Path]) -> str:
-    """A simple index of `files` in `folder`; gives its ``file://`` address."""
+    """Write a simple index of `files` to `folder`; return its ``file://`` address."""
     pages: dict[str, list[str]] = {}
     for file in files:
         link = f'<a href="{file.as_uri()}#sha256={sha256(file.read_bytes())}">{file.name}</a>'

@@ -63,7 +63,7 @@ def make_site(
 
 
 def make(site: Site, asked: LockRequest, previous: Lock | None = None, *upgrade: str, refresh: bool = False) -> Lock:
-    """The lock of a request; `upgrade`: names of what need not stay as it was."""
+    """Return the lock of a request; `upgrade`: names of packages that may change."""
     store = Store.open(site.store)
     return make_lock(
         asked, site, store, SilentReporter(), previous=previous, upgrade=frozenset(upgrade), refresh=refresh

@@ -16,5 +16,5 @@ def import_path(*more: str) -> str:
 
 
 def importing(**env: str) -> dict[str, str]:
-    """Return the environment of such a program: of whoever runs the tests, with `env`."""
+    """Return the environment of such a program: of the test run, with `env`."""
     return {**os.environ, "PYTHONPATH": import_path(), **env}

@@ -10,7 +10,7 @@ import pytest
 from envbuild.spec.recipe import Recipe, RecipeEnv
 from tests.support.recipes import KEY, NGC, image, recipe
 
-# Recipes of which each is looked at beside all the others.
+# Recipes of which each is checked beside all the others.
 PROVIDERS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "cuda": (
         {"version": "13.2"},
@@ -28,7 +28,7 @@ PROVIDERS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "mpi4py": ({},),
 }
 EVERY = [(name, options) for name, choices in PROVIDERS.items() for options in choices]
-# Each recipe with options, layers beside it and a base that it can stand in, in every way in which it does something.
+# Each recipe with options, layers beside it and a base that it accepts, in every way in which it does something.
 SAMPLES: tuple[tuple[str, dict[str, Any], tuple[str, ...], str], ...] = (
     ("rdma-core", {}, (), "debian:13"),
     ("rdma-core", {"version": "62.1"}, (), "ubuntu:22.04"),

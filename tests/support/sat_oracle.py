@@ -70,10 +70,10 @@ class Oracle:
     def value(self, name: str, value: str | None) -> int:
         return self._is[name, value]
 
-    # --- what a row says
+    # --- clauses of a row
 
     def _true(self, name: str, constraint: Constraint, unsure: bool = False) -> int:
-        """A literal for "the component is as the constraint has it"; `unsure`: or order says nothing about it."""
+        """Return a literal for "the component satisfies the constraint"; `unsure`: or it cannot be compared."""
         key = name, constraint, unsure
         if key not in self._constraints:
             component = self._facts.components[name]
@@ -124,13 +124,13 @@ class Oracle:
         for name, constraint in row.then.items():
             better = [self._hold(other) for other in self._better_rows(number, name, fact.strength)]
             literals = self._binding_literals(fact, name, constraint)
-            if fact.strength == "warn":  # never brings a component in
+            if fact.strength == "warn":  # never adds a component
                 literals.append(self._is[name, None])
             self._solver.add_clause([-selector, *self._unless(number), *better, *literals])
 
     def _better_rows(self, number: int, name: str, strength: str = "hard") -> list[int]:
-        """Rows that take the place of row `number` for `name`: of a better source, to the same question, saying
-        otherwise."""
+        """Return rows that replace row `number` for `name`: of a better source, to the same question, with another
+        answer."""
         fact, row = self.rows[number]
         return [
             other

@@ -91,7 +91,7 @@ def stack(layers, epoch=EPOCH):
             if not (entry[0].kind is Kind.DIR and old and old[0].kind is Kind.DIR):
                 remove(member.path)
             tree[member.path] = entry
-        while waiting:  # links to links, in whatever order
+        while waiting:  # links to links, in any order
             member = next(member for member in waiting if member.link in tree)
             waiting.remove(member)
             entry = tree[member.link]

@@ -1,4 +1,4 @@
-"""An image whose second layer does not come: a registry that stops in the middle of it, or a pipe nobody writes to."""
+"""An image whose second layer does not come: a registry that stops in the middle of it, or a pipe without a writer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support.signals import heeding
 
 ROOT = Path(__file__).parents[2]
 LARGE = 1_000_000  # bytes of a blob that stalls
-PATIENCE = 60.0  # seconds that a test waits for what must come
+PATIENCE = 60.0  # seconds that a test waits
 
 
 @dataclass
 class Registry:
-    """`stall`: after how many bytes of a large blob the server says nothing more (-1: before its answer); `reached`:
-    somebody waits there; `go`: it goes on."""
+    """`stall`: after how many bytes of a large blob the server sends nothing more (-1: before its answer); `reached`:
+    a client waits there; `go`: the server continues."""
 
     layout: Layout
     url: str = ""
@@ -82,7 +82,7 @@ def stalling(place: Path, stall: int) -> Iterator[Registry]:
                 if large and registry.stall > 0:
                     self.wait()
                 self.wfile.write(body[first:])
-            except OSError:  # nobody reads any more
+            except OSError:  # the client reads no more
                 self.close_connection = True
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -100,7 +100,7 @@ def stalling(place: Path, stall: int) -> Iterator[Registry]:
 
 
 def start(*words: str, store: Path, **changes: Any) -> subprocess.Popen[str]:
-    """The command, as a process of its own; Ctrl-C of whoever runs the tests is not for it."""
+    """Start the command as a process of its own; Ctrl-C in the test run does not reach it."""
     environment = {**os.environ, "ENVBUILD_STORE": str(store), "NO_COLOR": "1", "COLUMNS": "200"}
     environment |= {"DOCKER_CONFIG": str(store / "no-logins"), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -124,7 +124,7 @@ def until(what: Callable[[], object], process: subprocess.Popen[str] | None = No
 
 
 def listed(store: Path) -> list[dict[str, Any]]:
-    """What `export --list` says of a store."""
+    """Return the exports that `export --list` prints of a store."""
     process = start("export", "--list", "--json", store=store)
     output, wrong = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, wrong

@@ -18,7 +18,7 @@ def layer(
     """The layer that `fill` (which gets an empty folder) makes over `lowers`."""
     with store.workdir() as work:
         folder = work / "layer"
-        before = os.umask(0o022)  # as a unit is built, whatever those like who run the tests
+        before = os.umask(0o022)  # as units are built, independent of the umask of the test run
         try:
             (folder / "tree").mkdir(parents=True)
             fill(folder / "tree")

@@ -1,4 +1,4 @@
-"""Tars by hand and by GNU tar, and a sink that remembers what it was given."""
+"""Tars by hand and by GNU tar, and a sink that records what it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envbuild.oci.tar.reader import read_tar
 
 END = bytes(1024)
 MEGA = 1 << 20
-KEEP = 1 << 24  # bytes of one file that are remembered
+KEEP = 1 << 24  # recorded bytes of one file
 STEPS = [1 << 30, 700, 512, 100, 1]  # bytes in which a stream comes
 TYPES = {
     Kind.FILE: tarfile.REGTYPE,
@@ -71,7 +71,7 @@ class Recorder:
 
 
 class Drops:
-    """A stream that gives few bytes at a time: never more than `most`."""
+    """A stream that returns few bytes at a time: never more than `most`."""
 
     def __init__(self, content: bytes, most: int) -> None:
         self.file, self.most, self.asked = io.BytesIO(content), most, 0
@@ -109,7 +109,7 @@ def header(
     prefix: bytes = b"",
     tail: bytes = b"",
 ) -> bytes:
-    """One header, every field as given. `tail`: what stands in the place of `prefix` and behind it."""
+    """One header, every field as given. `tail`: the bytes of `prefix` and behind it."""
     block = b"".join(
         (
             name.ljust(100, b"\0"),
@@ -216,7 +216,7 @@ def cut(tar: bytes) -> bytes:
 
 
 def source(blob: bytes, tar: bytes, *, digest: str = "", diff_id: str = "", size: int = -1) -> SourceLayer:
-    """A layer whose image tells the truth, but for what is given."""
+    """Return a layer with right digests and sizes, but for those that are passed."""
 
     @contextlib.contextmanager
     def opened() -> Iterator[IO[bytes]]:

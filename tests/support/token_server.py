@@ -1,4 +1,4 @@
-"""The service that gives tokens for a registry: signs what the registry then checks for real (distribution, "Token
+"""The service that issues tokens for a registry: signs what the registry then checks for real (distribution, "Token
 Authentication Implementation": a JWT with RS256 and the certificate in ``x5c``)."""
 
 from __future__ import annotations

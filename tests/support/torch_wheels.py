@@ -1,4 +1,4 @@
-"""Small wheels that say what torch's wheels say."""
+"""Small wheels with the metadata of torch's wheels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wheel(
     requires: Iterable[str] = (),
     requires_python: str = "",
 ) -> Path:
-    """A wheel of torch with what the collector looks at."""
+    """Write a wheel of torch with the files that the collector reads."""
     tag = python.replace(".", "")
     library = b"\x7fELF ProcessGroupNCCL" + (f"..\0{sm}\0\0more".encode() if sm else b"")
     text = f"__version__ = '{version}+cu'\ndebug = False\ncuda: Optional[str] = {cuda!r}\nhip = None\n"

@@ -1,4 +1,4 @@
-"""What the tests of the collectors share: a server that gives parts of files, and may do it badly; wheels with members;
+"""Helpers of the collectors' tests: a server of parts of files, with faults on request; wheels with members;
 a folder that is an index of them."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.lock_server import simple_index
 
 @dataclass
 class Parts:
-    """Content by path. `ways`: what the next requests get instead of a proper answer (the last one stays): a status
+    """Content by path. `ways`: what the next requests get instead of a proper answer (the last one repeats): a status
     (503), ``whole`` (200 with everything), ``no-suffix`` (416 for ranges from the end), ``short``, ``long``, ``other``
     (the wrong part), ``grow`` (another size)."""
 

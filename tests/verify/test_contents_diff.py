@@ -79,7 +79,7 @@ def test_the_data(pair):
     data = diff_images(*pair, None).data  # type: ignore[arg-type]
     assert not data["equal"]
     assert data["components"] == {"added": {"new": "2"}, "removed": {"gone": "1"}, "changed": {"ucx": ["1.19", "1.20"]}}
-    assert data["debian"] == {} and data["base"] == {}  # as the locks say; what builds use does not count
+    assert data["debian"] == {} and data["base"] == {}  # by the locks; packages of builds do not count
     assert data["files"]["fields"] == {"content": 8, "kind": 1, "mode": 1, "owner": 1, "target": 1, "time": 1}
     assert data["folders"]["opt/ucx"] == {"before": 700_070, "after": 700_000, "changed": 2, "removed": 1}
     assert len(data["paths"]) == 17 + 1
@@ -132,7 +132,7 @@ def test_hard_links_and_attributes(tmp_path):
 
 
 def test_locks_are_compared():
-    """Of two images that are not made."""
+    """Two images that are not built."""
     one, other = (
         parse_lock(lock_text(*versions).decode(), Path("x.lock"))
         for versions in (("1.19", "2.0", "a" * 40), ("1.20", "2.1", "b" * 40))

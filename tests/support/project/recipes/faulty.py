@@ -1,4 +1,4 @@
-"""Fails when it is asked what it needs."""
+"""Fails when its runtime is requested."""
 
 from dataclasses import dataclass
 

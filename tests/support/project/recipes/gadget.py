@@ -1,4 +1,4 @@
-"""Needs another recipe, compiles for a GPU, gives a wheel."""
+"""Needs another recipe, compiles for a GPU, builds a wheel."""
 
 from dataclasses import dataclass
 from typing import ClassVar
