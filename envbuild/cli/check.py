@@ -17,7 +17,7 @@ from envbuild.matrix.answer.report import answer_data, answer_text, brief_lines
 from envbuild.matrix.answer.verdict import VERDICTS, Answer
 from envbuild.matrix.facts.compile import load_fact_table
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import Ask, locked_asks, override_asks, parse_request
 from envbuild.spec.image_spec import ImageSpec, fill_versions, load_image_spec
 from envbuild.spec.matrix_request import image_request

@@ -32,7 +32,7 @@ from envbuild.core.errors import SpecError
 from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.spec.enroot_rules import TUNABLE, env_value_fault, name_fault
 from envbuild.spec.project import Project, is_valid_name
 from envbuild.spec.recipe import Recipe, RecipeEnv

@@ -14,7 +14,7 @@ from envbuild.core.errors import ConflictError, Finding, UnknownError
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.verdict import Answer
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import Ask, ask_place, locked_asks, override_asks
 from envbuild.spec.image_spec import ImageSpec, fill_versions
 from envbuild.spec.matrix_request import image_request

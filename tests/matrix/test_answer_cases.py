@@ -24,7 +24,8 @@ from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.lint import lint_facts
 from envbuild.matrix.facts.load import fact_files, load_facts
-from envbuild.matrix.facts.model import SOURCES, Facts, Waiver
+from envbuild.matrix.facts.model import SOURCES, Facts
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core, Problem, Request
 from envbuild.matrix.solve.phrasing import Reason, row_reason
 from envbuild.matrix.solve.query import Query

@@ -17,7 +17,7 @@ from envbuild.matrix.facts import cache
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.load import load_facts
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.request import parse_request
 from tests.support.facts import fact, matrix, write
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from envbuild.build.plan.units import Plan
-from envbuild.core.console import Reporter
-from envbuild.core.store.store import LayerRecord, Store
+if TYPE_CHECKING:  # `make` without work loads this module for its options alone
+    from envbuild.build.plan.units import Plan
+    from envbuild.core.console import Reporter
+    from envbuild.core.store.store import LayerRecord, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -83,7 +82,7 @@ class Store:
             root.mkdir(parents=True, exist_ok=True)
             for name in FOLDERS:
                 make_shared_folder(root / name)
-            probe = root / "tmp" / f".probe-{secrets.token_hex(4)}"
+            probe = root / "tmp" / f".probe-{os.urandom(4).hex()}"
             probe.touch()
             probe.unlink()
         except OSError as error:
@@ -190,7 +189,7 @@ class Store:
     @contextlib.contextmanager
     def workdir(self) -> Iterator[Path]:
         """Make a private folder in tmp/ and remove it at the end; a later process removes it if this one is killed."""
-        path = self.root / "tmp" / f"{os.getpid()}-{secrets.token_hex(4)}"
+        path = self.root / "tmp" / f"{os.getpid()}-{os.urandom(4).hex()}"
         with contextlib.ExitStack() as stack:
             with self.lock("tmp"):  # until its lock is held the folder looks abandoned
                 make_shared_folder(path)
@@ -238,7 +237,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_atomic(path: Path, write: Callable[[IO[bytes]], object], mode: int = 0o644, *, durable: bool = True) -> None:
     """Write a file beside `path` and rename it into place. `durable`: flush it to disk, against a power cut."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with temporary.open("wb") as file:
             write(file)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envbuild.core.distributions import DISTRIBUTIONS
 from envbuild.matrix.answer.verdict import Answer, judge_plan
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core, Request, pick_newest
 from envbuild.matrix.solve.phrasing import join_and
 from envbuild.matrix.solve.query import Query, prefer_known_plan, unlisted_versions, unrequested_components

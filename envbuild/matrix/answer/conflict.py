@@ -14,7 +14,7 @@ from envbuild.matrix.answer.fixes import PLANS, Fix, find_fixes, find_fixes_of_o
 from envbuild.matrix.answer.hardware_limits import hardware_hint
 from envbuild.matrix.facts.atoms import PRESENT_KINDS
 from envbuild.matrix.facts.fact_table import HARDWARE, FactTable
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core
 from envbuild.matrix.solve.phrasing import Reason, component_text, conflict_sentence, join_and, row_reason
 from envbuild.matrix.solve.query import Query, undecided_as_unknown

@@ -12,7 +12,7 @@ from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.model import Waiver
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.phrasing import Reason, join_and, row_reason, value_phrase
 from envbuild.matrix.solve.request import Ask
 from envbuild.matrix.solve.unknowns import Unknown, find_unknowns

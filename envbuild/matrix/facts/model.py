@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 KINDS = ("provides", "requires", "limits", "forbids")
 SCOPES = ("install", "build", "container-start", "runtime")
@@ -123,11 +122,3 @@ class Facts:
     questions: Mapping[str, Question]
     facts: Mapping[str, Fact]
     digest: str = field(default="", compare=False)
-
-
-class Waiver(NamedTuple):
-    """A fact that an image sets aside, and why; `where` is its place in the spec."""
-
-    fact: str
-    reason: str
-    where: str = ""

@@ -14,9 +14,9 @@ from envbuild.matrix.facts.constraint_masks import requested_mask, unknown_versi
 from envbuild.matrix.facts.evaluate import evaluate_rows
 from envbuild.matrix.facts.extension import extend_table
 from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.facts.model import Waiver
 from envbuild.matrix.facts.reachability import reachable_components
 from envbuild.matrix.facts.value_order import interchangeable_values
+from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.sat.solver import UndecidedError
 from envbuild.matrix.solve.encoding import Core, Picks, Request, pick_newest
 from envbuild.matrix.solve.request import Ask
