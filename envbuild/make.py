@@ -21,7 +21,7 @@ from envbuild.spec.workspace import Workspace
 class Options:
     """Options of `make`.
 
-    engine: auto, embedded, buildah; empty: the engine of the site.
+    engine: auto, or one of ENGINES; empty: the engine of the site.
     build: workers, jobs and the shell on failure.
     verify: whether to audit and run the finished image.
     """

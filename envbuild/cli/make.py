@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envbuild.cli.options import Json, Names, show_each
+from envbuild.cli.options import Json, Names, one_of, show_each
+from envbuild.core.engines import ENGINES
 from envbuild.core.errors import SpecError
-from envbuild.core.text import counted
 
 if TYPE_CHECKING:  # --help needs none of them
     from envbuild.export.built_image import ImageRecord
 
-EngineName = Annotated[str, typer.Option("--engine", help="embedded, buildah, or auto (the first that runs here).")]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help=f"{', '.join(ENGINES)}, or auto (the first that runs here).",
+        autocompletion=one_of("auto", *ENGINES),
+    ),
+]
 
 
 def make_command(
@@ -55,6 +62,8 @@ def make_command(
 
 def summary(made: ImageRecord) -> str:
     """Return what was made and how to start it."""
+    from envbuild.core.text import counted
+
     artifact = Path(made.artifact)
     link = artifact.with_name(f"{made.image}.sqsh")
     if made.up_to_date:

@@ -6,3 +6,4 @@ ENGINES = {
     "embedded": "envbuild.build.engines.embedded.engine:Embedded",
     "buildah": "envbuild.build.engines.buildah.engine:Buildah",
 }
+CACHES = ("buildah",)  # engines with a folder of their name in the store, which `store du` and `store gc` know

@@ -64,12 +64,13 @@ def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
 def test_an_unknown_engine(project: Path, tmp_path: Path) -> None:
     from envbuild.build.engines.select import choose_engine
     from envbuild.core.console import SilentReporter
+    from envbuild.core.engines import ENGINES
     from envbuild.core.errors import SpecError
     from envbuild.core.store.store import Store
 
     with pytest.raises(SpecError, match="no engine is called 'dokcer'") as error:
         choose_engine("dokcer", Store.open(tmp_path / "store"), SilentReporter())
-    assert error.value.hint == "the engines are: auto, embedded, buildah"
+    assert error.value.hint == f"the engines are: auto, {', '.join(ENGINES)}"
 
 
 def test_a_changed_spec_makes_the_lock_outdated(project: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.core.engines import ENGINES
+from envbuild.core.engines import CACHES, ENGINES
 from envbuild.core.errors import InputError, SpecError
 from envbuild.net.site import ORIGIN_KINDS, Site, load_site, read_site, store_folder
 
@@ -80,7 +80,7 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
         (finding.where.rsplit("site.yaml:", 1)[-1], finding.message, finding.hint) for finding in caught.value.findings
     ]
     assert findings[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
-    assert findings[1] == ("3:9", "'engine' cannot be 'dokcer'", "it is one of: auto, buildah, embedded")
+    assert findings[1] == ("3:9", "'engine' cannot be 'dokcer'", f"it is one of: auto, {', '.join(sorted(ENGINES))}")
     assert findings[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
     assert findings[3][0] == "6:12" and "there is no" in findings[3][1]
     assert len(findings) == 4
@@ -103,7 +103,9 @@ def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_engines_are_the_existing_ones() -> None:
     from envbuild.build.engines.select import load_engine
 
+    assert list(ENGINES) == ["embedded", "buildah"]
     assert [load_engine(name).name for name in ENGINES] == list(ENGINES)
+    assert set(CACHES) <= set(ENGINES)
     program = (
         "import sys; from envbuild.net.site import load_site; load_site(None); "
         "print(any(name.startswith('envbuild.build.engines') for name in sys.modules))"

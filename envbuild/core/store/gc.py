@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from envbuild.core.console import Reporter
+from envbuild.core.engines import CACHES as ENGINE_CACHES
 from envbuild.core.errors import EngineError
 from envbuild.core.store.store import Store, read_json
 
 WEEK = 7 * 24 * 3600.0
-KINDS = ("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git", "buildah", "tmp")
+KINDS = (
+    *("blobs", "layers", "packs", "artifacts", "logs", "control", "partial", "apt", "uv", "git"),
+    *(*ENGINE_CACHES, "tmp"),
+)
 
 
 def usage(store: Store) -> dict[str, int]:
@@ -164,7 +168,7 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
             yield path
     for place in ("logs", "partial"):
         yield from (path for path in list_folder(store.root / place) if change_time(path) <= before)
-    caches = [path for place in ("apt", "buildah", "git") for path in list_folder(store.root / place)] + [
+    caches = [path for place in ("apt", *ENGINE_CACHES, "git") for path in list_folder(store.root / place)] + [
         store.root / "uv"
     ]
     yield from (path for path in caches if path.exists() and last_change(path) <= before)
