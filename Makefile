@@ -9,8 +9,8 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# what the check of banned words reads in `make lint`: all but the recipes and the tests
-PROSE := $(wildcard *.md) docs benchmarks envbuild
+# what the check of banned words reads in `make lint`: all but the recipes
+PROSE := $(wildcard *.md) docs benchmarks envbuild tests
 
 .PHONY: help setup quickstart tools test-tools dev lint prose check check-docs test test-all bench tables clean
 
@@ -98,7 +98,7 @@ lint: dev
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python tests/prose/check.py $(PROSE)
 
-# Banned words and names (STYLE.md). `make prose` also reads the recipes and the tests, which still have some.
+# Banned words and names (STYLE.md). `make prose` also reads the recipes, which still have some.
 prose: dev
 	$(VENV)/bin/python tests/prose/check.py
 

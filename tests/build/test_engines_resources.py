@@ -1,4 +1,4 @@
-"""What is known of a build before it begins."""
+"""Memory and time that a build will need, known before it begins."""
 
 from __future__ import annotations
 

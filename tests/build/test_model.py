@@ -1,4 +1,4 @@
-"""What decides the bytes of a layer is watched: units in a store outlive the envbuild that made them."""
+"""Code that decides the bytes of a layer is pinned: units in a store outlive the envbuild that built them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PINNED = (2, "ec85c9c815e973f497f4c4d22b17faffc70a6b4c807bd76a0ff7b6cffa91311e")
 
 
 def code(path: Path) -> str:
-    """The text of a module without docstrings, lines that are only comments, and empty lines."""
+    """Return the text of a module without docstrings, lines that are only comments, and empty lines."""
     text = path.read_text()
     skipped: set[int] = set()
     for node in ast.walk(ast.parse(text)):

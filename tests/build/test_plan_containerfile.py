@@ -61,7 +61,7 @@ def read(line: str) -> dict[str, str]:
 
 
 def joined(text: str) -> list[str]:
-    """The instructions of a text: continued lines joined, comments dropped."""
+    """Return the instructions of a text: continued lines joined, comments dropped."""
     lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
     return [re.sub(r" +\\ *\n +", " ", line) for line in re.split(r"(?<!\\)\n", "\n".join(lines)) if line.strip()]
 

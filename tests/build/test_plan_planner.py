@@ -37,7 +37,7 @@ def lock(name: str) -> Lock:
 
 @pytest.fixture(scope="module")
 def plans() -> dict[str, Plan]:
-    """The plans of the GPU images, both from one lock: what differs then is the target's doing alone."""
+    """Return the plans of the GPU images, both from one lock: what differs then is the target's doing alone."""
     locked = lock("h100-nccl")
     return {
         name: make_plan(resolution(name), dataclasses.replace(locked, image=name))

@@ -198,7 +198,7 @@ def test_nothing_but_make_and_lock_makes_a_lock(command: str, project: Path, tmp
     assert not (project / "images" / "cpu-ucx.lock").exists()
 
 
-def test_an_image_without_a_lock_is_shown(project: Path, tmp_path: Path) -> None:
+def test_show_of_an_image_without_a_lock(project: Path, tmp_path: Path) -> None:
     (project / "images" / "mine.yaml").write_text(
         "schema: 1\ndescription: ours\nextends: h100-ucc\n"
         'layers: {cuda: {flavor: runtime}, python-packages: ["datasets>=4"], ucx: {provider: source}}\n'

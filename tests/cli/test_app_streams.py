@@ -1,4 +1,4 @@
-"""What the command reads and writes: results, completion, streams that are closed or full."""
+"""Streams of the command: results, completion, streams that are closed or full."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 
 def written(folder: Path, name: str, entries: dict[str, DebianFile]) -> None:
-    """An image of a project, and its lock."""
+    """Write an image of a project, and its lock."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     spec = folder / "images" / f"{name}.yaml"
     spec.write_text("schema: 1\ntarget: node\nbase: debian:13\nlayers: {}\n")

@@ -54,7 +54,7 @@ def test_show_every_line(tmp_path):
     assert read_image_texts(path, "lock.yaml", "sbom.cdx.json").keys() == {"lock.yaml"}
 
 
-def test_an_image_without_records_is_shown(tmp_path):
+def test_show_of_an_image_without_records(tmp_path):
     lines = show_file(image(tmp_path / "a.sqsh", [file(b"x", b"1")])).text.splitlines()
     assert lines[1:3] == [
         "  origin not recorded: not built by envbuild",

@@ -1,4 +1,4 @@
-"""What holds before a command runs: UTF-8 in every locale, an end without a traceback while modules are imported."""
+"""The start of a command: UTF-8 in every locale, an end without a traceback while modules are imported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A locale of one byte a sign, as `LANG=en_US` is on many clusters."""
+    """Return a locale of one byte a sign, as `LANG=en_US` is on many clusters."""
     folder, name = tmp_path_factory.mktemp("locales"), "en_US.ISO-8859-1"
     if shutil.which("localedef") is None:
         pytest.skip("localedef is missing")
@@ -71,7 +71,7 @@ def test_arguments_are_unchanged_in_every_locale(tmp_path: Path) -> None:
     assert "Jürgen ".encode() in done.stderr
 
 
-def test_characters_that_the_output_encoding_lacks_are_replaced(tmp_path: Path) -> None:
+def test_characters_outside_the_output_encoding_are_replaced(tmp_path: Path) -> None:
     done = envbuild("--help", cwd=tmp_path, PYTHONIOENCODING="latin-1")
     assert done.returncode == 0, done.stderr
     assert b"srun --container-image=?" in done.stdout

@@ -1,4 +1,4 @@
-"""What several programs that read squashfs files need."""
+"""Fixtures of several programs that read squashfs files."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ NOW = 1_750_000_000  # after everything in the image, before any test
 
 
 def layers(folders: bool = True) -> list[bytes]:
-    """A shell and its libraries; files as they should not be; deletions. `folders`: with an /etc/profile.d."""
+    """Return a shell and its libraries; files as they should not be; deletions. `folders`: with an /etc/profile.d."""
     places = dict(tiny_root.host_files())
     above = sorted({str(parent) for place in places for parent in Path(place).parents} - {"."})
     profile = b"PATH=/usr/bin:/bin\nexport PATH\nfor file in /etc/profile.d/*.sh; do . $file; done\n"
@@ -147,7 +147,7 @@ def image(pushed: Callable[..., str]) -> str:
 
 @pytest.fixture(scope="module")
 def strange(pushed: Callable[..., str]) -> list[str]:
-    """The same with and without an /etc/profile.d, and without an /etc/profile."""
+    """Return the same with and without an /etc/profile.d, and without an /etc/profile."""
     bare = [*layers(folders=False), tar(file("etc/.wh.profile"))]
     contents = {"folder": layers(), "profile": layers(folders=False), "bare": bare}
     return [pushed(STRANGE, content, f"strange/{name}:1") for name, content in contents.items()]
@@ -155,7 +155,7 @@ def strange(pushed: Callable[..., str]) -> list[str]:
 
 @pytest.fixture(params=["root", "user"])
 def enroot(request: pytest.FixtureRequest, tmp_path: Path) -> Enroot:
-    """As root, and as another user: root hides failures."""
+    """Return enroot run as root, and as another user: root hides failures."""
     if request.param == "root":
         if os.geteuid():
             pytest.skip("not root")
@@ -166,7 +166,7 @@ def enroot(request: pytest.FixtureRequest, tmp_path: Path) -> Enroot:
 
 
 def startable(enroot: Enroot, path: Path, how: str) -> str:
-    """What `enroot start` takes: a container that was made from the file, or the file, mounted by squashfuse."""
+    """Return what `enroot start` takes: a container that was made from the file, or the file, mounted by squashfuse."""
     if how == "unpacked":
         enroot.run("create", "-n", "made", path)
         return "made"
@@ -229,7 +229,7 @@ def test_what_enroot_would_change_arrives(strange: list[str], enroot: Enroot, tm
 
 
 def commands(text: bytes) -> list[str]:
-    """The lines of a script without comments; blanks between words do not count."""
+    """Return the lines of a script without comments; blanks between words do not count."""
     lines = text.decode().splitlines()
     return [re.sub(r"(?<=\S)  +", " ", line).rstrip() for line in lines if line and not line.startswith("#")]
 
@@ -271,6 +271,6 @@ def test_enroot_import_has_the_same_tree(image: str, enroot: Enroot, tmp_path: P
 
 
 def can_mount() -> bool:
-    """Whether enroot's helper may mount an overlay for a normal user."""
+    """Return whether enroot's helper may mount an overlay for a normal user."""
     helper = shutil.which("enroot-mksquashovlfs")
     return helper is not None and "security.capability" in os.listxattr(helper)

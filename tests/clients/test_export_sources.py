@@ -28,7 +28,7 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    """The image as an OCI layout."""
+    """Return the image as an OCI layout."""
     own = Layout(tmp_path / "layout")
     own.add(kit.image(own, kit.layers()), "app:1")
     return own
@@ -36,18 +36,18 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def want(layout: Layout, tmp_path: Path) -> str:
-    """The sha256 of its file."""
+    """Return the sha256 of its file."""
     return made(f"oci:{layout.path}:app:1", workspace(tmp_path / "want")).artifact.sha256
 
 
 def docker_archive(layout: Layout, path: Path) -> Path:
-    """What skopeo and podman write."""
+    """Return what skopeo and podman write."""
     skopeo("copy", f"oci:{layout.path}", f"docker-archive:{path}:example.org/app:1")
     return path
 
 
 def new_form(layout: Layout, path: Path, mode: str = "w") -> Path:
-    """What docker 25 and newer write: an OCI layout, and Docker's manifest.json for it."""
+    """Return what docker 25 and newer write: an OCI layout, and Docker's manifest.json for it."""
     index = json.loads((layout.path / "index.json").read_bytes())
     manifest = json.loads((layout.path / "blobs/sha256" / index["manifests"][0]["digest"][7:]).read_bytes())
     names = [f"blobs/sha256/{part['digest'][7:]}" for part in (manifest["config"], *manifest["layers"])]

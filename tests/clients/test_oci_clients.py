@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def layers(store: Store) -> tuple[LayerRecord, ...]:
-    """The host's shell and a few programs, and a layer that removes and adds files."""
+    """Return the host's shell and a few programs, and a layer that removes and adds files."""
 
     def root(tree: Path) -> None:
         for place, path in kit.host_files():

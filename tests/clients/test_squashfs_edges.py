@@ -1,4 +1,4 @@
-"""Where the format has edges: block ends, directory headers and indexes, table pieces, 4 GiB."""
+"""Edges of the format: block ends, directory headers and indexes, table pieces, 4 GiB."""
 
 import os
 import random

@@ -64,7 +64,7 @@ def listed_entries(image: Path):
 
 
 def fields(found, expected):
-    """What differs, field by field: whole entries are too long to read."""
+    """Return what differs, field by field: whole entries are too long to read."""
     return [
         (path, name, found and found.get(name), expected and expected.get(name))
         for path, found, expected in differences(found, expected)
@@ -75,7 +75,7 @@ def fields(found, expected):
 
 @pytest.fixture(scope="module")
 def corners(tmp_path_factory) -> Path:
-    """A tree with every corner but devices, which a pseudo file of mksquashfs adds."""
+    """Return a tree with every corner but devices, which a pseudo file of mksquashfs adds."""
     root = tmp_path_factory.mktemp("corners") / "root"
     (root / "etc").mkdir(parents=True)
     (root / "empty").mkdir(mode=0o1777)
@@ -129,7 +129,7 @@ def made(root: Path, to: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def kernel(corners, tmp_path_factory, loop):
-    """The tree as the kernel shows it, of the form that every kernel reads."""
+    """Return the tree as the kernel shows it, of the form that every kernel reads."""
     place = tmp_path_factory.mktemp("kernel")
     return mounted(made(corners, place / "gzip.sqsh"), place / "mnt")
 

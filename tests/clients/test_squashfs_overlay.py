@@ -1,4 +1,4 @@
-"""What an image shows is what the kernel shows of its layers: each is unpacked by GNU tar into a folder of its own, its
+"""An image has the tree that the kernel shows of its layers: each is unpacked by GNU tar into a folder of its own, its
 whiteouts become those of overlayfs, and all are mounted over each other. No rule of layers is written down here.
 
 Parents are listed in every layer, as all programs do that write layers of container images: what overlayfs shows of a
@@ -51,7 +51,7 @@ Entry = tuple[str, bytes, Any]  # (kind, path, content or target)
 
 # layers
 def tar(*entries: Entry, parents: bool = True) -> bytes:
-    """A layer, its entries in that order; folders above them come before them."""
+    """Return a layer, its entries in that order; folders above them come before them."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT, errors="surrogateescape") as archive:
         known: set[bytes] = set()
@@ -110,7 +110,7 @@ def opaque(path: str) -> Entry:
 
 # both views
 def overlay(layers: Sequence[bytes], place: Path) -> dict[bytes, dict[str, Any]]:
-    """The kernel's view."""
+    """Return the kernel's view."""
     numbers: list[str] = []
     for number, layer in enumerate([tar(), *layers]):
         tree = place / str(number)
@@ -156,7 +156,7 @@ def overlay(layers: Sequence[bytes], place: Path) -> dict[bytes, dict[str, Any]]
 
 
 def image(layers: Sequence[bytes], place: Path, jobs: int = 1) -> Path:
-    """The squashfs file of them."""
+    """Return the squashfs file of them."""
     packs = []
     for number, layer in enumerate(layers):
         with PackWriter(place / f"{number}.pack", block=4096, jobs=jobs) as writer:

@@ -34,7 +34,7 @@ def blob(store: Store, text: str) -> str:
 
 
 def unit(store: Store, name: str) -> tuple[str, str]:
-    """A built unit: (key, diff id of its layer)."""
+    """Return a built unit: (key, diff id of its layer)."""
     key, digest = (hashlib.sha256(f"{kind}{name}".encode()).hexdigest() for kind in ("key", "layer"))
     layer = LayerRecord(f"sha256:{digest}", 1, 1, name)
     (store.layer_tree(layer.diff_id) / "etc").mkdir(parents=True)
@@ -46,7 +46,7 @@ def unit(store: Store, name: str) -> tuple[str, str]:
 
 
 def image(store: Store, name: str, lock: str, *, link: bool = True) -> dict[str, Any]:
-    """An image as `make` leaves it; returns what of it is named how."""
+    """Make the files of a built image; return their names by kind."""
     folder = store.root / "artifacts"
     artifact = folder / f"{name}-{lock}.sqsh"
     artifact.write_text(f"squashfs {name} {lock}")

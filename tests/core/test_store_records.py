@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 
 
 def written(store: Store) -> tuple[Path, Path]:
-    """A file and its record."""
+    """Return a file and its record."""
     artifact, record = store.root / "artifacts" / "app-1.sqsh", record_path(store, ["app", b"1"])
     artifact.write_text("squashfs")
     write_record(record, {"artifact": str(artifact), "layers": ["sha256:1"], "size": 8}, units=["u"], blobs=["b", "a"])

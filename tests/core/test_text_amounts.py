@@ -1,4 +1,4 @@
-"""How amounts and numbers of things read."""
+"""Texts of amounts and numbers of things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process answers to the one that started it is the same error there."""
+"""Answers of a process to its parent: the same values and errors there."""
 
 from __future__ import annotations
 

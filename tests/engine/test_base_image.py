@@ -68,7 +68,7 @@ def tree(root: Path, *, times: bool = True) -> dict[str, tuple[Any, ...]]:
 
 @pytest.fixture
 def by_buildah(tiny: Path, tmp_path: Path) -> Iterator[Path]:
-    """The tree that buildah makes of the same image."""
+    """Yield the tree that buildah makes of the same image."""
     if shutil.which("buildah") is None:
         pytest.skip("buildah is not installed")
     layout = Layout(tmp_path / "layout")

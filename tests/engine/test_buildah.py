@@ -39,7 +39,7 @@ pytestmark = [
 
 @pytest.fixture
 def buildah_store(store: Store) -> Iterator[Store]:
-    """A store in which both engines work."""
+    """Yield a store in which both engines work."""
     probe = Buildah().probe(store)
     if not probe.ok:
         pytest.skip(f"buildah does not work here: {probe.step}: {probe.reason}")
@@ -51,7 +51,7 @@ def buildah(plan: Plan, store: Store, **options: Any) -> BuildResult:
 
 
 def merged(store: Store, built: BuildResult) -> dict[bytes, tuple[Any, ...]]:
-    """The files of all layers together: path → everything but the time."""
+    """Return the files of all layers together: path → everything but the time."""
     tree: dict[bytes, tuple[Any, ...]] = {}
     for layer in built.layers:
         new: dict[bytes, tuple[Any, ...]] = {}
@@ -74,7 +74,7 @@ def merged(store: Store, built: BuildResult) -> dict[bytes, tuple[Any, ...]]:
 
 
 def wide(store: Store) -> Plan:
-    """A plan with one unit of every kind: prefixes, a folder in two parts, wheels of two units, texts, a script."""
+    """Return a plan with every kind of unit: prefixes, a folder in two parts, wheels of two units, texts, a script."""
     texts = Input("texts", "text", texts=(("etc/made/by", "text\n"), ("opt/x", "x\n")))
     archive = kit.tar_bytes([(kit.entry("top/src/main", mode=0o755), b"int\n")], "w:gz")
     wheels = tuple(

@@ -39,7 +39,7 @@ def layer(store: Store, record: LayerRecord) -> dict[str, tuple[tarfile.TarInfo,
 
 
 def output(store: Store, *commands: str, **rest: object) -> str:
-    """What commands of a unit on the tiny root print to /opt/out."""
+    """Return what commands of a unit on the tiny root print to /opt/out."""
     built = kit.build(
         store,
         kit.unit("show", "mkdir -p /opt", *[f"{{ {command}\n}} >> /opt/out 2>&1" for command in commands], **rest),
@@ -289,7 +289,7 @@ def test_packs_are_made_while_the_layer_is_read(store: Store) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left(store: Store) -> Iterator[None]:
-    """Every test leaves an empty tmp/ and no mount below the store."""
+    """Check that every test leaves an empty tmp/ and no mount below the store."""
     yield
     assert list((store.root / "tmp").iterdir()) == []
     assert str(store.root) not in Path("/proc/self/mounts").read_text()

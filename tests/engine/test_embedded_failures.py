@@ -95,7 +95,7 @@ def test_an_archive_cannot_leave_its_folder(store: Store) -> None:
 
 @pytest.fixture
 def small(scratch: Path) -> Iterator[Path]:
-    """A file system of 160 MB in memory."""
+    """Yield a file system of 160 MB in memory."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
     path = scratch / "small"
@@ -167,7 +167,7 @@ def test_two_builds_share_a_store(store: Store) -> None:
 
 
 def start_time(pid: int) -> str:
-    """When a process began, "" when there is none: with the pid it names a process."""
+    """Return when a process began, "" when there is none: with the pid it names a process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -239,7 +239,7 @@ def test_interrupt_ends_everything(store: Store) -> None:
 
 
 def left_of(below: dict[int, str]) -> list[int]:
-    """Which of these processes live on; the kernel is given its time to end a killed namespace."""
+    """Return which of these processes live on; the kernel is given its time to end a killed namespace."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         left = [pid for pid, began in below.items() if began and start_time(pid) == began]

@@ -35,7 +35,7 @@ def libraries(path: str) -> set[str]:
 
 
 def copy_in(root: Path, path: str) -> None:
-    """A file under its own path, with what its links lead to."""
+    """Copy a file to its own path, with the targets of its links."""
     target = root / path.lstrip("/")
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def runner_in(root: Path) -> Runner:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A root with an interpreter, /bin/sh, ldconfig's cache, and a venv of made-up wheels."""
+    """Yield a root with an interpreter, /bin/sh, ldconfig's cache, and a venv of made-up wheels."""
     tool("ldd")
     root = tmp_path_factory.mktemp("root")
     executable = os.path.realpath(sys.executable)
@@ -177,7 +177,7 @@ def machine() -> int:
 
 @pytest.fixture
 def planted(root: Path, tmp_path: Path) -> Path:
-    """A copy with UCX in a prefix, the distribution's beside it, and a torch; nothing is wrong yet."""
+    """Return a copy with UCX in a prefix, the distribution's beside it, and a torch; nothing is wrong yet."""
     copied = tmp_path / "planted"
     shutil.copytree(root, copied, symlinks=True)
     ucp: dict[str, Any] = {"soname": "libucp.so.0", "machine": machine(), "needed": ["libc.so.6"]}

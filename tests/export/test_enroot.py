@@ -1,4 +1,4 @@
-"""What an image gets for enroot, and what is refused before it is written."""
+"""Files of an image for enroot, and what is refused before it is written."""
 
 import shutil
 import subprocess
@@ -57,7 +57,7 @@ def test_files_as_an_import_writes_them(tmp_path):
     assert added.messages == (f"PATH would be lost to /etc/profile: added /{PATH_FILE}",)
 
 
-def test_path_file_only_where_the_path_would_be_lost(tmp_path):
+def test_path_file_only_where_a_login_shell_would_reset_path(tmp_path):
     config = ImageConfig(env={"PATH": "/opt/bin"})
     assert PATH_FILE not in texts(configure(config, tree(tmp_path), 0))
     assert PATH_FILE not in texts(configure(ImageConfig(), tree(tmp_path, file(b"etc/profile")), 0))

@@ -24,7 +24,7 @@ PLACE = "/a-folder-of-an-image"
 
 
 def run_here(script, folder):
-    """A script of an image, to run on this machine: PLACE is `folder`, which no image may have."""
+    """Return a script of an image, to run on this machine: PLACE is `folder`, which no image may have."""
     return script.replace(PLACE, str(folder))
 
 

@@ -32,7 +32,7 @@ HERE = Owner.here()
 
 
 def record(root: Path, name: str, age: float = 0, owner: Owner = HERE, **changes: Any) -> Path:
-    """A record that was written `age` seconds ago."""
+    """Return a record that was written `age` seconds ago."""
     now = time.time()
     value = {"source": name, "output": "/out.sqsh", "state": READING, "bytes": 250, "total": 1000, "rate": 50}
     value |= {"started": now - 100, "ended": 0.0, "error": "", "process": asdict(owner), **changes}
@@ -324,7 +324,7 @@ def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:
     assert reporter.wholes == [("layers", 10, 100)] * 2
 
 
-def test_no_password_is_shown() -> None:
+def test_passwords_are_not_printed() -> None:
     assert redact_source("docker://user:se@cret@reg.example/app:1") == "docker://…@reg.example/app:1"
     pinned = f"docker://reg.example/app@sha256:{'0' * 64}"
     assert (

@@ -36,7 +36,7 @@ PROJECT = Project.find(ROOT)
 
 
 def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
-    """The smallest image with this recipe: what it requires, and what its example names."""
+    """Return the smallest image with this recipe: what it requires, and what its example names."""
     example = EXAMPLES["recipes"].get(name) or {}
     example = {**example, **example.get("providers", {}).get(options.get("provider"), {})}
     layers: dict[str, Any] = {**example.get("layers", {})}
@@ -67,7 +67,7 @@ def sample(name: str, options: Mapping[str, Any]) -> ImageSpec:
 
 
 def providers(name: str) -> Iterator[dict[str, str]]:
-    """Each provider of the recipe as options, and each flavor but the default; none for a recipe without that
+    """Yield each provider of the recipe as options, and each flavor but the default; none for a recipe without that
     choice."""
     kinds = get_type_hints(load_recipe(PROJECT.find_recipe(name)))
     choices = {key: get_args(kinds[key]) for key in ("provider", "flavor") if get_origin(kinds.get(key)) is Literal}

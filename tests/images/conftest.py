@@ -24,14 +24,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store for the session; set ENVBUILD_TEST_STORE to keep it (and its downloads) between runs."""
+    """Return one store for the session; set ENVBUILD_TEST_STORE to keep it (and its downloads) between runs."""
     kept = os.environ.get("ENVBUILD_TEST_STORE")
     return Path(kept) if kept else tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture(scope="session")
 def refreshed(project: Path, store: Path) -> Callable[[str], Cli]:
-    """The CLI after ``lock NAME --refresh``: security updates since the shipped lock was made must not fail a test."""
+    """Return the CLI after ``lock NAME --refresh``: security updates since the shipped lock must not fail a test."""
     done: set[str] = set()
     cli = Cli(project, store)
 

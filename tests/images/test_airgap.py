@@ -58,7 +58,7 @@ WITHOUT_NETWORK = ("unshare", "--net")
 
 @pytest.fixture(scope="module", autouse=True)
 def unplugged() -> None:
-    """A network namespace has no interface but a loopback one that is down."""
+    """Enter a network namespace, which has no interface but a loopback one that is down."""
     if not shutil.which("unshare"):
         pytest.skip("unshare is not installed")
     if subprocess.run([*WITHOUT_NETWORK, "true"], capture_output=True, check=False).returncode:
@@ -75,7 +75,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def connected(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Cli:
-    """A project with network, whose recipe compiles a commit of a repository on this machine."""
+    """Return a project with network, whose recipe compiles a commit of a repository on this machine."""
     folder = tmp_path_factory.mktemp("connected")
     repository = folder / "git" / "acme" / "tool"
     repository.mkdir(parents=True)

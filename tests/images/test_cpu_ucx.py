@@ -102,7 +102,7 @@ def test_the_file_holds_what_was_built(made: dict[str, object], cli: Cli) -> Non
 
 
 def readable(entry: list[object]) -> list[object]:
-    """The entry with what enroot's import changes: files u+r, folders u+rwx."""
+    """Return the entry with what enroot's import changes: files u+r, folders u+rwx."""
     kind, mode, *rest = entry
     more = 0o700 if kind == stat.S_IFDIR else 0o400 if kind == stat.S_IFREG else 0
     return [kind, int(str(mode)) | more, *rest]
@@ -118,7 +118,7 @@ def test_bytes_are_equal_in_another_store_with_one_worker(made: dict[str, object
 
 @pytest.fixture
 def plain(cli: Cli) -> Iterator[Cli]:
-    """The command of an unprivileged user with subordinate ids, with a project and a store of inputs of its own."""
+    """Yield the command of an unprivileged user with subordinate ids, with its own project and store of inputs."""
     with plain_user("newuidmap", "setpriv") as name:
         entry = pwd.getpwnam(name)
         home = Path(entry.pw_dir)

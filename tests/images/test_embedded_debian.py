@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.images, pytest.mark.slow]
 
 
 def archive_uri() -> str:
-    """The Debian archive of the host's apt."""
+    """Return the Debian archive of the host's apt."""
     if shutil.which("apt-get") is None:
         pytest.skip("apt-get is not installed")
     lines = subprocess.run(["apt-get", "indextargets"], capture_output=True, text=True, check=True).stdout.split("\n\n")
@@ -42,7 +42,7 @@ def archive_uri() -> str:
 
 @pytest.fixture(scope="module")
 def packages(scratch: Path) -> Path:  # noqa: F811
-    """A folder with the .debs of the base (list ``essential``) and of the awkward unit (list ``awkward``)."""
+    """Return a folder with the .debs of the base (list ``essential``) and of the awkward unit (list ``awkward``)."""
     folder = Path(os.environ.get("ENVBUILD_TEST_STORE", scratch)) / "trixie"
     if (folder / "awkward").is_file():
         return folder

@@ -31,7 +31,7 @@ TORCH = {
 
 
 def linker(root: Path, files: Mapping[str, Mapping[str, Any]], owners: Mapping[str, str] | None = None) -> Linker:
-    """Of a tree below `root` with a venv, an interpreter, and the prefix `ucx`."""
+    """Return a linker of a tree below `root` with a venv, an interpreter, and the prefix `ucx`."""
     elves = {}
     for name, options in files.items():
         data = options["bytes"] if "bytes" in options else make_elf(**options)

@@ -65,7 +65,7 @@ def test_dpkg_status() -> None:
 
 
 def dist(site: Path, name: str, version: str, files: dict[str, str]) -> None:
-    """A distribution whose RECORD claims `files` (path → digest)."""
+    """Write a distribution whose RECORD lists `files` (path → digest)."""
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n\nName: not this\n")

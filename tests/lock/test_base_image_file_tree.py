@@ -29,7 +29,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 
 def applied(tmp_path: Path, *layers: bytes) -> Path:
-    """The tree on disk that layers make."""
+    """Return the tree on disk that layers make."""
     tree = tmp_path / "tree"
     tree.mkdir()
     paths = []
@@ -60,7 +60,7 @@ def listed(tree: Path) -> dict[str, str]:
 
 
 def tree_in_memory(*layers: bytes) -> dict[str, str]:
-    """The same of the tree in memory."""
+    """Return the same of the tree in memory."""
     tree = ImageTree()
     for content in layers:
         tree.written = {b""}

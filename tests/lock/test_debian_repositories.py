@@ -41,7 +41,7 @@ def vendor() -> Iterator[Signer]:
 
 @pytest.fixture
 def site(tmp_path: Path, key: Signer) -> Site:
-    """A site whose Ubuntu has all suites in one archive, as Ubuntu's own."""
+    """Return a site whose Ubuntu has all suites in one archive, as Ubuntu's own."""
     main = (
         stanza("base-files", essential=True, Depends="usrmerge | usr-is-merged, libc6"),
         stanza("usrmerge", Depends="perl"),

@@ -46,7 +46,7 @@ def site(tmp_path: Path, key: Signer, repo: Repo) -> Site:
 
 
 def system(*more: str) -> list[bytes]:
-    """The layers of a base image with Debian packages, and with numpy 1.26 beside its Python."""
+    """Return the layers of a base image with Debian packages, and with numpy 1.26 beside its Python."""
     status = installed(stanza("dash"), stanza("python3.13", "3.13.1-1"), stanza("libc6-dev"), *more)
     return [kit.system(), kit.tar(kit.file("var/lib/dpkg/status", status.encode()))]
 

@@ -73,7 +73,7 @@ class Desk:
         return caught.value
 
     def has(self, *contents: str | Path) -> list[bool]:
-        """Whether the store has Debian packages (their content), or files."""
+        """Return whether the store has Debian packages (their content), or files."""
         digests = [sha256(item.read_bytes() if isinstance(item, Path) else item.encode()) for item in contents]
         return [self.store.has_blob(digest) for digest in digests]
 

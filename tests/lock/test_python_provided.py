@@ -23,7 +23,7 @@ NVIDIA = "2.9.0a0+145a3a7bd8.nv25.10"  # a pre-release with a local part, as NVI
 
 @pytest.fixture
 def subject(tmp_path: Path) -> PythonResolution:
-    """A folder of wheels, and nothing present."""
+    """Return a folder of wheels, and nothing present."""
     folder = tmp_path / "wheels"
     wheel(folder, "torch", "2.15.0", requires=("numpy",))
     for version in ("1.26.4", "2.4"):

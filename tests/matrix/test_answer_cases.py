@@ -1,4 +1,4 @@
-"""What the shipped facts answer: the cases of cases/, and what must hold of every answer."""
+"""Answers of the shipped facts: the cases of cases/, and properties of every answer."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def answer(ask: str) -> Answer:
 
 
 def all_reasons(given: Answer) -> Iterator[Reason]:
-    """Every reason that an answer holds."""
+    """Yield every reason that an answer holds."""
     yield from blocking_reasons(given)
     yield from given.reasons
     yield from given.superseded
@@ -194,7 +194,7 @@ def test_nothing_can_be_left_out_of_a_conflict(example: Example) -> None:
 
 
 def solvable(case: Query, core: Core, requests: Sequence[Request], waived: Collection[str] = ()) -> bool:
-    """Whether these requests can be met when there are no rows but those of `core`, less those of facts `waived`."""
+    """Return whether these requests are satisfiable with the rows of `core` only, less those of facts `waived`."""
     rest = frozenset(range(len(case.matrix.rows))) - set(core.rows)
     problem = Problem.of(case.matrix, requests, case.waived.union(waived), HARD, rest)
     return problem.search().first() is not None
@@ -224,8 +224,7 @@ def component(word: str) -> str:
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> FactTable:
-    """The matrix of the shipped facts with other file names, and all lists of facts and rows from the last to the
-    first."""
+    """Return the matrix of the shipped facts with other file names, and all lists of facts and rows reversed."""
     folder = tmp_path_factory.mktemp("turned")
     (folder / "derived").mkdir()
     for number, path in enumerate(reversed(fact_files(FACTS))):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 
 def possible(given: FactTable, words: Sequence[Request], rows: set[int]) -> bool:
-    """Whether there is a plan when only these rows bind."""
+    """Return whether there is a plan when only these rows bind."""
     others = frozenset(range(len(given.rows))) - rows
     return conflict_core.find_core(given, words, ignored=others) is None
 

@@ -1,4 +1,4 @@
-"""What holds a version back: a request, a pick of higher rank, or a warning."""
+"""Reasons why a version is not newer: a request, a pick of higher rank, or a warning."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def proposed_fixes(given: FactTable, *words: str, good: Any = None) -> list[tupl
 
 
 def works(given: FactTable, asked: Sequence[Request], fix: Fix) -> bool:
-    """Whether the request with the fix's values has the plan that the fix names."""
+    """Return whether the request with the fix's values has the plan that the fix names."""
     changed = {change.component: change.value for change in fix.changes}
     kept = [request for request in asked if request.component not in changed]
     new = [Request("", name, given.bit(name, value)) for name, value in changed.items() if value is not None]

@@ -270,7 +270,7 @@ def module_parse(reader: Reader, text: str) -> Table:
 
 
 def context_index(*files: IndexFile):  # type: ignore[no-untyped-def]
-    """An index that lists just these."""
+    """Return an index that lists just these."""
     from tests.support.wheel_server import empty_index
 
     index = empty_index()

@@ -33,7 +33,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A wheel of 9 MB, of which one member in three is of interest."""
+    """Return a wheel of 9 MB, of which one member in three is of interest."""
     members = {"demo/first.so": LIBRARY, "demo/lib.so": LIBRARY[::-1], "demo/last.so": LIBRARY[1:]}
     folder = tmp_path_factory.mktemp("wheel")
     return make_wheel(folder, NAME, requires=("torch==2.8.0",), requires_python=">=3.9", members=members).read_bytes()

@@ -135,7 +135,7 @@ def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: Any) -> None:
 
 
 def whole(body: bytes) -> bytes:
-    """An entry whose checksum is right."""
+    """Return an entry whose checksum is right."""
     return cached.checksum(body) + b"\n" + body
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with facts that can be read, each on a small world that is right but for that."""
+"""Faults of facts that can be read, each in a small world that has no other fault."""
 
 from __future__ import annotations
 

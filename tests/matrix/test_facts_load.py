@@ -228,7 +228,7 @@ MORE = [{"torch": {"values": ["2.9.0", "2.8.0+cu126"]}}, {"torch": {"values": ["
 
 
 def scattered(folder: Path, seed: int) -> Facts:
-    """The world in files whose names, number and order `seed` decides."""
+    """Return the world in files whose names, number and order `seed` decides."""
     order = random.Random(seed)
     pieces: list[dict[str, object]] = [{"components": {name: value}} for name, value in WORLD["components"].items()]  # type: ignore[attr-defined]
     pieces += [{"questions": {name: value}} for name, value in WORLD["questions"].items()]  # type: ignore[attr-defined]

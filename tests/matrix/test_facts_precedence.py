@@ -23,7 +23,7 @@ def conflicting_facts(tmp_path: Path, *facts: dict[str, Any]) -> FactTable:
 
 
 def allowed(given: FactTable, *words: str, waived: Sequence[str] = ()) -> str:
-    """The values of b that are possible beside `words`, by their first digit."""
+    """Return the values of b that are possible beside `words`, by their first digit."""
     return "".join(value[0] for value in VERSIONS if plan(given, *words, f"b={value}", waived=waived) is not None)
 
 

@@ -1,4 +1,4 @@
-"""What components may be: constraints of fact files, words of a command line, and which values meet them."""
+"""Values of components: constraints of fact files, words of a command line, and which values satisfy them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def problems(draw: st.DrawFn) -> tuple[list[int], list[Clause], list[int]]:
 
 
 def every(domains: Sequence[int], clauses: Sequence[Clause], order: Sequence[int]) -> list[int] | None:
-    """The first assignment by trying all."""
+    """Return the first assignment by trying all."""
     whole = [*order, *(variable for variable in range(len(domains)) if variable not in order)]
     for bits in product(*([1 << bit for bit in range(MAX_BITS) if domains[at] >> bit & 1] for at in whole)):
         chosen = dict(zip(whole, bits, strict=True))
@@ -111,7 +111,7 @@ def test_long_chains_need_no_recursion() -> None:
 
 
 def pigeons(holes: int) -> tuple[list[int], list[Clause]]:
-    """One pigeon more than holes: contradictory, and every proof by clauses like these is long."""
+    """Return one pigeon more than holes: contradictory, and every proof by clauses like these is long."""
     clauses = [
         tuple((pigeon, (1 << holes) - 1 ^ 1 << hole) for pigeon in pair)
         for pair in combinations(range(holes + 1), 2)

@@ -67,7 +67,7 @@ OPERATORS = ("", "==", "!=", ">=", "<=", ">", "<")
 
 
 def facts_at_random(seed: int) -> Facts:
-    """A few components and facts of every kind, strength and source about them."""
+    """Return a few components and facts of every kind, strength and source about them."""
     choice = random.Random(seed)
     components = {}
     for at in range(choice.randint(3, 6)):
@@ -162,7 +162,7 @@ def matrix_of_shipped() -> FactTable:
 
 @cache
 def oracle_of_shipped() -> tuple[FactTable, Oracle]:
-    """The matrix, and the oracle, which learns from one request to the next."""
+    """Return the matrix, and the oracle, which learns from one request to the next."""
     matrix = matrix_of_shipped()
     return matrix, Oracle(shipped(), known_of(matrix))
 

@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 
 def big() -> bytes:
-    """A tar of a few MiB, half of it random."""
+    """Return a tar of a few MiB, half of it random."""
     files = [kit.file(b"f%d" % number, os.urandom(number * 9000) + bytes(number * 9000)) for number in range(1, 20)]
     return b"".join(files) + kit.END
 
@@ -58,7 +58,7 @@ def frames(tar: bytes, size: int, **parameters: bool) -> bytes:
 
 
 def flushed(tar: bytes) -> bytes:
-    """One frame of many blocks, of no stated size."""
+    """Return one frame of many blocks, of no stated size."""
     compressor = zstandard.ZstdCompressor(write_checksum=True).compressobj()
     parts = [
         compressor.compress(tar[at : at + 5000]) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
@@ -201,7 +201,7 @@ class Count:
 
 
 def zeros_tar(size: int, compressor: object) -> bytes:
-    """The blob of a tar with one file of so many zeros."""
+    """Return the blob of a tar with one file of so many zeros."""
     parts = [compressor.compress(kit.header(b"zeros", size=kit.octal(size)))]  # type: ignore[attr-defined]
     piece = bytes(16 * MIB)
     parts += [compressor.compress(piece) for _ in range(size // len(piece))]  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ def frames(tar: bytes) -> bytes:
 
 
 def tree() -> bytes:
-    """A tar whose entries hide, replace and link each other."""
+    """Return a tar whose entries hide, replace and link each other."""
     entries = [("d", "5", ""), ("d/f", "0", ""), ("l", "2", "d"), ("l/h", "1", "d/f"), ("d/.wh.f", "0", "")]
     entries += [("d/.wh..wh..opq", "0", ""), ("abs", "2", "/d"), ("abs/new", "0", ""), ("p", "6", ""), ("d", "0", "")]
     buffer = io.BytesIO()
@@ -156,7 +156,7 @@ def check_tree(content: bytes, step: int) -> str:
 
 
 def check_disk(content: bytes, step: int) -> str:
-    """Nothing outside of the tree is changed, for any content."""
+    """Check that nothing outside of the tree is changed, for any content."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "layer").write_bytes(content)

@@ -1,4 +1,4 @@
-"""What GNU tar writes, in each of its formats, and its sparse files."""
+"""Tars of GNU tar, in each of its formats, and its sparse files."""
 
 from __future__ import annotations
 

@@ -35,6 +35,8 @@ SKIPPED = ("docs/tables.md", "tests/prose/", "envbuild/build/plan/check_extensio
 # Strings in these folders are commands of units: their bytes decide the key of a unit. Only messages are prose there.
 COMMANDS = ("recipes/", "envbuild/build/plan/", "envbuild/build/blocks/", "envbuild/plan/")
 MESSAGE = re.compile(r"(Error|Finding|Refusal|Option|Argument|Typer|command|info|warn|debug)$")
+# Strings in these folders quote messages, and input with mistakes.
+QUOTING = ("tests/", "benchmarks/")
 KEEP = "# prose: keep"
 # Methods of the standard library's protocols (io.IOBase), whose names are not ours.
 PROTOCOL = ("tell",)
@@ -96,6 +98,7 @@ class Rules:
     openers: Words
     function_openers: Words
     names: dict[str, str]
+    test_names: dict[str, str]
     modules: Words
     paths: Words
     old_modules: dict[str, str]
@@ -110,11 +113,17 @@ def read_rules(path: Path = WORDS) -> Rules:
         phrases=Words.compile(r"(?<![\w'’-])(?:%s)(?![\w-])", data["phrases"], re.IGNORECASE),
         openers=Words.compile(r"\s*(?:%s)\b", data["docstring_openers"]),
         function_openers=Words.compile(r"\s*(?:%s)\b", data["function_openers"]),
-        names={word: write for words, write in data["names"].items() for word in words.split("|")},
+        names=single_words(data["names"]),
+        test_names=single_words(data["names"]) | single_words(data["test_names"]),
         modules=Words.compile(r"envbuild[./](?:%s)(?![\w/-])", modules),
         paths=Words.compile(r"(?<![\w./-])(?:%s)(?:\.py\b|(?=\.\w)|(?![\w/-]))", modules),
         old_modules=data["modules"],
     )
+
+
+def single_words(rows: Mapping[str, str]) -> dict[str, str]:
+    """Return each word of a table with what to write instead."""
+    return {word: write for words, write in rows.items() for word in words.split("|")}
 
 
 def parts(name: str) -> list[str]:
@@ -191,11 +200,10 @@ def strings(node: ast.AST, lines: list[str], only_messages: bool, inside: bool =
 
 
 def identifiers(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Yield the names that a file defines; not those of its test functions, which are sentences."""
+    """Yield the names that a file defines."""
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if not node.name.startswith("test_"):
-                yield node.name, node.lineno
+            yield node.name, node.lineno
         elif isinstance(node, ast.arg):
             yield node.arg, node.lineno
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -219,7 +227,9 @@ def phrase_hits(path: str, text: Text, rules: Rules) -> Iterator[Hit]:
 
 
 def opener_hits(path: str, owner: ast.AST, node: ast.Constant, rules: Rules) -> Iterator[Hit]:
-    """Yield the docstring when its first word is banned."""
+    """Yield the docstring when its first word is banned; that of a test function may explain the rule of its name."""
+    if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) and owner.name.startswith("test_"):
+        return
     lists = [rules.openers]
     if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) and not is_property(owner):
         lists.append(rules.function_openers)
@@ -233,8 +243,9 @@ def name_hits(path: str, names: Iterator[tuple[str, int]], rules: Rules) -> Iter
     for name, line in names:
         if name in PROTOCOL:
             continue
-        for write in [rules.names[part] for part in parts(name) if part in rules.names][:1]:
-            yield Hit(path, line, name, write, "name")
+        table = rules.test_names if name.startswith("test_") else rules.names
+        for part in [part for part in parts(name) if part in table][:1]:
+            yield Hit(path, line, name, f"{part}: {table[part]}" if table is rules.test_names else table[part], "name")
 
 
 def module_hits(path: str, source: str, rules: Rules) -> Iterator[Hit]:
@@ -251,20 +262,20 @@ def module_hits(path: str, source: str, rules: Rules) -> Iterator[Hit]:
 
 
 def check_python(path: str, source: str, rules: Rules) -> Iterator[Hit]:
-    """Yield the hits of a Python file; of tests and benchmarks only those of names."""
+    """Yield the hits of a Python file; not of the strings of tests and benchmarks, which quote."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     lines = source.splitlines()
     names = ((name, line) for name, line in identifiers(nodes) if KEEP not in lines[line - 1])
     yield from name_hits(path, names, rules)
     yield from module_hits(path, source, rules)
-    if path.startswith(("tests/", "benchmarks/")):
-        return
     for comment in comments(source):
         yield from phrase_hits(path, comment, rules)
     for owner, node in docstrings(nodes):
         yield from phrase_hits(path, Text(without_code(str(node.value)), node.lineno), rules)
         yield from opener_hits(path, owner, node, rules)
+    if path.startswith(QUOTING):
+        return
     for literal in strings(tree, source.splitlines(), path.startswith(COMMANDS)):
         yield from phrase_hits(path, literal, rules)
 

@@ -133,9 +133,31 @@ def test_names(words) -> None:
     assert words("docs/a.md", "`StandIn` and `read_lock()`, `a told word`\n") == [(1, "StandIn")]
 
 
-def test_tests_are_checked_for_names_only(words) -> None:
-    source = 'def test_what_is_told():\n    """What is told."""\n    assert x == "it is told"  # told\n'
-    assert words("tests/test_a.py", source) == []
+@pytest.mark.parametrize("path", ["tests/room/test_a.py", "benchmarks/a.py"])
+def test_strings_of_tests_and_benchmarks_are_not_prose(words, path: str) -> None:
+    source = '"""It is told."""\n\nassert x == "it is told"  # nobody\n'
+    assert words(path, source) == [(1, "told"), (3, "nobody")]
+
+
+def test_names_of_tests_have_words_of_their_own(words) -> None:
+    source = "def test_what_is_asked(): ...\ndef test_a_mend(): ...\ndef test_a_task(): ...\nasks = 1\n"
+    assert words("tests/test_a.py", source) == [(1, "test_what_is_asked"), (2, "test_a_mend")]
+
+
+def test_a_docstring_of_a_test_may_explain_its_rule(words) -> None:
+    source = '''
+        """What is tested."""
+
+
+        def test_a() -> None:
+            """A reason."""
+
+
+        def helper() -> str:
+            """A value."""
+    '''
+    expected = [(2, 'docstring starts with "What"'), (10, 'docstring starts with "A"')]
+    assert words("tests/test_a.py", source) == expected
 
 
 def test_modules(words) -> None:

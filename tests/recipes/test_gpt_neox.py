@@ -49,7 +49,7 @@ def shell(text: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def upstream_edits(made: Recipe, env: RecipeEnv) -> list[str]:
-    """The commands of a build that change upstream's files."""
+    """Return the commands of a build that change upstream's files."""
     (step,) = [step for step in commands(made, env).split(" && \\\n    ") if "megatron/data/Makefile" in step] or [""]
     assert step
     return [part for part in commands(made, env).split(" && \\\n    ") if part.startswith(("grep -q", "sed -i"))]

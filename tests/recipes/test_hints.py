@@ -1,4 +1,4 @@
-"""What users can type: hints of recipes' own checks, where a commit is written down, whole lines."""
+"""Texts that users can type: hints of recipes' own checks, where a commit is written down, whole lines."""
 
 from __future__ import annotations
 

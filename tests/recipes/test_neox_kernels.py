@@ -46,7 +46,7 @@ def test_the_build_file_does_not_query_a_gpu() -> None:
 
 
 def word_table(text: str, name: str) -> dict[str, str]:
-    """What a build exports as `name`: MODULE=SOURCES … as a dict."""
+    """Return what a build exports as `name`: MODULE=SOURCES … as a dict."""
     (found,) = re.findall(rf'export {name}="([^"]*)"', text)
     return dict(word.split("=") for word in found.split())
 

@@ -26,14 +26,14 @@ def no_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Server]:
-    """A registry that requires no login."""
+    """Yield a registry that requires no login."""
     with serve(tmp_path / "registry") as server:
         yield server
 
 
 @pytest.fixture
 def private(tmp_path: Path) -> Iterator[Server]:
-    """A registry that wants the login USER with PASSWORD."""
+    """Yield a registry that wants the login USER with PASSWORD."""
     with serve(tmp_path / "private", htpasswd(tmp_path / "private"), f"{USER}:{PASSWORD}") as server:
         yield server
 

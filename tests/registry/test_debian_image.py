@@ -32,7 +32,7 @@ KEPT = "trixie-image.tar"
 
 @pytest.fixture(scope="module")
 def debian() -> Iterator[bytes]:
-    """The tar of a small Debian 13 with Python. ENVBUILD_TEST_STORE names a folder that keeps it."""
+    """Yield the tar of a small Debian 13 with Python. ENVBUILD_TEST_STORE names a folder that keeps it."""
     if shutil.which("mmdebstrap") is None:
         pytest.skip("mmdebstrap is not installed")
     places = host_config.debian_archives().get("debian:", ())
@@ -55,7 +55,7 @@ def debian() -> Iterator[bytes]:
 
 @pytest.fixture
 def building() -> Iterator[Store]:
-    """A store in which the embedded engine works."""
+    """Yield a store in which the embedded engine works."""
     path = Path(tempfile.mkdtemp(prefix="envbuild-test-"))
     opened = Store.open(path)
     probe = Embedded().probe(opened)

@@ -36,7 +36,7 @@ class Busy:
 
 @contextmanager
 def busy(layout: Layout) -> Iterator[Busy]:
-    """A registry of the one image of `layout`."""
+    """Yield a registry of the one image of `layout`."""
     found = Busy()
 
     class Registry(Handler):

@@ -27,7 +27,7 @@ NAME = "docker://some/app:1"
 
 @pytest.fixture
 def layers(layout: Layout, registry: Server) -> list[str]:
-    """The image is in the registry; the sha256 of its layers' blobs. The second one has 3 MB."""
+    """Push the image to the registry; return the sha256 of its layers' blobs. The second one has 3 MB."""
     layout.add(kit.image(layout, kit.layers()))
     registry.push(f"oci:{layout.path}", "some/app:1")
     blobs = layout.path / "blobs/sha256"
@@ -40,7 +40,7 @@ def large(layers: list[str], layout: Layout) -> str:
 
 
 def cached_layers(at: Workspace, layers: list[str]) -> list[str]:
-    """Those of `layers` that the store has, with the content that they are named by."""
+    """Return those of `layers` that the store has, with the content that they are named by."""
     found = [name for name in layers if at.store.has_blob(name)]
     assert all(sha256(at.store.blob(name).read_bytes()) == name for name in found)
     return found

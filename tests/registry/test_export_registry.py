@@ -252,7 +252,7 @@ def test_one_image_of_another_platform(tmp_path: Path) -> None:
 
 
 def mirror_manifest(tmp_path: Path, manifest: bytes) -> str:
-    """A mirror whose image ``some/app:1`` has that manifest."""
+    """Return a mirror whose image ``some/app:1`` has that manifest."""
     own = Layout(tmp_path / "mirror/some/app")
     own.add(own.blob(manifest, local_registry.MANIFEST), "1")
     return str(tmp_path / "mirror")

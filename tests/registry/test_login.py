@@ -35,7 +35,7 @@ def config(tmp_path: Path, **value: Any) -> None:
 
 @pytest.fixture
 def protected(private: Server, layout: Layout) -> Server:
-    """A registry with a login that has the image."""
+    """Return a registry with a login that has the image."""
     layout.add(layout.image([kit.system()]))
     private.push(f"oci:{layout.path}", "some/base:1")
     return private
@@ -90,7 +90,7 @@ def test_a_damaged_config(protected: Server, lock: Lock, tmp_path: Path, text: s
 
 
 def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A credential helper called ``test``."""
+    """Install a credential helper called ``test``."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/docker-credential-test"
     program.write_text(f"#!/bin/sh\nread -r server\n[ $1 = get ] || exit 9\n{script}\n")
@@ -146,7 +146,7 @@ def service(tmp_path: Path) -> Iterator[Tokens]:
 
 @pytest.fixture
 def by_token(tmp_path: Path, service: Tokens, layout: Layout) -> Iterator[Server]:
-    """A registry that sends its readers to the service, with the image."""
+    """Yield a registry that sends its readers to the service, with the image."""
     layout.add(layout.image([kit.system(), kit.tar(kit.file("second"))]))
     with serve(tmp_path / "by-token", login=f"{USER}:{PASSWORD}") as open_to_all:
         open_to_all.push(f"oci:{layout.path}", "some/base:1")

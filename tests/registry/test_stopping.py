@@ -72,7 +72,7 @@ def test_while_a_registry_does_not_answer(cache: str, tmp_path: Path) -> None:
 
 
 def piped_layout(tmp_path: Path) -> Layout:
-    """A layout whose second layer is a pipe."""
+    """Return a layout whose second layer is a pipe."""
     from tests.support import foreign_images
 
     layout = Layout(tmp_path / "layout")

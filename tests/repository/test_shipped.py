@@ -1,4 +1,4 @@
-"""What ships: locks that answer their specs, and a package that holds them."""
+"""Shipped files: locks that answer their specs, and a package that contains them."""
 
 from __future__ import annotations
 

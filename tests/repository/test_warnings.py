@@ -1,4 +1,4 @@
-"""What envbuild and its recipes do themselves is up to date: a warning about it fails the suite."""
+"""Warnings about the code of envbuild and its recipes fail the suite."""
 
 from __future__ import annotations
 

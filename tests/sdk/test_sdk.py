@@ -1,4 +1,4 @@
-"""What recipes import: one module with a list of its names, which costs next to nothing."""
+"""The import of recipes: one module with a list of its names, which costs next to nothing."""
 
 from __future__ import annotations
 

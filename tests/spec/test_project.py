@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed wheel: envbuild/shipped and envbuild/targets. Returns the package's folder."""
+    """Return the package's folder of an installed wheel, with envbuild/shipped and envbuild/targets."""
     package = tmp_path / "site-packages" / "envbuild"
     for file in ("shipped/images/demo.yaml", "shipped/recipes/nccl_tests.py", "targets/box.yaml"):
         touch(package / file)

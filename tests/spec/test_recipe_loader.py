@@ -111,7 +111,7 @@ def test_fields_that_do_not_fit(field: str, layer: str, message: str, tmp_path: 
 
 
 def project(folder: Path, layers: str, recipe: str = "") -> Project:
-    """A project with the image x and the recipe thing; what ships with envbuild is beside it."""
+    """Return a project with the image x and the recipe thing; what ships with envbuild is beside it."""
     for name in ("recipes", "images"):
         (folder / name).mkdir()
     (folder / "recipes" / "thing.py").write_text("from envbuild.sdk import *\n" + GOOD + recipe)

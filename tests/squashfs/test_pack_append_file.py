@@ -1,4 +1,4 @@
-"""What is written and moved past the page cache is what was to be written and moved, on a disk and in memory."""
+"""Direct writes and moves, past the page cache, have the right bytes, on a disk and in memory."""
 
 from __future__ import annotations
 

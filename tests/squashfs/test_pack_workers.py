@@ -20,7 +20,7 @@ NOISE = random.Random(2).randbytes(1 << 18)
 
 
 def write(writer: PackWriter, name: bytes, pieces: int) -> None:
-    """A file of `pieces` pieces of 256 KiB, half of each noise."""
+    """Write a file of `pieces` pieces of 256 KiB, half of each noise."""
     writer.begin(Member(name, Kind.FILE, 0o644, size=pieces << 18))
     for number in range(pieces):
         writer.data(NOISE[: 1 << 17] + bytes([number % 256]) * (1 << 17))

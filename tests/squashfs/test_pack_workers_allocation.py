@@ -40,7 +40,7 @@ print(faults() - before)
 
 
 def pages(how: str) -> int:
-    """In a process of its own: what others left free there would be used, too."""
+    """Return the pages of a separate process: free memory of this one would be used, too."""
     command = [sys.executable, "-c", PROGRAM, how]
     return int(run_plainly(command))
 

@@ -29,7 +29,7 @@ def plain(tmp_path_factory):
 
 
 def read_everything(path: Path) -> None:
-    """Everything that any command reads."""
+    """Read everything that any command reads."""
     with SquashTree(path) as tree:
         for name, inode in tree.walk():
             tree.xattrs(inode)
@@ -42,7 +42,7 @@ def read_everything(path: Path) -> None:
 
 
 def survives(path: Path) -> bool:
-    """Whether the file reads; a refusal must be a VerifyError, with where and hint."""
+    """Return whether the file reads; a refusal must be a VerifyError, with where and hint."""
     try:
         read_everything(path)
     except VerifyError as error:

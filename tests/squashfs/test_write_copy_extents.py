@@ -37,7 +37,7 @@ def write(folder, name="image", **options):
 
 @pytest.fixture
 def plain(tmp_path, monkeypatch):
-    """The image by copy_file_range alone."""
+    """Return the image by copy_file_range alone."""
     (tmp_path / "plain").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(copy_extents.PageCopier, "copy", lambda *_: 0)
@@ -46,7 +46,7 @@ def plain(tmp_path, monkeypatch):
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
-    """Without sharing, on a file system that takes writes past the page cache; else skipped."""
+    """Disable sharing, on a file system with direct writes; else skip."""
     monkeypatch.setattr(copy_extents, "CLONE", 0)
     probe = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
     try:

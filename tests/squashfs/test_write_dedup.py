@@ -45,7 +45,7 @@ def direct(folder, layers, extra=(), jobs=1, **form):
 
 
 def contents(image, packs):
-    """Every byte that a reader could come by: the file, and its fragment blocks unpacked (through the packs' plan)."""
+    """Return every byte that a reader could find: the file, and its fragment blocks unpacked (by the packs' plan)."""
     found = image.read_bytes()
     tree = merge_packs(packs)
     from envbuild.squashfs.write.inode_order import number_inodes

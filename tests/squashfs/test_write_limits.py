@@ -1,4 +1,4 @@
-"""What squashfs cannot hold, what is dropped below /dev, and files that cannot be written: in the output, and the
+"""Limits of squashfs, members dropped below /dev, and files that cannot be written: in the output, and the
 same in the evidence."""
 
 from __future__ import annotations

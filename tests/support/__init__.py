@@ -1,1 +1,1 @@
-"""What tests share: servers, small images, facts and locks, and the command line."""
+"""Helpers of tests: servers, small images, facts and locks, and the command line."""

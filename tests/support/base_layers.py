@@ -31,7 +31,7 @@ def capable(name: str) -> tuple[tarfile.TarInfo, bytes]:
 
 
 def contents(tiny: Path) -> list[bytes]:
-    """The tars of the three layers."""
+    """Return the tars of the three layers."""
     import io
 
     name, content = deb.open_member(tiny, "data.tar")
@@ -75,7 +75,7 @@ def blobs(tiny: Path) -> list[tuple[str, bytes]]:
 
 
 def plan(store: Store, tiny: Path, *commands: str) -> Plan:
-    """A plan of the base, with `commands` run on it, and of a unit above."""
+    """Return a plan of the base, with `commands` run on it, and of a unit above."""
     parts = tuple(kit.add(store, name, blob) for name, (_, blob) in zip(LAYERS, blobs(tiny), strict=True))
     base = Unit(
         "base",

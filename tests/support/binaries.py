@@ -27,7 +27,7 @@ def make_elf(
     note: bytes = b"",
     unwind: Sequence[int] = (),
 ) -> bytes:
-    """An ELF file that holds just this. `wants`, `has`: dynamic symbols, found by GNU's hash table or (`gnu` False) the
+    """Return an ELF file. `wants`, `has`: dynamic symbols, found by GNU's hash table or (`gnu` False) the
     older one. `note`: content of PT_GNU_PROPERTY. `unwind`: offsets in .text where functions start."""
     word, tag = ("Q", "qQ") if bits == 64 else ("I", "iI")
     header_size, program_size, section_size = (64, 56, 64) if bits == 64 else (52, 32, 40)
@@ -151,7 +151,7 @@ def gnu_table(found: Sequence[str], first: int, buckets: int, bits: int, order: 
 
 
 def sysv_table(found: Sequence[str], buckets: int, order: str) -> bytes:
-    """The older hash table of symbols from index 1 on."""
+    """Return the older hash table of symbols from index 1 on."""
     heads, chains = [0] * buckets, [0] * (len(found) + 1)
     for index, name in enumerate(found, 1):
         value = 0
@@ -164,7 +164,7 @@ def sysv_table(found: Sequence[str], buckets: int, order: str) -> bytes:
 
 
 def make_property(kind: int, value: int, bits: int = 64, order: str = "<") -> bytes:
-    """A GNU property note of one property."""
+    """Return a GNU property note of one property."""
     step = bits // 8
     inner = struct.pack(order + "III", kind, 4, value)
     inner += bytes(-len(inner) % step)
@@ -175,7 +175,7 @@ KINDS = {"compute": 1, "sm": 2, "lto": 8}
 
 
 def make_fatbin(entries: Sequence[tuple[str, int, str]], payload: bytes = b"\xee" * 24) -> bytes:
-    """One fat binary of entries (word, number, suffix), with the header lengths and flags that nvcc 13.2 writes."""
+    """Return a fat binary of entries (word, number, suffix), with header lengths and flags as nvcc 13.2 writes."""
     body = b""
     for word, number, suffix in entries:
         flags = 0x8011 | {"": 0, "a": 0x100000, "f": 0x1200000}[suffix]

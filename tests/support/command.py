@@ -37,7 +37,7 @@ def envbuild(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.Comple
 
 
 def process(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    """The same by an interpreter of its own, which reads variables such as PYTHONPATH."""
+    """Return the same by an interpreter of its own, which reads variables such as PYTHONPATH."""
     environ = {**os.environ, "COLUMNS": "120", **env}
     command = [sys.executable, "-m", "envbuild", *arguments]
     return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)

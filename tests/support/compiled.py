@@ -10,7 +10,7 @@ import pytest
 
 
 def compiled(folder: Path, name: str, code: str, *options: str) -> Path:
-    """A library from C, by gcc."""
+    """Return a library from C, by gcc."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is missing")
     path = folder / name

@@ -27,7 +27,7 @@ class Cutter:
 
 @contextmanager
 def cutting(host: str) -> Iterator[Cutter]:
-    """A Cutter before the registry `host` (with its port)."""
+    """Yield a Cutter before the registry `host` (with its port)."""
     cutter = Cutter(host)
 
     class Answering(Handler):

@@ -37,7 +37,7 @@ class Signer:
 
 @contextmanager
 def signer() -> Iterator[Signer]:
-    """A key for a run of the tests. The folder has a short name, because it holds a socket."""
+    """Yield a key for a run of the tests. The folder has a short name, because it holds a socket."""
     home = Path(tempfile.mkdtemp(prefix="gpg"))
     made = Signer(home, home / "keys.gpg")
     try:
@@ -54,7 +54,7 @@ def signer() -> Iterator[Signer]:
 def stanza(
     name: str, version: str = "1.0", *, arch: str = "amd64", essential: bool = False, folder: str = "", **fields: str
 ) -> str:
-    """A paragraph of a Packages file; fields as Pre_Depends="…"; `folder` as a flat repository has its files."""
+    """Return a paragraph of a Packages file; fields as Pre_Depends="…"; `folder` as a flat repository has its files."""
     plain = version.partition(":")[2] or version
     lines = [
         f"Package: {name}",
@@ -71,7 +71,7 @@ def stanza(
 
 
 def write_package(root: Path, text: str) -> None:
-    """The file that a stanza names: not one that could be installed, but one with its digest."""
+    """Write the file that a stanza names: it cannot be installed, but has its digest."""
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     path = root / fields["Filename"]
     path.parent.mkdir(parents=True, exist_ok=True)

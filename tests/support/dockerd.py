@@ -24,7 +24,7 @@ def need(program: str) -> None:
 
 @pytest.fixture(scope="module")
 def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Docker Engine of its own: own socket, own data, own network and mount namespaces."""
+    """Yield the address of a Docker Engine of its own: own socket, own data, own network and mount namespaces."""
     for program in ("dockerd", "docker", "unshare"):
         need(program)
     if os.geteuid() != 0:

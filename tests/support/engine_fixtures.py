@@ -26,7 +26,7 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="session")
 def scratch() -> Iterator[Path]:
-    """A folder that other users can enter (pytest's own cannot be entered by them)."""
+    """Yield a folder that other users can enter (pytest's own cannot be entered by them)."""
     path = Path(tempfile.mkdtemp(prefix="envbuild-test-"))
     path.chmod(0o755)
     deb = path / "tiny.deb"
@@ -40,7 +40,7 @@ def scratch() -> Iterator[Path]:
 
 @pytest.fixture
 def store(scratch: Path) -> Iterator[Store]:
-    """An empty store in which the embedded engine works."""
+    """Yield an empty store in which the embedded engine works."""
     path = Path(tempfile.mkdtemp(dir=scratch))
     path.chmod(0o755)
     opened = Store.open(path)

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with."""
+"""Numbers of examples of a property."""
 
 from __future__ import annotations
 

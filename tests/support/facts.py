@@ -22,7 +22,7 @@ SOURCE = {"type": "measured", "where": "a test", "seen": "2026-11-21", "how": "m
 def fact(
     name: str, kind: str, when: Mapping[str, Any] | Sequence[Any], then: Mapping[str, Any] | None = None, **rest: Any
 ) -> dict[str, Any]:
-    """A fact with one row, or with the rows that are (when, then) pairs. ``source``: the type of source."""
+    """Return a fact with one row, or with the rows that are (when, then) pairs. ``source``: the type of source."""
     pairs = [(when, then)] if isinstance(when, Mapping) else when
     source = {**SOURCE, "type": rest.pop("source", "measured")}
     strength = rest.pop("strength", "hard")
@@ -39,8 +39,7 @@ def write(
     facts: Sequence[Mapping[str, Any]],
     questions: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:
-    """A folder with one fact file. A component is its list of values (then it is a version), or its keys. JSON is
-    YAML."""
+    """Write a folder with one fact file. A component is its list of values (a version), or its keys. JSON is YAML."""
     full = {
         name: {"about": name, "kind": "version", **({"values": given} if isinstance(given, list) else given)}
         for name, given in components.items()
@@ -58,7 +57,7 @@ def read(folder: Path, *args: Any, **rest: Any) -> Facts:
 
 
 def matrix(folder: Path, *args: Any, **rest: Any) -> FactTable:
-    """The matrix of such a file."""
+    """Return the matrix of such a file."""
     return compile_facts(read(folder, *args, **rest))
 
 
@@ -73,6 +72,6 @@ def requests(matrix: FactTable, *words: str) -> list[Request]:
 
 
 def plan(given: FactTable, *words: str, waived: Sequence[str] = ()) -> dict[str, str] | None:
-    """What is picked, or None."""
+    """Return what is picked, or None."""
     found = pick_newest(given, requests(given, *words), waived)
     return None if found is None else given.named(found.assignment)

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The project in ``project/``; nothing is shipped beside it, so that texts do not change with every new recipe."""
+    """Return the project in ``project/``; nothing is shipped beside it: texts do not change with new recipes."""
     shipped = HERE / "project" / "shipped"
     monkeypatch.setattr(project, "SHIPPED", shipped)
     monkeypatch.setattr(project, "PACKAGE", shipped)

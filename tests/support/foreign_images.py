@@ -57,7 +57,7 @@ def layers() -> list[bytes]:
 
 
 def document(contents: Sequence[bytes], **changes: Any) -> dict[str, Any]:
-    """The configuration of an image of `contents` (tars)."""
+    """Return the configuration of an image of `contents` (tars)."""
     from tests.support.local_registry import sha256
 
     return {
@@ -71,7 +71,7 @@ def document(contents: Sequence[bytes], **changes: Any) -> dict[str, Any]:
 
 
 def image(layout: Layout, contents: Sequence[bytes], compression: str = "gzip", **changes: Any) -> dict[str, Any]:
-    """The descriptor of an image in `layout`, with a whole configuration."""
+    """Return the descriptor of an image in `layout`, with a whole configuration."""
     from tests.support.local_registry import CONFIG as KIND
     from tests.support.local_registry import MANIFEST
 
@@ -84,7 +84,7 @@ def image(layout: Layout, contents: Sequence[bytes], compression: str = "gzip", 
 
 
 def workspace(place: Path, **mirrors: str) -> Workspace:
-    """A workspace with a store in `place`; `mirrors` of docker.io: ``docker=ADDRESS``."""
+    """Return a workspace with a store in `place`; `mirrors` of docker.io: ``docker=ADDRESS``."""
     store = Store.open(place)
     found = {"oci:docker.io/": (mirrors["docker"],)} if mirrors else {}
     return Workspace(Project(), Site(store.root, mirrors=found), store, SilentReporter())
@@ -100,5 +100,5 @@ def made(source: str, at: Workspace, out: Path | None = None, **options: Any) ->
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tried again is tried at once."""
+    """Retry without a pause."""
     monkeypatch.setattr(blob_stream.RegistryBlob.__init__, "__defaults__", (0, 0.01))

@@ -1,4 +1,4 @@
-"""What the tests of commits share: real repositories, and a server of them that can be an old or a plain one."""
+"""Helpers of the tests of commits: real repositories, and a server of them that can be an old or a static one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Repo:
         return self.head
 
     def bare(self, path: Path) -> Path:
-        """A bare mirror of it."""
+        """Return a bare mirror of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         git(self.path, "clone", "--quiet", "--mirror", f"file://{self.path}", str(path))
         return path
@@ -76,7 +76,7 @@ class Repo:
         return git(self.path, "hash-object", "-w", "-t", kind, "--literally", "--stdin", content=content)
 
     def hostile(self, *entries: tuple[bytes, bytes, str]) -> str:
-        """A commit whose tree holds just these entries: (mode, name, hash), as they are."""
+        """Return a commit whose tree holds just these entries: (mode, name, hash), as they are."""
         tree = self.object("tree", b"".join(b"%b %b\0" % entry[:2] + bytes.fromhex(entry[2]) for entry in entries))
         who = "A <a@example.org> 1700000000 +0000"
         return self.object("commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n".encode())
@@ -94,7 +94,7 @@ class Served:
 
 
 def certify(folder: Path) -> tuple[Path, Path]:
-    """A key and a certificate for the loopback interface, which no client trusts."""
+    """Return a key and a certificate for the loopback interface, which no client trusts."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
@@ -104,7 +104,7 @@ def certify(folder: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def serve_git(root: Path, key: Path | None = None, certificate: Path | None = None) -> Iterator[Served]:
-    """The repositories below `root` on the loopback interface, through ``git http-backend``; over TLS with a key."""
+    """Serve the repositories below `root` on the loopback interface by ``git http-backend``; over TLS with a key."""
     served = Served()
 
     class Answering(Handler):

@@ -1,4 +1,4 @@
-"""What the tests of locked commits share: a site with a store, and repositories with and without submodules."""
+"""Helpers of the tests of locked commits: a site with a store, and repositories with and without submodules."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """A site whose mirror is the folder of the working trees."""
+    """Return a site whose mirror is the folder of the working trees."""
     return Desk(tmp_path / "store", github=tmp_path / "work")
 
 
@@ -104,7 +104,7 @@ def git_source(repo: Repo, *submodules: str, tag: str = "", name: str = "demo") 
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
-    """What would differ if anything in a folder was written."""
+    """Return what would differ if anything in a folder was written."""
     found = [(str(path), path.lstat()) for path in sorted(folder.rglob("*"))]
     return [(path, about.st_mtime_ns, about.st_size) for path, about in found]
 

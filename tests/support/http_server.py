@@ -10,7 +10,7 @@ from ssl import SSLContext
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What all of them are: HTTP/1.1, and silent."""
+    """Common base: HTTP/1.1, and silent."""
 
     protocol_version = "HTTP/1.1"
 
@@ -20,7 +20,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(handler: type[Handler], tls: SSLContext | None = None) -> Iterator[str]:
-    """The address of a server that answers with `handler`, over `tls` where it is given."""
+    """Yield the address of a server that answers with `handler`, over `tls` where it is given."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if tls:
         server.socket = tls.wrap_socket(server.socket, server_side=True)

@@ -33,7 +33,7 @@ class Cli:
 
 
 def with_inputs(source: Path, target: Path) -> Path:
-    """A store that holds the inputs of another and nothing else."""
+    """Return a store that holds the inputs of another and nothing else."""
     shutil.rmtree(target, ignore_errors=True)
     (target / "blobs").mkdir(parents=True)
     shutil.copytree(source / "blobs" / "sha256", target / "blobs" / "sha256", copy_function=os.link)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def installed(folder: Path, requirement: str) -> Path:
-    """A wheel of the index, unpacked."""
+    """Return a wheel of the index, unpacked."""
     wheels = folder / "wheels"
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     subprocess.run([*pip, "--dest", str(wheels), requirement], check=True)

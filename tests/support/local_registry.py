@@ -81,7 +81,7 @@ def metadata(place: str, name: str, version: str) -> tuple[tarfile.TarInfo, byte
 
 
 def system(python: str = "3.13") -> bytes:
-    """A layer with what a base must have, and nothing that runs."""
+    """Return a layer with what a base must have, and nothing that runs."""
     return tar(
         symlink("bin", "usr/bin"),
         file("usr/bin/dash", b"x", 0o755),
@@ -108,7 +108,7 @@ def sha256(content: bytes) -> str:
 
 
 def descriptor(**changes: Any) -> dict[str, Any]:
-    """The descriptor of a layer as a manifest has it; nothing has that digest."""
+    """Return the descriptor of a layer as a manifest has it; nothing has that digest."""
     return {"mediaType": f"{LAYER}+gzip", "digest": f"sha256:{DIGEST}", "size": 1, **changes}
 
 
@@ -140,7 +140,7 @@ class Layout:
         compression: str = "gzip",
         created: str = "2025-10-01T00:00:00Z",
     ) -> dict[str, Any]:
-        """The descriptor of the manifest of an image of `layers` (tars)."""
+        """Return the descriptor of the manifest of an image of `layers` (tars)."""
         parts = []
         for layer in layers:
             if compression == "zstd":
@@ -194,7 +194,7 @@ class Server:
         return f"http://{self.host}"
 
     def blob(self, digest: str) -> Path:
-        """The file that holds a blob."""
+        """Return the file that holds a blob."""
         return self.root / "docker/registry/v2/blobs/sha256" / digest[:2] / digest / "data"
 
     def push(self, source: str, name: str, *options: str) -> None:
@@ -245,7 +245,7 @@ def serve(place: Path, auth: str = "", login: str = "") -> Iterator[Server]:
 
 
 def htpasswd(place: Path) -> str:
-    """The configuration of basic authentication for USER."""
+    """Return the configuration of basic authentication for USER."""
     place.mkdir(parents=True, exist_ok=True)
     (place / "htpasswd").write_text(HTPASSWD)
     return f"auth: {{htpasswd: {{realm: test, path: {place}/htpasswd}}}}\n"

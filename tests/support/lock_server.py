@@ -1,4 +1,4 @@
-"""What the tests of locking and fetching share: a server that misbehaves on order; small wheels, sdists, indexes."""
+"""Helpers of the tests of locking and fetching: a server that misbehaves on order; small wheels, sdists, indexes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Answers:
 
 @contextmanager
 def serve() -> Iterator[Answers]:
-    """A server on the loopback interface."""
+    """Yield a server on the loopback interface."""
     answers = Answers()
 
     class Answering(Handler):
@@ -82,7 +82,7 @@ def sha256(content: bytes) -> str:
 
 
 def wheel(folder: Path, name: str, version: str, tag: str = "py3-none-any", requires: tuple[str, ...] = ()) -> Path:
-    """A wheel that installs nothing but its metadata."""
+    """Return a wheel that installs nothing but its metadata."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     path = folder / f"{name}-{version}-{tag}.whl"
@@ -98,7 +98,7 @@ def wheel(folder: Path, name: str, version: str, tag: str = "py3-none-any", requ
 
 
 def sdist(folder: Path, name: str, version: str) -> Path:
-    """An sdist with its metadata only."""
+    """Return an sdist with its metadata only."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}.tar.gz"
     with tarfile.open(path, "w:gz") as archive:

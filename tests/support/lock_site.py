@@ -1,4 +1,4 @@
-"""What the tests of whole locks share: a site that has something of every kind."""
+"""Helpers of the tests of whole locks: a site that has something of every kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MARKS = [
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """A repository of the site's forge."""
+    """Return a repository of the site's forge."""
     return Repo.make(tmp_path / "git/demo/widget", {"setup.py": b"x"})
 
 

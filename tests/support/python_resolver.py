@@ -25,7 +25,7 @@ def work_at(
     indexes: Sequence[PythonIndex] = (),
     previous: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PythonResolution:
-    """The work for one Python and one C library (amd64), in ``folder/work``; `previous`: versions of an older lock."""
+    """Return the work for a Python and C library (amd64), in ``folder/work``; `previous`: versions of an older lock."""
     transport = Transport(site.network())
     (folder / "work").mkdir(parents=True, exist_ok=True)
     vendors = vendor_indexes(indexes, site, transport)

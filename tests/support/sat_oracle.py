@@ -47,11 +47,11 @@ class Oracle:
         self._disputes()
 
     def possible(self, selected: Iterable[int], chosen: Iterable[int]) -> bool:
-        """Whether there is a plan with these selectors and these literals."""
+        """Return whether there is a plan with these selectors and these literals."""
         return bool(self._solver.solve(assumptions=[*selected, *chosen]))
 
     def request(self, request: Request, matrix: FactTable) -> int:
-        """A literal that is true when a request is met."""
+        """Return a literal that is true when a request is met."""
         number = matrix.number[request.component]
         allowed = matrix.values_of(number, request.mask)
         literal = next(self._new)
@@ -62,7 +62,7 @@ class Oracle:
         return literal
 
     def precedence(self, number: int) -> tuple[object, ...]:
-        """The best source comes first."""
+        """Return the rank of a source, the best first."""
         fact, row = self.rows[number]
         texts = [sorted((name, item.text) for name, item in part.items()) for part in (row.when, row.then)]
         return SOURCES.index(fact.source.type), fact.id, *texts
@@ -104,7 +104,7 @@ class Oracle:
         return [there]
 
     def _hold(self, number: int) -> int:
-        """A literal that may be true only where a row holds."""
+        """Return a literal that may be true only where a row holds."""
         if number not in self._holds:
             literal = self._holds[number] = next(self._new)
             for name, constraint in self.rows[number][1].when.items():
@@ -195,7 +195,7 @@ class Oracle:
 
 
 def first_plan(oracle: Oracle, matrix: FactTable, requests: Sequence[Request]) -> dict[str, str] | None:
-    """The lexicographically first plan, warning by warning and value by value."""
+    """Return the lexicographically first plan, warning by warning and value by value."""
     chosen = [oracle.request(request, matrix) for request in requests]
     binding = list(oracle.selectors.values())
     if not oracle.possible(binding, chosen):

@@ -42,7 +42,7 @@ class Registry:
 
 @contextmanager
 def stalling(place: Path, stall: int) -> Iterator[Registry]:
-    """A registry on a loopback port with an image of three layers, of which the second is large."""
+    """Yield a registry on a loopback port with an image of three layers, of which the second is large."""
     layout = Layout(place)
     layout.add(foreign_images.image(layout, foreign_images.layers()), "1")
     registry = Registry(layout, stall=stall)

@@ -62,7 +62,7 @@ def lock(*entries: DebianFile | PythonFile | SourceFile, image: BaseImage | None
 
 
 def everything(store: Store) -> Lock:
-    """One input of every kind."""
+    """Return one input of every kind."""
     return lock(
         deb(store, "hello"),
         deb(store, "libssl3", "debian-security:trixie-security/main", "pool/updates/main/o/openssl/libssl3_3_all.deb"),

@@ -15,7 +15,7 @@ EPOCH = 1_700_000_000
 def layer(
     store: Store, unit: str, fill: Callable[[Path], object], lowers: Sequence[LayerRecord] = (), epoch: int = EPOCH
 ) -> LayerRecord:
-    """The layer that `fill` (which gets an empty folder) makes over `lowers`."""
+    """Return the layer that `fill` (which gets an empty folder) makes over `lowers`."""
     with store.workdir() as work:
         folder = work / "layer"
         before = os.umask(0o022)  # as units are built, independent of the umask of the test run
@@ -29,7 +29,7 @@ def layer(
 
 
 def files(**contents: str) -> Callable[[Path], None]:
-    """A `fill` that writes files, named by keywords."""
+    """Return a `fill` that writes files, named by keywords."""
 
     def fill(tree: Path) -> None:
         for name, content in contents.items():

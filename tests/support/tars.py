@@ -65,7 +65,7 @@ class Recorder:
         return b"".join(bytes(part) for part in self.contents[number])  # bytes of a number are so many zeros
 
     def named(self, path: bytes) -> tuple[Member, bytes]:
-        """The last member of that path, and its content."""
+        """Return the last member of that path, and its content."""
         number = max(number for number, member in enumerate(self.members) if member.path == path)
         return self.members[number], self.content(number)
 
@@ -82,7 +82,7 @@ class Drops:
 
 
 def read(content: bytes, most: int = 1 << 30) -> Recorder:
-    """What `read_tar` makes of a tar that comes in pieces of at most `most` bytes."""
+    """Return what `read_tar` makes of a tar that comes in pieces of at most `most` bytes."""
     found, stream = Recorder(), Drops(content, most)
     assert read_tar(stream, found) == len(content)
     assert stream.asked <= 1 << 20 and not found.open
@@ -90,7 +90,7 @@ def read(content: bytes, most: int = 1 << 30) -> Recorder:
 
 
 def only(content: bytes) -> Member:
-    """The one member of a tar without its end."""
+    """Return the one member of a tar without its end."""
     (member,) = read(content + END).members
     return member
 
@@ -109,7 +109,7 @@ def header(
     prefix: bytes = b"",
     tail: bytes = b"",
 ) -> bytes:
-    """One header, every field as given. `tail`: the bytes of `prefix` and behind it."""
+    """Return one header, every field as given. `tail`: the bytes of `prefix` and behind it."""
     block = b"".join(
         (
             name.ljust(100, b"\0"),
@@ -145,12 +145,12 @@ def padded(content: bytes) -> bytes:
 
 
 def file(name: bytes, content: bytes = b"", kind: bytes = b"0", magic: bytes = b"ustar\x0000") -> bytes:
-    """A file with its content."""
+    """Return a file with its content."""
     return header(name, kind, size=octal(len(content)), magic=magic) + padded(content)
 
 
 def pax(*pairs: tuple[bytes, bytes], kind: bytes = b"x") -> bytes:
-    """An extended header."""
+    """Return an extended header."""
     return file(b"PaxHeaders/x", b"".join(record(*pair) for pair in pairs), kind)
 
 
@@ -162,7 +162,7 @@ def record(key: bytes, value: bytes) -> bytes:
 
 
 def small() -> bytes:
-    """A tar with an entry of nearly every form."""
+    """Return a tar with an entry of nearly every form."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, kind, link in (
@@ -201,14 +201,14 @@ def small() -> bytes:
 
 
 def old_sparse(*, more: bytes = b"\0", size: bytes = b"00000002000\0", real: bytes = b"00000020000\0") -> bytes:
-    """A sparse file in GNU tar's old form: 512 bytes at 1024 and 512 at 4096, of 8192."""
+    """Return a sparse file in GNU tar's old form: 512 bytes at 1024 and 512 at 4096, of 8192."""
     parts = b"".join(b"%011o\0" % number for number in (1024, 512, 4096, 512)).ljust(96, b"\0")
     tail = bytes(41) + parts + more + real
     return header(b"old", b"S", size=size, magic=b"ustar  \0", tail=tail) + b"y" * 1024
 
 
 def cut(tar: bytes) -> bytes:
-    """A tar without its end."""
+    """Return a tar without its end."""
     at = len(tar)
     while not tar[at - 512 : at].strip(b"\0"):
         at -= 512
@@ -232,7 +232,7 @@ def source(blob: bytes, tar: bytes, *, digest: str = "", diff_id: str = "", size
 
 
 def gnu(folder: Path, *options: str) -> bytes:
-    """What GNU tar makes of a folder."""
+    """Return what GNU tar makes of a folder."""
     names = sorted(path.name for path in folder.iterdir())
     command = ["tar", "-C", str(folder), "-cf", "-", "--sort=name", *options, "--"]
     return subprocess.run([*command, *names], check=True, capture_output=True).stdout

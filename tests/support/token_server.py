@@ -40,7 +40,7 @@ class Tokens:
         )
 
     def sign(self, scope: str) -> str:
-        """A token for ``repository:NAME:ACTIONS``."""
+        """Return a token for ``repository:NAME:ACTIONS``."""
         now = int(time.time())
         access = []
         if scope:
@@ -61,7 +61,7 @@ def encoded(value: Any) -> str:
 
 @contextmanager
 def tokens(folder: Path) -> Iterator[Tokens]:
-    """The service on the loopback interface."""
+    """Yield the service on the loopback interface."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder.mkdir(parents=True)

@@ -18,7 +18,7 @@ PREFIX = "envbuild-test-"
 
 @contextmanager
 def plain_user(*tools: str) -> Iterator[str]:
-    """The name of a new user with a home and subordinate ids, who goes again; skips without root, or without `tools`.
+    """Yield the name of a temporary user with a home and subordinate ids; skip without root, or without `tools`.
 
     The name holds this process's id: runs of the suite beside each other do not take each other's user away. What
     a killed run left is removed."""

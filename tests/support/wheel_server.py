@@ -35,7 +35,7 @@ class Parts:
 
 @contextmanager
 def serve_parts() -> Iterator[Parts]:
-    """A server on the loopback interface that knows ``bytes=A-B`` and ``bytes=-N``."""
+    """Yield a server on the loopback interface that knows ``bytes=A-B`` and ``bytes=-N``."""
     parts = Parts()
 
     class Answering(Handler):
@@ -83,12 +83,12 @@ def wheels() -> Wheels:
 
 
 def bare_site() -> Site:
-    """A site that takes nothing from the host."""
+    """Return a site that takes nothing from the host."""
     return Site(Path("/none"), mirrors={"python:": ()}, use_host=False)
 
 
 def listed(path: Path | str) -> IndexFile:
-    """A file as an index lists it."""
+    """Return a file as an index lists it."""
     return IndexFile(str(path).rpartition("/")[2], str(path))
 
 
@@ -100,7 +100,7 @@ def make_wheel(
     requires_python: str = "",
     members: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """A wheel of that file name with METADATA and `members`."""
+    """Return a wheel of that file name with METADATA and `members`."""
     project, version = name.split("-")[:2]
     text = f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\n"
     text += f"Requires-Python: {requires_python}\n" if requires_python else ""
@@ -115,7 +115,7 @@ def make_wheel(
 
 
 def index_site(folder: Path, files: list[Path]) -> Site:
-    """A site whose only package index is a folder with `files`."""
+    """Return a site whose only package index is a folder with `files`."""
     return Site(Path("/none"), mirrors={"python:": (simple_index(folder, files),)}, use_host=False)
 
 

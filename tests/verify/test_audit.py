@@ -1,4 +1,4 @@
-"""What is declared against what is seen: each difference is reported, and nothing passes that was not compared."""
+"""Expectations against the report of an image: each difference is reported, and nothing passes without comparison."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ FOREIGN = {b"etc/envbuild/lock.yaml", b"etc/envbuild/resolution.json"}
 
 
 def body(text: str) -> list[str]:
-    """Without the two lines that name the files."""
+    """Return a text without the two lines that name the files."""
     assert text.splitlines()[0].startswith("A  ") and text.splitlines()[1].startswith("B  ")
     return text.splitlines()[2:]
 

@@ -1,4 +1,4 @@
-"""Which code of a CUDA library runs on which GPU."""
+"""Code of CUDA libraries, and the GPUs on which it runs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 
 def run_here(argv: Sequence[str]) -> tuple[int, str]:
-    """Runs commands on this machine as it would in an image."""
+    """Run a command on this machine as in an image."""
     run = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return run.returncode, run.stdout
 

@@ -1,4 +1,4 @@
-"""What must be inside, from locks and recipes."""
+"""Expected contents of an image, from locks and recipes."""
 
 from __future__ import annotations
 
