@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import Finding, VerifyError
-from envbuild.core.store.store import read_json, write_json
+from envbuild.core.store.store import write_json
 from envbuild.verify.results import AuditResult, Status
 from envbuild.verify.tiers import TIERS
 
@@ -72,17 +72,6 @@ def write_evidence(evidence: Evidence, folder: Path) -> Path:
     path = folder / evidence.file_name
     write_json(path, evidence_document(evidence))
     return path
-
-
-def read_evidence(path: Path) -> Evidence | None:
-    """Return the evidence in a file; None when it is missing, damaged or of another schema."""
-    value = read_json(path)
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-        return None
-    results = tuple(AuditResult(**{**item, "status": Status(item["status"])}) for item in value["results"])
-    return Evidence(
-        value["image"], value["lock"], tuple(value["layers"]), value["artifact"], tuple(value["messages"]), results
-    )
 
 
 def summary_lines(evidence: Evidence) -> list[str]:

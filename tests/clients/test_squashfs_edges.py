@@ -15,7 +15,7 @@ from envbuild.squashfs.pack.file import read_pack
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.write import image_body
-from envbuild.squashfs.write.writer import write_image
+from tests.support.squashfs_image import write_image
 from tests.support.squashfs_snapshot import (
     EPOCH,
     KERNEL,

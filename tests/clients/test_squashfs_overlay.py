@@ -28,10 +28,10 @@ from hypothesis import strategies as st
 from envbuild.oci.tar.reader import read_tar
 from envbuild.squashfs.pack.file import read_pack
 from envbuild.squashfs.pack.writer import PackWriter
-from envbuild.squashfs.write.writer import write_image
 from tests.support import squashfs_snapshot
 from tests.support.examples import examples
 from tests.support.programs import importing
+from tests.support.squashfs_image import write_image
 from tests.support.squashfs_snapshot import differences, mounted, unpack
 
 pytestmark = [

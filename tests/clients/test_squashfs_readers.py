@@ -12,7 +12,8 @@ import pytest
 from envbuild.oci.tar.member import Kind
 from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.writer import write_image, write_tree
+from envbuild.squashfs.write.writer import write_tree
+from tests.support.squashfs_image import write_image
 from tests.support.squashfs_snapshot import (
     EPOCH,
     FUSE,

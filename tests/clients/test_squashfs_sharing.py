@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.squashfs.codec import BLOCKS, Codec
 from envbuild.squashfs.read.superblock import read_superblock
-from envbuild.squashfs.write.writer import write_image
+from tests.support.squashfs_image import write_image
 from tests.support.squashfs_snapshot import (
     EPOCH,
     FUSE,

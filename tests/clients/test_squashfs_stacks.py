@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envbuild.oci.tar.member import OPAQUE, Kind
-from envbuild.squashfs.write.writer import write_image
 from tests.support.examples import examples
+from tests.support.squashfs_image import write_image
 from tests.support.squashfs_snapshot import (
     EPOCH,
     differences,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from envbuild.matrix.answer import conflict_core
-from envbuild.matrix.answer.conflict_core import find_core, find_cores
+from envbuild.matrix.answer.conflict_core import find_cores
 from envbuild.matrix.facts.compile import compile_facts
-from envbuild.matrix.facts.fact_table import FactTable
-from envbuild.matrix.solve.encoding import Request, pick_newest
+from envbuild.matrix.facts.fact_table import HARD, FactTable
+from envbuild.matrix.sat.minimal_core import Deadline
+from envbuild.matrix.solve.encoding import SECONDS, Core, Problem, Request, pick_newest
 from tests.support.facts import fact, matrix, plan, read, requests
 from tests.support.torch_facts import COMPONENTS, FACTS, core_ids
 from tests.support.torch_facts import small as small  # a fixture
@@ -22,10 +23,16 @@ from tests.support.torch_facts import small as small  # a fixture
 pytestmark = pytest.mark.unit
 
 
+def find_core(
+    given: FactTable, words: Sequence[Request], ignored: Collection[int] = frozenset(), seconds: float = SECONDS
+) -> Core | None:
+    return conflict_core.find_core(Problem.of(given, words, (), HARD, ignored), Deadline(seconds))
+
+
 def possible(given: FactTable, words: Sequence[Request], rows: set[int]) -> bool:
     """Return whether there is a plan when only these rows bind."""
     others = frozenset(range(len(given.rows))) - rows
-    return conflict_core.find_core(given, words, ignored=others) is None
+    return find_core(given, words, ignored=others) is None
 
 
 def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:

@@ -21,6 +21,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.userns.removal import remove_tree
 from envbuild.net import host_config
 from envbuild.oci.config import ImageConfig
+from tests.support.engine_fixtures import open_working_store
 from tests.support.local_registry import Layout, Lock, Server
 
 pytestmark = [
@@ -57,11 +58,7 @@ def debian() -> Iterator[bytes]:
 def building() -> Iterator[Store]:
     """Yield a store in which the embedded engine works."""
     path = Path(tempfile.mkdtemp(prefix="envbuild-test-"))
-    opened = Store.open(path)
-    probe = Embedded().probe(opened)
-    if not probe.ok:
-        pytest.skip(f"the embedded engine does not run here: {probe.step}: {probe.reason}")
-    yield opened
+    yield open_working_store(path)
     remove_tree(path)
 
 

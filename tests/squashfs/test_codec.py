@@ -7,8 +7,8 @@ import pytest
 from envbuild.core.errors import EnvbuildError, SpecError
 from envbuild.squashfs.codec import DEFAULTS, LEVELS, Codec
 from envbuild.squashfs.read.superblock import describe_superblock
-from envbuild.squashfs.write.writer import write_image
 from tests.support.packs import file, folder, gone, hard, pack, symlink
+from tests.support.squashfs_image import write_image
 
 pytestmark = pytest.mark.unit
 

@@ -11,11 +11,11 @@ from envbuild.core.errors import EnvbuildError, SpecError, VerifyError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.format import PIECE, STORED, MetadataWriter, device_number
-from envbuild.squashfs.pack.file import TAIL, check_pack, read_pack
+from envbuild.squashfs.pack.file import TAIL, read_pack
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
 from envbuild.squashfs.read.superblock import check_image, describe_superblock
-from envbuild.squashfs.write.writer import write_image
 from tests.support.packs import file, folder, hard, pack, symlink
+from tests.support.squashfs_image import check_pack, write_image
 
 pytestmark = pytest.mark.unit
 

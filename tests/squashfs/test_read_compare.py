@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from envbuild.squashfs.read.compare import compare_trees
 from envbuild.squashfs.read.tree import DIRECTORY, REGULAR, SquashTree
 from tests.support.examples import examples
 from tests.support.packs import file
+from tests.support.squashfs_image import compare_trees
 from tests.support.squashfs_tree import LAYER, NOISE, TEXT, build
 
 pytestmark = pytest.mark.unit

@@ -15,8 +15,9 @@ from envbuild.squashfs.write import copy_extents
 from envbuild.squashfs.write.dedup import PackFiles
 from envbuild.squashfs.write.dedup_cache import cache_path
 from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.writer import write_image, write_tree
+from envbuild.squashfs.write.writer import write_tree
 from tests.support.packs import file, gone, pack
+from tests.support.squashfs_image import write_image
 
 pytestmark = pytest.mark.unit
 

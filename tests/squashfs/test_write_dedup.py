@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.oci.tar.member import Kind, Member
-from envbuild.squashfs.pack.file import DATA, PAGE, check_pack, read_pack
+from envbuild.squashfs.pack.file import DATA, PAGE, read_pack
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.dedup import open_packs
 from envbuild.squashfs.write.direct_image import DirectImage
 from envbuild.squashfs.write.extents import SHARED_LENGTH, plan_data
 from envbuild.squashfs.write.live_extents import find_live_extents
 from envbuild.squashfs.write.merge import merge_packs
-from envbuild.squashfs.write.writer import write_extra_members, write_image
+from envbuild.squashfs.write.writer import write_extra_members
 from tests.support.examples import examples
 from tests.support.packs import file, folder, gone, hard, pack
+from tests.support.squashfs_image import check_pack, write_image
 
 pytestmark = pytest.mark.unit
 

@@ -43,12 +43,17 @@ def store(scratch: Path) -> Iterator[Store]:
     """Yield an empty store in which the embedded engine works."""
     path = Path(tempfile.mkdtemp(dir=scratch))
     path.chmod(0o755)
+    yield open_working_store(path)
+    remove_tree(path)
+
+
+def open_working_store(path: Path) -> Store:
+    """Return the store `path`; skip the test where the embedded engine does not work in it."""
     opened = Store.open(path)
     probe = Embedded().probe(opened)
     if not probe.ok:
         pytest.skip(f"the embedded engine does not run here: {probe.step}: {probe.reason}")
-    yield opened
-    remove_tree(path)
+    return opened
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock, dump_lock
-from envbuild.squashfs.write.writer import write_image
 from tests.support.packs import file, folder, hard, pack, symlink
+from tests.support.squashfs_image import write_image
 
 SITE = b"opt/venv/lib/python3.13/site-packages/"
 SHA = "0" * 64

@@ -10,8 +10,8 @@ import pytest
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import DEFAULTS
 from envbuild.squashfs.read.tree import DIRECTORY, SquashTree
-from envbuild.squashfs.write.writer import write_image
 from tests.support.packs import file, folder, hard, pack, symlink
+from tests.support.squashfs_image import write_image
 
 EPOCH = 1_700_000_000
 NOISE = b"".join(zlib.crc32(b"%d" % number).to_bytes(4, "little") for number in range(20_000))

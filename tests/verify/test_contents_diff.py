@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.lock.lockfile import parse_lock
-from envbuild.squashfs.write.writer import write_image
 from envbuild.verify.contents.diff import Side, compare_sections, diff_images
 from tests.support.image_pair import AFTER, BEFORE, RC, SITE, image, lock_text
 from tests.support.image_pair import pair as pair  # a fixture
 from tests.support.packs import file, hard, pack
+from tests.support.squashfs_image import write_image
 
 pytestmark = pytest.mark.unit
 FOREIGN = {b"etc/envbuild/lock.yaml", b"etc/envbuild/resolution.json"}

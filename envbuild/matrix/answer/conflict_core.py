@@ -19,20 +19,9 @@ GROUPED = 6  # rows of one fact that are named one by one
 CONFLICTS = 20
 
 
-def find_core(
-    matrix: FactTable,
-    requests: Sequence[Request],
-    waived: Collection[str] = (),
-    strengths: tuple[str, ...] = HARD,
-    ignored: Collection[int] = frozenset(),
-    seconds: float = SECONDS,
-) -> Core | None:
-    """Return the smallest conflict that is found within `seconds`; None when there is a plan. Rows `ignored` are left
-    out. Raises UndecidedError when not even that can be decided."""
-    return _find_core(Problem.of(matrix, requests, waived, strengths, ignored), Deadline(seconds))
-
-
-def _find_core(whole: Problem, clock: Deadline) -> Core | None:
+def find_core(whole: Problem, clock: Deadline) -> Core | None:
+    """Return the smallest conflict that is found before the deadline; None when there is a plan. Raises UndecidedError
+    when not even that can be decided."""
     matrix, whole = whole.matrix, whole.relevant()
 
     def fact(owner: Owner) -> Hashable:
@@ -96,7 +85,7 @@ def find_cores(
     clock = Deadline(seconds)
     left = list(requests)
     while len(found) < CONFLICTS and not (found and clock.has_passed()):
-        conflict = _find_core(Problem.of(matrix, left, waived, HARD, ignored), clock)
+        conflict = find_core(Problem.of(matrix, left, waived, HARD, ignored), clock)
         if conflict is None:
             break
         found.append(conflict)
@@ -135,7 +124,7 @@ def newer_value_conflicts(
         for strengths in (HARD, HARD_AND_WARN):
             whole = Problem.of(matrix, [*requests, *pins], waived, strengths, plan.unheeded)
             domains = tuple(bit if number == at else mask for number, mask in enumerate(whole.domains))
-            conflict = _find_core(replace(whole, domains=domains), Deadline(SECONDS))
+            conflict = find_core(replace(whole, domains=domains), Deadline(SECONDS))
             if conflict is not None:
                 found.append((matrix.values_of(at, bit)[0], conflict))
                 break

@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.core.errors import EnvbuildError
-from envbuild.squashfs.codec import Codec, crc32
+from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
-    FILE,
-    RAW,
     VERSION,
     PackIndex,
     check_bounds,
@@ -97,33 +95,6 @@ def read_pack(path: Path) -> Pack:
     except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
         raise EnvbuildError(f"the pack is damaged: {error}", hint=hint, where=str(path)) from error
     return Pack(path, index, position, digest=digest)
-
-
-def check_pack(path: Path) -> None:
-    """Read all of a pack's data and compare its checksums; raises EnvbuildError."""
-    pack = read_pack(path)
-    columns = pack.index.columns
-    with path.open("rb") as file:
-        sound = file.read(DATA) == pack_head()
-        extents = {
-            (columns["starts"][row], columns["stored"][row]): columns["crcs"][row]
-            for row, kind in enumerate(pack.index.kinds)
-            if kind == FILE and columns["stored"][row]
-        }
-        for number, at in enumerate(columns["fragment_starts"]):
-            extents[at, columns["fragment_words"][number] & ~RAW] = columns["fragment_crcs"][number]
-        for (at, left), expected in sorted(extents.items()):
-            crc = 0
-            file.seek(at)
-            while left and (chunk := file.read(min(left, 1 << 20))):
-                crc, left = crc32(chunk, crc), left - len(chunk)
-            sound = sound and not left and crc == expected
-    if not sound:
-        raise EnvbuildError(
-            "the pack is damaged: its data does not match its checksums",
-            hint=f"remove it, and it is made again: rm '{path}'",
-            where=str(path),
-        )
 
 
 def damaged_pack(pack: Pack) -> EnvbuildError:

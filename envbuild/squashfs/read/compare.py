@@ -102,16 +102,3 @@ class Comparison:
 def attribute_names(attributes: dict[bytes, bytes]) -> str:
     """Return the names of attributes as text."""
     return ", ".join(printable_path(name) for name in sorted(attributes)) or "none"
-
-
-def compare_trees(before: SquashTree, after: SquashTree) -> Iterator[Change]:
-    """Yield every path that differs, in path order."""
-    comparison = Comparison(before, after)
-    for old, new in pair_entries(before, after):
-        if old is None or new is None:
-            found: dict[str, tuple[str, str]] = {}
-        elif not (found := comparison.fields(old, new)):
-            continue
-        entry = old or new
-        assert entry is not None
-        yield Change(entry.path, old.inode if old else None, new.inode if new else None, found)

@@ -76,7 +76,7 @@ class DirectImage:
         return self.packs[-1]
 
     def finish(self, tree: MergedTree, *, epoch: int, all_root: bool = True, keep_dev: bool = False) -> WrittenImage:
-        """Write the image of `tree`, which `packs` were merged to; see `envbuild.squashfs.write.writer.write_image`."""
+        """Write the image of `tree`, which `packs` were merged to; see `envbuild.squashfs.write.writer.write_tree`."""
         self._complete()
         filled = write_image_body(
             self.file,

@@ -22,7 +22,7 @@ from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
-from envbuild.squashfs.write.merge import MergedTree, merge_packs
+from envbuild.squashfs.write.merge import MergedTree
 
 STALE = 600  # seconds without a write, after which an unfinished file without a live writer is removed
 ExtraMember = tuple[Member, bytes]  # a member to add, and its content
@@ -43,22 +43,6 @@ class WrittenImage:
     repacked: int = 0
 
 
-def write_image(
-    packs: Sequence[Pack], out: Path, *, epoch: int, all_root: bool = True, extra: Sequence[ExtraMember] = ()
-) -> WrittenImage:
-    """Write the image of `packs` (bottom first) with `extra` members on top to `out` (mode 0644, renamed into place).
-
-    `epoch` (seconds) is the image's creation time and the time of directories that no layer names. With `all_root`
-    everything belongs to root and the tree becomes what an unprivileged user can unpack
-    (`envbuild.squashfs.write.unprivileged`: no device nodes, nothing below /dev, no extended attributes, u+r files,
-    u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are preserved.
-    Raises EnvbuildError when packs are incompatible or cannot be read.
-    """
-    with pack_extra_members(packs, extra, out) as added:
-        everything = [*packs, *added]
-        return write_tree(everything, merge_packs(everything), out, epoch=epoch, all_root=all_root)
-
-
 def write_tree(
     packs: Sequence[Pack],
     tree: MergedTree,
@@ -70,9 +54,16 @@ def write_tree(
     jobs: int = 0,
     reread: bool = False,
 ) -> WrittenImage:
-    """Write an image as `write_image` does, for a tree that `packs` were merged to (it is changed: numbered, and made
-    plain when `all_root`, except below /dev with `keep_dev`). `jobs`: threads that compare and compress what is packed
-    again (0: as many as this process may use). `reread`: the file is read again at once, so it should be cached.
+    """Write the image of `tree`, which `packs` (bottom first) were merged to, to `out` (mode 0644, renamed into place).
+    The tree is changed: numbered, and made plain when `all_root`, except below /dev with `keep_dev`.
+
+    `epoch` (seconds) is the image's creation time and the time of directories that no layer names. With `all_root`
+    everything belongs to root and the tree becomes what an unprivileged user can unpack
+    (`envbuild.squashfs.write.unprivileged`: no device nodes, nothing below /dev, no extended attributes, u+r files,
+    u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are preserved.
+    `jobs`: threads that compare and compress what is packed again (0: as many as this process may use). `reread`: the
+    file is read again at once, so it should be cached. Raises EnvbuildError when packs are incompatible or cannot be
+    read.
     """
     codec, block = common_codec(packs)
     with image_file(out) as (file, temporary):

@@ -45,14 +45,6 @@ def probe_machine(store: Store) -> Probe:
     return Probe("embedded", True, detail=detail)
 
 
-def require(store: Store) -> Probe:
-    """Return the probe, or raise EngineError with its reason and fix."""
-    result = probe_machine(store)
-    if not result.ok:
-        raise EngineError(f"the embedded engine cannot run here: {result.step}: {result.reason}", hint=result.fix)
-    return result
-
-
 def try_build(*, work: str) -> None:
     """Do what a build does, then what dpkg does, in a process that is root. Raises SetupError with the step."""
     folder = Path(work)
