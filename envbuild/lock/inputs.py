@@ -14,8 +14,9 @@ from envbuild.core.errors import Finding, SpecError
 from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, all_absent
+from envbuild.net.origin_kinds import DEFAULT_ADDRESSES
 from envbuild.net.registry.reference import parse_reference
-from envbuild.net.site import DEFAULT_ADDRESSES, Site, mirror_line, mirrors_setting
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from envbuild.core.errors import EnvbuildError, Finding, InputError
 from envbuild.net.miss import Miss, MissKind
-from envbuild.net.site import ARCHIVES, Site, mirror_line, mirrors_setting
+from envbuild.net.origin_kinds import ARCHIVES
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACEHOLDER = "FOLDER-OR-ADDRESS"

@@ -22,7 +22,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -35,12 +35,10 @@ from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
+from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS
 from envbuild.net.registry.reference import parse_reference
-from envbuild.net.site import ARCHIVES, read_site
+from envbuild.net.site import read_site
 
-# Kind of origin → the folder that has it.
-MIRRORS = {kind: kind for kind in (*ARCHIVES, "python", "apt", "pip", "oci")}
-MIRRORS |= dict.fromkeys(("github", "gitlab", "file", "mirror", "vendor"), "sources")
 SITE = """\
 # The inputs of images, written by  envbuild fetch NAME --to FOLDER.  Folders are relative to this file (or to the one
 # that a link points at). More images are added by the same command; other keys of a site may be added by hand.
@@ -100,7 +98,7 @@ def exclusive_access(folder: Path) -> Iterator[None]:
 
 
 def mirror_path(entry: Input) -> str:
-    """Return the path of an input below the folder, in the layout of `MIRRORS`. Raises LockError."""
+    """Return the path of an input below the folder, in the layout of `MIRROR_FOLDERS`. Raises LockError."""
     kind, _, rest = input_origin(entry).partition(":")
     if isinstance(entry, DebianFile):
         path = f"{kind}/{entry.path}" if kind in ARCHIVES else f"{kind}/{rest}/{entry.path}"
@@ -111,9 +109,9 @@ def mirror_path(entry: Input) -> str:
     elif kind in ARCHIVES:  # a file of the archive's pool
         path = f"{kind}/{rest}" if rest.rpartition("/")[2] == entry.file else f"{kind}/{rest}/{entry.file}"
     else:
-        path = f"sources/{entry.file}"
+        path = f"{MIRROR_FOLDERS.get(kind, 'sources')}/{entry.file}"
     parts = PurePosixPath(path).parts
-    if ".." in parts or parts[0] not in MIRRORS.values():
+    if ".." in parts or parts[0] not in MIRROR_FOLDERS.values():
         raise LockError(
             f"the lock names a path outside of its archive: {path}", "make it again: envbuild lock NAME --fresh"
         )
@@ -133,7 +131,7 @@ class MirrorExport:
     def export(self) -> MirrorStats:
         """Write everything, the site file last: a folder with one is complete."""
         entries = {mirror_path(entry): entry for entry in list_inputs(self.lock, manifest=True)}
-        check_site(self.folder)
+        check_site(self.folder, {input_origin(entry).partition(":")[0] for entry in entries.values()})
         sizes = {path: self.store.blob(entry.sha256).stat().st_size for path, entry in entries.items()}
         self.reporter.start(
             "mirror", f"writing {counted(len(entries), 'file')}, {amount(sum(sizes.values()))}, to {self.folder}"
@@ -230,25 +228,39 @@ def drop_moved_tag(item: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in item.items() if key != "annotations"}
 
 
-def check_site(folder: Path) -> None:
-    """Raise SpecError if the folder has a site file whose mirrors are elsewhere."""
+def check_site(folder: Path, needed: Collection[str] = ()) -> None:
+    """Raise SpecError if the folder has a site file whose mirrors are elsewhere, or that has none for a kind of origin
+    that is `needed`.
+
+    A folder that an older version wrote has no mirror for newer kinds.
+    """
     path = folder / "site.yaml"
     if not path.exists():
         return
     site = read_site(path)
     here = folder.resolve()
-    missing = [kind for kind, place in MIRRORS.items() if str(here / place) not in site.mirrors.get(f"{kind}:", ())]
-    if missing:
+    present = {kind: site.mirrors[f"{kind}:"] for kind in MIRROR_FOLDERS if f"{kind}:" in site.mirrors}
+    absent = [kind for kind in MIRROR_FOLDERS if kind not in present]
+    elsewhere = [kind for kind, places in present.items() if str(here / MIRROR_FOLDERS[kind]) not in places]
+    if elsewhere or (absent and (site.use_host or not present)):
+        kinds = [kind for kind in MIRROR_FOLDERS if kind in (*absent, *elsewhere)]
         raise SpecError(
-            f"{path} belongs to another site: its mirrors do not name this folder ({', '.join(missing)})",
+            f"{path} belongs to another site: its mirrors do not name this folder ({', '.join(kinds)})",
             hint="choose an empty folder:  --to FOLDER",
+            where=str(path),
+        )
+    if lacking := [kind for kind in absent if kind in needed]:
+        lines = ", ".join(f"{kind}: [{MIRROR_FOLDERS[kind]}]" for kind in lacking)
+        raise SpecError(
+            f"{path} has no mirror for {', '.join(lacking)}, as an older envbuild wrote it",
+            hint=f"add to its mirrors:  {lines}",
             where=str(path),
         )
 
 
 def site_text() -> str:
     """Return the site file of a folder; it is the same for every folder."""
-    return SITE + "".join(f"  {kind}: [{place}]\n" for kind, place in MIRRORS.items())
+    return SITE + "".join(f"  {kind}: [{place}]\n" for kind, place in MIRROR_FOLDERS.items())
 
 
 def is_copy(target: Path, blob: Path, sha256: str) -> bool:

@@ -22,12 +22,13 @@ from envbuild.lock.inputs import ImageBlob, Input
 from envbuild.lock.lockfile import DebianFile, SourceFile
 from envbuild.lock.missing_inputs import combine_errors, not_available_error
 from envbuild.net.download import DownloadError, Transfer
-from envbuild.net.site import DEFAULT_ADDRESSES, Site, mirror_line, mirrors_setting
+from envbuild.net.origin_kinds import DEFAULT_ADDRESSES, ORIGINS
+from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.net.urls import join
 from envbuild.spec.recipe import Archive, Git
 
-FORGE = re.compile(r"(?P<kind>github:|gitlab:)(?P<repository>[^@]+)@(?P<tag>.+)")
+FORGE = re.compile(r"(?P<kind>[a-z-]+):(?P<repository>[^@]+)@(?P<tag>.+)")
 GZIP = (".tar.gz", ".tgz")
 PARALLEL = 4
 NAMED = 4  # files that a message lists
@@ -51,21 +52,20 @@ def _candidate_paths(origin: str, rest: str, file: str, home: bool) -> list[str]
     rest: the part of the origin after the mirror's key
     """
     forge = FORGE.fullmatch(origin)
-    if not forge:
+    kind = ORIGINS.get(forge["kind"]) if forge else None
+    if forge is None or kind is None or not kind.release:
         # Of the Debian archive, and of a vendor's area, the origin is the whole path; folders may hold just the file.
         names = [rest, file] if rest.rpartition("/")[2] == file else [rest, f"{rest}/{file}", file]
         return [name.lstrip("/") for name in names if name]
     tag, below = forge["tag"], rest.removesuffix(f"@{forge['tag']}")
     # A released tarball (made by the project, so with its configure script) is better than one that the forge makes of
     # the tree.
-    release, made = f"releases/download/{tag}/{file}", f"archive/{tag}.tar.gz"
-    if forge["kind"] == "gitlab:":
-        release, made = f"-/releases/{tag}/downloads/{file}", f"-/archive/{tag}/{file}"
+    release, made = (path.format(tag=tag, file=file) for path in (kind.release, kind.tarball))
     names = [f"{below}/{release}"]
     if not home:
         last = forge["repository"].rpartition("/")[2]
         names += [f"{below}/{file}", f"{last}/{file}", f"{below}@{tag}/{file}"]
-    if file.endswith(GZIP):
+    if made and file.endswith(GZIP):
         names.append(f"{below}/{made}")
     if not home:
         names.append(file)

@@ -7,7 +7,7 @@ install`` and ``pip install`` work is ready.
 A mirror is an address or a folder for a prefix of origins (``debian:``, ``github:openucx/``,
 ``apt:nvidia-cuda``, ``oci:nvcr.io/``); the longest prefix that fits an origin wins. For ``python:`` and ``pip:`` an
 address (``https://…/simple``, ``file:///…/simple``) is a simple index, a plain path a folder of files. An origin that
-no mirror fits has its default place (`DEFAULT_ADDRESSES`, the host's configuration), unless the site specifies
+no mirror fits has its default place (`envbuild.net.origin_kinds`, the host's configuration), unless the site specifies
 ``upstream: false``.
 """
 
@@ -25,6 +25,7 @@ from envbuild.core.errors import InputError
 from envbuild.core.yaml_nodes import Node, Scalar
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.network_settings import NetworkSettings
+from envbuild.net.origin_kinds import ARCHIVES, DEFAULT_ADDRESSES, ORIGIN_KINDS, ORIGINS, SIGNED_KINDS
 from envbuild.net.urls import join
 
 if TYPE_CHECKING:
@@ -35,18 +36,6 @@ KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
     "keyrings", "apt", *RESERVED,
 )  # fmt: skip
-ARCHIVES = (
-    "debian",
-    "debian-security",
-    "ubuntu",
-)  # a distribution's own; the rest of the origin is a suite, not a folder
-SOURCE_KINDS = ("github", "gitlab", "file", "mirror", "vendor", "debian", "ubuntu")  # of origins that an archive names
-ORIGIN_KINDS = (*ARCHIVES, "python", "apt", "pip", "oci", "github", "gitlab", "git", "file", "mirror", "vendor")
-SIGNED_KINDS = (*ARCHIVES, "apt")  # kinds whose package lists are signed
-DEFAULT_ADDRESSES = {
-    "github:": "https://github.com/",
-    "gitlab:": "https://gitlab.com/",
-}  # where an origin is without a mirror
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
     "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
@@ -220,14 +209,13 @@ def read_site(path: Path) -> Site:
 def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
     """Return the line below ``mirrors:`` of a ``site.yaml`` with which `origin` comes from `place`."""
     kind, _, rest = origin.partition(":")
-    if kind in ("apt", "pip"):
-        prefix = f'"{origin}"'
-    elif kind in ("github", "gitlab", "git"):
-        prefix = f'"{kind}:{rest.partition("@")[0]}"'
-    elif kind in ("oci", "vendor"):
-        prefix = f'"{kind}:{rest.partition("/")[0]}/"'
-    else:
-        prefix = kind
+    parts = {
+        "kind": kind,
+        "whole": f'"{origin}"',
+        "repository": f'"{kind}:{rest.partition("@")[0]}"',
+        "first": f'"{kind}:{rest.partition("/")[0]}/"',
+    }
+    prefix = parts[ORIGINS[kind].mirrored if kind in ORIGINS else "kind"]
     return f"{prefix}: [{place}]"
 
 

@@ -18,7 +18,7 @@ from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import relative_path
 from envbuild.core.yaml_reader import short
 from envbuild.matrix.facts.waiver import Waiver
-from envbuild.net.site import SOURCE_KINDS
+from envbuild.net.origin_kinds import SOURCE_KINDS
 from envbuild.spec import target as targets
 from envbuild.spec.image_spec import ImageSpec
 from envbuild.spec.library_conflicts import SEARCH_ORDER, find_second_copies

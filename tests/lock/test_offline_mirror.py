@@ -17,8 +17,9 @@ from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.inputs import list_inputs
 from envbuild.lock.lockfile import read_lock
-from envbuild.lock.offline_mirror import MIRRORS, MirrorStats, export_mirror, mirror_path
-from envbuild.net.site import ORIGIN_KINDS, Site, read_site
+from envbuild.lock.offline_mirror import MirrorStats, export_mirror, mirror_path
+from envbuild.net.origin_kinds import MIRROR_FOLDERS, ORIGIN_KINDS
+from envbuild.net.site import Site, read_site
 from tests.support.git_server import Repo
 from tests.support.stored_inputs import base, blob, deb, everything, lock, paths
 
@@ -67,7 +68,7 @@ def test_the_site_file_has_a_mirror_for_every_kind(store: Store, tmp_path: Path)
     export_mirror(lock(), store, tmp_path / "bundle", SilentReporter())
     mirrors = read_site(tmp_path / "bundle/site.yaml").mirrors
     # Repositories of other hosts are only ever submodules, which are in the tarballs.
-    assert {prefix.rstrip(":") for prefix in mirrors} == set(ORIGIN_KINDS) - {"git"} == set(MIRRORS)
+    assert {prefix.rstrip(":") for prefix in mirrors} == set(ORIGIN_KINDS) - {"git"} == set(MIRROR_FOLDERS)
 
 
 def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:

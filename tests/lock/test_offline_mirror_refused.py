@@ -81,3 +81,20 @@ def test_a_folder_that_is_something_else(store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PublishError, match="cannot be written"):
         export_mirror(lock(), store, tmp_path / "file", SilentReporter())
+
+
+def test_a_folder_of_an_older_version_without_newer_kinds(store: Store, tmp_path: Path) -> None:
+    """It is used as it is, until an image needs such a kind; the hint is the line that adds it."""
+    folder, reporter = tmp_path / "bundle", SilentReporter()
+    export_mirror(lock(deb(store, "hello")), store, folder, reporter)
+    site, line = folder / "site.yaml", "  vendor: [sources]\n"
+    older = site.read_text().replace(line, "")
+    site.write_text(older)
+    assert export_mirror(lock(deb(store, "bash"), name="second"), store, folder, reporter).new == 1
+    own = lock(source(store, "efa.tar.gz", "vendor:aws-efa/efa.tar.gz"), name="third")
+    with pytest.raises(SpecError, match="has no mirror for vendor") as caught:
+        export_mirror(own, store, folder, reporter)
+    assert caught.value.hint == f"add to its mirrors:  {line.strip()}"
+    assert site.read_text() == older
+    site.write_text(older + line)
+    assert export_mirror(own, store, folder, reporter).new == 1

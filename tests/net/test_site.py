@@ -10,7 +10,8 @@ import pytest
 
 from envbuild.core.engines import CACHES, ENGINES
 from envbuild.core.errors import InputError, SpecError
-from envbuild.net.site import ORIGIN_KINDS, Site, load_site, read_site, store_folder
+from envbuild.net.origin_kinds import ORIGIN_KINDS
+from envbuild.net.site import Site, load_site, read_site, store_folder
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,8 @@ from envbuild.core.store.store import Store
 from envbuild.lock.git.git_program import run_git
 from envbuild.lock.git.remote import RemoteRepository
 from envbuild.lock.git.submodules import GIT
-from envbuild.net.site import DEFAULT_ADDRESSES, Site
+from envbuild.net.origin_kinds import DEFAULT_ADDRESSES
+from envbuild.net.site import Site
 from envbuild.net.transport import NotFoundError, Transport
 from envbuild.net.urls import join, local_path, redact
 
