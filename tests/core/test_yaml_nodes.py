@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.core.yaml_nodes import MAX_BYTES, Node, Scalar, Sequence, Table, parse
+from envbuild.core.yaml_nodes import MAX_BYTES, Node, Scalar, Sequence, Table, load, parse
 
 pytestmark = pytest.mark.unit
 
@@ -108,3 +109,73 @@ def test_hostile_megabytes_end_soon(text: str) -> None:
     with contextlib.suppress(SpecError):
         parse(text, "x.yaml", [])
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", "x.yaml"),
+        ("# nothing\n", "x.yaml"),
+        ("- a\n", "x.yaml:1:1"),
+        ("text\n", "x.yaml:1:1"),
+        ("a: 1\n---\nb: 2\n", "x.yaml:2:1"),
+        ("a: 1\nb: &x 1\n", "x.yaml:2:4"),
+        ("a: *x\n", "x.yaml:1:4"),
+        ("a: !!python/none x\n", "x.yaml:1:4"),
+        ("a:\n  b: 1\n\tc: 2\n", "x.yaml:3:1"),
+        ("a:\n  b: 1\n \tc: 2\n", "x.yaml:3:2"),
+        ("a: 'b\nc: d\n", "x.yaml:1:4"),
+        ("a: b: c\n", "x.yaml:1:5"),
+        ("a: [b\nc: d\n", "x.yaml:2:2"),
+    ],
+)
+def test_what_is_not_read_has_a_place(text: str, where: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(text, "x.yaml", [])
+    assert caught.value.where == where
+
+
+def test_a_key_is_text_and_unique() -> None:
+    findings: list[Finding] = []
+    top = parse("a: 1\nb: 2\n\na: 3\n[c]: 4\n", "x.yaml", findings)
+    assert {key: value.value for key, (_, value) in top.entries.items() if isinstance(value, Scalar)} == {
+        "a": "1",
+        "b": "2",
+    }
+    assert [finding.where for finding in findings] == ["x.yaml:4:1", "x.yaml:5:1"]
+    assert "line 1" in findings[0].hint
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"a: 1\nbc: \xff\n", ":2:5"),
+        ("a: ü\nb: ü\x00\n".encode(), ":2:5"),
+        (b"a: \x1b[31m\n", ":1:4"),
+        (b"a: b\rc: \x07\n", ":1:9"),
+        (b"x" * (MAX_BYTES + 1), ""),
+    ],
+)
+def test_a_file_that_is_not_plain_text(data: bytes, place: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(data)
+    with pytest.raises(SpecError) as caught:
+        load(path, [])
+    assert caught.value.where == f"{path}{place}"
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "name").symlink_to("name")
+    for path, where in (
+        (tmp_path / "none.yaml", "none.yaml"),
+        (tmp_path, "."),
+        (tmp_path / "name", "name"),
+        (Path("/none"), "/none"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            load(path, [])
+        assert caught.value.where == where
+    (tmp_path / "x.yaml").write_bytes(b"\xef\xbb\xbfa: 1\r\nb:\t2\r\n")
+    top = load(tmp_path / "x.yaml", [])
+    assert list(top.entries) == ["a", "b"] and top.where == "x.yaml:1:1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -277,39 +276,6 @@ def test_how_far_merging_is(tmp_path: Path) -> None:
         os.fsync(file.fileno())
         found.measure()
     assert 1 << 18 <= found.done < 1 << 19 and reporter.wholes[-1] == ("squashfs", found.done, 1 << 20)
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_bytes_rate_and_time_left(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other parts of the line are shortened first."""
-    from rich.console import Console
-
-    monkeypatch.setenv("COLUMNS", str(width))
-    live = console.LiveReporter()
-    live.start("layers", f"docker://registry.example/{'long/' * 20}app:1: packing 60 of 60 layers")
-    live.began["layers"] -= 100
-    live.note("layers", "12 of 60 layers done")
-    live.advance("layers", 123_400_000_000, 987_600_000_000)
-    with Console(width=width, file=io.StringIO()) as screen:
-        screen.print(live.progress.get_renderable())
-    output = screen.file.getvalue()  # type: ignore[attr-defined]
-    live.finish("layers")
-    assert "123.4 GB of 987.6 GB, 1.2 GB/s, 12 min left" in output and "docker://" in output
-    assert len(output.strip("\n").splitlines()) == 1
-
-
-def test_a_narrow_terminal_keeps_what_is_to_be_typed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that a terminal wraps can be copied as one; a line end in them would cut the command."""
-    monkeypatch.setenv("COLUMNS", "40")
-    output = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", output)
-    live, command = (
-        console.LiveReporter(),
-        "next: buildah build -f '/data/my images/context/Containerfile' '/data/my images'",
-    )
-    live.info(command)
-    live.warn(command)
-    assert output.getvalue().splitlines() == [command, f"warning: {command}"]
 
 
 def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:

@@ -56,6 +56,20 @@ def test_static_file_has_no_dynamic_section() -> None:
     assert found.needed == ()
 
 
+@pytest.mark.parametrize("bits", [64, 32])
+def test_program_headers_may_be_the_end_of_the_file(bits: int) -> None:
+    """As patchelf leaves them where they outgrew their place."""
+    data = bytearray(make_elf(bits=bits, soname="libx.so.1"))
+    start, size = (64, 3 * 56) if bits == 64 else (52, 3 * 32)
+    struct.pack_into("<Q" if bits == 64 else "<I", data, 32 if bits == 64 else 28, len(data))
+    data += data[start : start + size]
+    struct.pack_into("<H", data, 56 if bits == 64 else 44, 2)
+    end = len(data) - size // 3
+    assert elf.parse(bytes(data[:end])).soname == "libx.so.1"
+    with pytest.raises(ValueError):
+        elf.parse(bytes(data[: end - 1]))
+
+
 @given(st.integers(0, 600), st.sampled_from([32, 64]))
 def test_a_truncated_file_is_refused_unless_its_headers_are_whole(length: int, bits: int) -> None:
     data = make_elf(bits=bits, needed=["libc.so.6"], sections={".nv_fatbin": b"x" * 64})

@@ -54,6 +54,14 @@ def test_a_hash_that_is_known_is_not_computed_again() -> None:
     assert not found.has(b"there", "", gnu_hash(b"there") ^ 2)
 
 
+def test_a_name_that_the_filter_excludes_is_not_found() -> None:
+    """As the loader does not find it."""
+    data = bytearray(make_elf(has=["there"]))
+    at = symbols(bytes(data)).gnu + 16
+    data[at : at + 8] = bytes(8)
+    assert not symbols(bytes(data)).has(b"there")
+
+
 @given(st.binary(min_size=8, max_size=200), st.integers(64, 900), st.booleans())
 def test_noise_is_damaged_or_read_but_never_another_error(noise: bytes, at: int, gnu: bool) -> None:
     data = bytearray(make_elf(gnu=gnu, wants=["a", "bb"], has=["ccc", "dddd"], needed=["libx.so"]))

@@ -1,0 +1,150 @@
+"""The store: what is written is found again whole, and processes do not disturb each other."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.errors import EngineError, InputError
+from envbuild.core.store.store import (
+    FOLDERS,
+    LayerRecord,
+    Store,
+    UnitRecord,
+    is_locked,
+    read_json,
+    stamp,
+    write_atomic,
+    write_json,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def add(store: Store, text: str) -> str:
+    path = store.root / "tmp" / "new"
+    path.write_text(text)
+    path.chmod(0o600)
+    return store.add_blob(path)
+
+
+def test_opening_makes_every_folder_and_leaves_nothing_else(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "a/b")
+    assert all((store.root / name).is_dir() for name in FOLDERS)
+    assert list((store.root / "tmp").iterdir()) == []
+    Store.open(store.root)
+
+
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError) as caught:
+        Store.open(tmp_path / "file")
+    assert "ENVBUILD_STORE" in caught.value.hint
+
+
+def test_a_full_disk_is_reported_and_another_error_is_itself(store: Store) -> None:
+    for code in (errno.ENOSPC, errno.EDQUOT):
+        with pytest.raises(EngineError, match="is full"), store.filled():
+            raise OSError(code, "full")
+    with pytest.raises(OSError) as caught, store.filled():
+        raise OSError(errno.EACCES, "no")
+    assert caught.value.errno == errno.EACCES
+
+
+def test_blobs_are_found_by_their_digest(store: Store) -> None:
+    sha256 = add(store, "text")
+    assert sha256 == hashlib.sha256(b"text").hexdigest()
+    assert store.has_blob(sha256) and not store.has_blob("0" * 64)
+    assert store.blob(sha256).stat().st_mode & 0o777 == 0o644
+    store.check_blob(sha256)
+    assert store.blob(sha256).read_text() == "text"
+
+
+def test_a_corrupt_blob_is_moved_aside(store: Store) -> None:
+    sha256 = add(store, "text")
+    store.blob(sha256).write_text("tixt")
+    with pytest.raises(InputError) as caught:
+        store.check_blob(sha256)
+    assert caught.value.where == str(store.blob(sha256))
+    assert not store.has_blob(sha256)
+    assert [path.read_text() for path in (store.root / "tmp").iterdir()] == ["tixt"]
+
+
+def test_a_unit_is_found_while_its_product_is_there(store: Store) -> None:
+    layer, wheel = LayerRecord("sha256:" + "1" * 64, 10, 2, "ucx"), add(store, "wheel")
+    first, second = UnitRecord("a" * 64, "ucx", layer), UnitRecord("b" * 64, "apex", None, (("x.whl", wheel),), 2.5)
+    for record in (first, second):
+        store.record_unit(record)
+    assert store.unit(first.key) is None and store.unit("c" * 64) is None
+    store.layer_tree(layer.diff_id).mkdir(parents=True)
+    write_json(store.layer_path(layer.diff_id) / "layer.json", {"diff_id": layer.diff_id, "size": 10, "files": 2})
+    assert (store.unit(first.key), store.unit(second.key)) == (first, second)
+    assert store.layer(layer.diff_id) == LayerRecord(layer.diff_id, 10, 2)
+    assert layer.hex == "1" * 64
+    store.blob(wheel).unlink()
+    assert store.unit(second.key) is None
+    with pytest.raises(EngineError):
+        store.layer("sha256:" + "2" * 64)
+
+
+def test_a_lock_is_exclusive_or_shared(store: Store) -> None:
+    class Busy(Exception):
+        pass
+
+    def busy() -> None:
+        raise Busy
+
+    for first, second, free in ((False, False, False), (True, False, False), (False, True, False), (True, True, True)):
+        with store.lock("name", shared=first), store.lock("other", busy):
+            assert is_locked(store.root / "locks/name")
+            with contextlib.nullcontext() if free else pytest.raises(Busy), store.lock("name", busy, shared=second):
+                assert free
+        assert not is_locked(store.root / "locks/name")
+    assert not is_locked(store.root / "locks/none")
+
+
+def test_a_file_that_another_user_hides_may_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    (tmp_path / "alive").touch()
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert is_locked(tmp_path / "alive")
+
+
+def test_a_work_folder_is_removed_and_only_one_without_its_process_is_abandoned(store: Store) -> None:
+    dead = store.root / "tmp" / "1-dead"
+    dead.mkdir()
+    (dead / "alive").touch()
+    (store.root / "tmp" / "file").touch()
+    with store.workdir() as path, store.workdir() as other:
+        (path / "deep").mkdir()
+        assert path != other and path.parent == store.root / "tmp"
+        assert list(store.abandoned()) == [dead]
+    assert not path.exists()
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_json(path, {"b": 1, "a": [None]})
+    assert read_json(path) == {"a": [None], "b": 1}
+    assert path.stat().st_mode & 0o777 == 0o644
+    with pytest.raises(ZeroDivisionError):
+        write_atomic(path, lambda file: file.write(b"half") // 0)
+    assert read_json(path) == {"a": [None], "b": 1}
+    assert list(tmp_path.iterdir()) == [path]
+    write_atomic(path, lambda file: file.write(b'{"cut'), 0o755, durable=False)
+    assert (read_json(path), path.stat().st_mode & 0o777, read_json(tmp_path / "none")) == (None, 0o755, None)
+    assert stamp(path) == [5, path.stat().st_mtime_ns]
+
+
+def test_names_in_the_store(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.log("ucx", "0123456789abcdef") == tmp_path / "logs/ucx-0123456789ab.log"
+    assert store.part("a") == tmp_path / "partial/a.part"
+    assert store.layer_tree("sha256:ab") == tmp_path / "layers/ab/tree"

@@ -1,0 +1,82 @@
+"""A step of setting up that failed: the command that fixes it, by the settings of this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from envbuild.core.userns import diagnose, namespaces
+from envbuild.core.userns.diagnose import LOCAL_DISK, UNMASK, fix_for
+
+pytestmark = pytest.mark.unit
+
+LIMIT = "/proc/sys/user/max_user_namespaces"
+CLONE = "/proc/sys/kernel/unprivileged_userns_clone"
+APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "code", "uid", "fix"),
+    [
+        ("newuidmap", {}, 0, 1000, "apt-get install uidmap"),
+        ("subordinate ids", {}, 0, 54321, "100000-165535 54321"),
+        ("unshare", {LIMIT: 0}, 0, 1000, "user.max_user_namespaces=65536"),
+        ("unshare", {LIMIT: 100}, errno.ENOSPC, 0, "user.max_user_namespaces=65536"),
+        ("unshare", {LIMIT: 100, CLONE: 0}, 1, 1000, "unprivileged_userns_clone=1"),
+        ("map ids", {CLONE: 1, APPARMOR: 1}, 1, 1000, "apparmor_restrict_unprivileged_userns=0"),
+        ("bind", {CLONE: 1, APPARMOR: 0}, 1, 1000, UNMASK),
+        ("mount proc", {CLONE: 0, APPARMOR: 1}, 1, 0, UNMASK),
+        ("unshare", {CLONE: 0, APPARMOR: 1}, 1, 0, "CAP_SYS_ADMIN"),
+        ("mount tmpfs", {}, 1, 1000, "use root"),
+        ("mount overlay", {LIMIT: 0}, 1, 1000, LOCAL_DISK),
+        ("chown", {}, 1, 1000, LOCAL_DISK),
+        ("pivot_root", {}, 1, 1000, "--engine buildah"),
+        ("mount squashfs", {}, 1, 1000, "squashfuse"),
+        ("another", {}, 1, 1000, "--engine buildah"),
+    ],
+)
+def test_each_failed_step_has_its_fix(
+    step: str, settings: dict[str, int], code: int, uid: int, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(diagnose, "_number", settings.get)
+    assert fix in fix_for(step, code)
+
+
+def test_settings_that_this_kernel_does_not_have(tmp_path: Path) -> None:
+    (tmp_path / "number").write_text("12\n")
+    (tmp_path / "text").write_text("many\n")
+    assert [diagnose._number(str(tmp_path / name)) for name in ("number", "text", "none")] == [12, None, None]
+
+
+def test_the_largest_range_of_ids_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces.shutil, "which", lambda _: None)
+    file = tmp_path / "subuid"
+    assert namespaces.subordinate(str(file), 1000, "ann") == (0, 0)
+    file.write_text("ann:100:10\nbob:5:99999\n1000:2000:30\nann:300:20\nann:x:99\nann:1:y\nann:1\nann:1:2:3\n")
+    assert namespaces.subordinate(str(file), 1000, "ann") == (2000, 30)
+    assert namespaces.subordinate(str(file), 7, "bob") == (5, 99999)
+    assert namespaces.subordinate(str(file), 8, "eve") == (0, 0)
+
+
+def test_a_directory_service_may_have_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "getsubids"
+    program.write_text('#!/bin/sh\necho "0: $* 100 200" | sed "s/-g //"\n[ "$1" != -g ] || echo "1: $2 300 400"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(namespaces.shutil, "which", lambda _: str(program))
+    (tmp_path / "subuid").write_text("bob:5:6\n")
+    assert namespaces.subordinate(str(tmp_path / "subuid"), 1000, "ann") == (100, 200)
+    assert namespaces.subordinate(str(tmp_path / "subgid"), 1000, "ann") == (300, 400)
+    assert namespaces.subordinate(str(tmp_path / "subuid"), 1000, "") == (100, 200)
+    assert namespaces.subordinate(str(tmp_path / "subuid"), 7, "bob") == (5, 6)
+
+
+def test_how_units_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert namespaces.describe().startswith("root")
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    monkeypatch.setattr(namespaces, "subordinate", lambda path, uid, name: (uid, len(name)))
+    assert namespaces.describe() == "subordinate ids 54321:0"
