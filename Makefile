@@ -10,7 +10,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # what the check of banned words reads in `make lint`: all but the recipes
-PROSE := $(wildcard *.md) docs benchmarks envbuild tests
+PROSE := $(wildcard *.md) docs benchmarks envbuild images tests
 
 .PHONY: help setup quickstart tools test-tools dev lint prose check check-docs test test-all bench tables clean
 

@@ -19,7 +19,7 @@ def test_a_conflict_is_explained_and_has_exit_code_3() -> None:
     done = envbuild("check", "gpu=H100", "torch=1.12.1")
     assert done.returncode == 3
     assert (
-        "Because torch==1.12.1's wheel carries no code for sm_90 [torch.wheel-arch] and H100 needs code for sm_90 "
+        "Because torch==1.12.1's wheel contains no code for sm_90 [torch.wheel-arch] and H100 needs code for sm_90 "
         "[gpu.sm], torch==1.12.1 cannot run on H100.\nhint: torch>=2.1\n"
     ) in done.stdout
     assert done.stderr == ""

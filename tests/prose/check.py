@@ -8,7 +8,8 @@
 
 Prints `FILE:LINE: WORD -> REPLACEMENT` and ends with exit code 1 when there is something to print. The words are in
 words.yaml next to this file. A string whose bytes may not change (it becomes part of an image) has the comment
-`# prose: keep` on one of its lines or on the line above it. So has a name that is a key of a file format.
+`# prose: keep` on one of its lines or on the line above it. So has a name that is a key of a file format. In YAML files
+(facts, images, targets) the comments and the values of some keys are prose (SENTENCES).
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = Path(__file__).with_name("words.yaml")
-FOLDERS = ("envbuild", "recipes", "docs", "tests", "benchmarks")
+FOLDERS = ("envbuild", "recipes", "images", "docs", "tests", "benchmarks")
 # Generated from the facts; this check, whose tests quote what it bans; a program whose bytes decide the keys of units.
 SKIPPED = ("docs/tables.md", "tests/prose/", "envbuild/build/plan/check_extensions.py")
 # Strings in these folders are commands of units: their bytes decide the key of a unit. Only messages are prose there.
 COMMANDS = ("recipes/", "envbuild/build/plan/", "envbuild/build/blocks/", "envbuild/plan/")
+# Keys of facts, images and targets whose values are sentences.
+SENTENCES = ("about", "because", "condition", "description", "hint", "how", "note", "reason")
 MESSAGE = re.compile(r"(Error|Finding|Refusal|Option|Argument|Typer|command|info|warn|debug)$")
 # Strings in these folders quote messages, and input with mistakes.
 QUOTING = ("tests/", "benchmarks/")
@@ -139,11 +142,11 @@ def without_code(text: str) -> str:
     return text
 
 
-def comments(source: str) -> Iterator[Text]:
-    """Yield the comments; those of consecutive lines as one, so that phrases over two lines are found."""
+def comments(lines: list[str]) -> Iterator[Text]:
+    """Yield the comments (one per line, or ""); consecutive ones as one, so that phrases over two lines are found."""
     block: list[str] = []
     last = 0
-    for number, line in enumerate(comment_lines(source), 1):
+    for number, line in enumerate(lines, 1):
         if line and block and number == last + 1:
             block.append(line)
         elif line:
@@ -269,7 +272,7 @@ def check_python(path: str, source: str, rules: Rules) -> Iterator[Hit]:
     names = ((name, line) for name, line in identifiers(nodes) if KEEP not in lines[line - 1])
     yield from name_hits(path, names, rules)
     yield from module_hits(path, source, rules)
-    for comment in comments(source):
+    for comment in comments(comment_lines(source)):
         yield from phrase_hits(path, comment, rules)
     for owner, node in docstrings(nodes):
         yield from phrase_hits(path, Text(without_code(str(node.value)), node.lineno), rules)
@@ -278,6 +281,45 @@ def check_python(path: str, source: str, rules: Rules) -> Iterator[Hit]:
         return
     for literal in strings(tree, source.splitlines(), path.startswith(COMMANDS)):
         yield from phrase_hits(path, literal, rules)
+
+
+def check_yaml(path: str, source: str, rules: Rules) -> Iterator[Hit]:
+    """Yield the hits of facts, images and targets: in comments, and in the values of `SENTENCES`."""
+    lines = source.splitlines()
+    scalars = list(yaml_scalars(yaml.compose(source, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))))
+    for key, node in scalars:
+        first, last = node.start_mark.line, node.end_mark.line
+        if key in SENTENCES and not any(KEEP in line for line in lines[max(first - 1, 0) : last + 1]):
+            text = Text(without_code(node.value), first + 1, tuple(lines[first : last + 1]))
+            yield from phrase_hits(path, text, rules)
+    for comment in comments(yaml_comment_lines(lines, [node for _, node in scalars])):
+        yield from phrase_hits(path, comment, rules)
+
+
+def yaml_scalars(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, yaml.ScalarNode]]:
+    """Yield (key, node) of every scalar: items of a list have the key of the list, keys themselves have none."""
+    if isinstance(node, yaml.ScalarNode):
+        yield key, node
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from yaml_scalars(item, key)
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            yield "", name
+            yield from yaml_scalars(value, name.value)
+
+
+def yaml_comment_lines(lines: list[str], scalars: list[yaml.ScalarNode]) -> list[str]:
+    """Return the comment of each line, or an empty string. A `#` within a scalar begins none."""
+    rest = list(lines)
+    for node in scalars:
+        first, last = node.start_mark, node.end_mark
+        for number in range(first.line, min(last.line + 1, len(rest))):
+            start = first.column if number == first.line else 0
+            end = last.column if number == last.line else len(rest[number])
+            rest[number] = rest[number][:start] + "x" * (end - start) + rest[number][end:]
+    found = (re.search(r"(?:^|\s)#(.*)", line) for line in rest)
+    return [match[1] if match and not match[0].lstrip().startswith(KEEP) else "" for match in found]
 
 
 def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -297,23 +339,26 @@ def check_markdown(path: str, source: str, rules: Rules) -> Iterator[Hit]:
     yield from name_hits(path, names, rules)
 
 
+READERS = {".py": check_python, ".md": check_markdown, ".yaml": check_yaml}
+
+
 def files(paths: list[str]) -> Iterator[Path]:
-    """Yield the Python files and pages below the given paths, or all that the repository has."""
+    """Yield the Python, YAML and Markdown files below the given paths, or all that the repository has."""
     everything = [*sorted(ROOT.glob("*.md")), *(ROOT / folder for folder in FOLDERS)]
     for start in [Path(path).resolve() for path in paths] or everything:
         if not start.exists():
             sys.exit(f"{start} does not exist")
         for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
-            if path.suffix in {".py", ".md"} and "__pycache__" not in path.parts:
+            if path.suffix in READERS and "__pycache__" not in path.parts:
                 yield path
 
 
 def check(path: Path, root: Path = ROOT, rules: Rules | None = None) -> list[Hit]:
     """Return the hits of one file, in order of their lines."""
     relative = path.relative_to(root).as_posix()
-    if relative.startswith(SKIPPED):
+    if relative.startswith(SKIPPED) or (path.suffix == ".yaml" and relative.startswith(QUOTING)):
         return []
-    reader = check_python if path.suffix == ".py" else check_markdown
+    reader = READERS[path.suffix]
     return sorted(set(reader(relative, path.read_text(encoding="utf-8"), rules or read_rules())))
 
 

@@ -110,6 +110,29 @@ def test_commands_of_units_are_not_prose_but_their_messages_are(words, path: str
     assert words(path, source) == [(2, "asked"), (2, "till")]
 
 
+FACTS = """
+    # what nobody says
+    schema: 1  # anew
+    facts:
+    - id: somebody.told
+      because: "torch says # no"
+      source: {where: it is told, how: read; it
+        was asked}
+      hint: |
+        a # b
+        till then
+    - {because: not-told, note: "# not a comment"}
+    # prose: keep (part of the lock)
+    - reason: nobody
+"""
+
+
+def test_comments_and_sentences_of_facts_images_and_targets(words) -> None:
+    expected = [(2, "nobody"), (2, "says"), (3, "anew"), (6, "says"), (8, "asked"), (11, "till")]
+    assert words("envbuild/matrix/data/a.yaml", FACTS) == words("images/a.yaml", FACTS) == expected
+    assert words("tests/a.yaml", FACTS) == []
+
+
 def test_a_noun_describes_classes_and_properties(words) -> None:
     source = '''
         class Lock:

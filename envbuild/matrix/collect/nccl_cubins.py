@@ -106,7 +106,7 @@ def make_facts(rows: Sequence[DerivedRow]) -> Derived:
         type="measured",
         where="libnccl.so.2 of the nvidia-nccl-cu11, nvidia-nccl-cu12 and nvidia-nccl-cu13 wheels",
         how=f"{COLLECTOR}; headers of the fat binaries",
-        because="nccl=={nccl}, the wheel that torch=={torch} brings, carries no code for {sm}",  # prose: keep
+        because="nccl=={nccl}, the wheel that torch=={torch} requires, contains no code for {sm}",
         rows=tuple(rows),
     )
     return Derived(facts=(fact,) if fact.rows else ())

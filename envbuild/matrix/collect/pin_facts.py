@@ -66,7 +66,7 @@ RULES = (
             f"{component}-pin",
             partial(pin_rows, component=component),
             "METADATA of wheels, PKG-INFO of sdists where there are none (Requires-Dist)",
-            f"the metadata of {{shown}} asks for {component} {{row.{component}}}",  # prose: keep
+            f"the metadata of {{shown}} requires {component} {{row.{component}}}",
             "markers evaluated for each machine and Python; the sha256 is of the metadata",
             kind="limits" if component in LIMITED else "requires",
             question=component,
@@ -111,8 +111,7 @@ RULES = (
         core_rows,
         "METADATA of transformer-engine (Requires-Dist and extras)",
         "{shown} has no core wheel for torch's CUDA {torch-cuda}",
-        # prose: keep
-        "transformer-engine-cuXX that the selector wheel asks for, with any extra; the sha256 is of METADATA",
+        "transformer-engine-cuXX that the selector wheel requires, with any extra; the sha256 is of METADATA",
         strength="conditional",
         condition="Transformer Engine is compiled from source for CUDA {torch-cuda}, core and torch part",
     ),

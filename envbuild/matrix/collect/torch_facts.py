@@ -67,8 +67,8 @@ RULES = (
         "install",
         torch_rows.unlabelled_rows,
         "file names",
-        "torch=={torch} without a label is no build of {channel}",  # prose: keep
-        how="builds of other channels carry a local label, by which they are told apart",  # prose: keep
+        "torch=={torch} without a label is not a build of {channel}",
+        how="builds of other channels have a local label, which distinguishes them",
     ),
     Rule(
         "wheel-machine",
@@ -118,7 +118,7 @@ RULES = (
         "runtime",
         torch_rows.architecture_rows,
         LIBRARY,
-        "torch=={torch}'s wheel carries no code for {sm}",  # prose: keep
+        "torch=={torch}'s wheel contains no code for {sm}",
         question="torch-sm",
         how="architecture string of the library, one wheel for each release and machine; the sha256 is of the library",
         type="measured",
@@ -150,7 +150,7 @@ RULES = (
         "install",
         partial(torch_rows.pin_rows, component="triton"),
         "METADATA",
-        "torch=={torch}'s wheel asks for triton {row.triton}",  # prose: keep
+        "torch=={torch}'s wheel requires triton {row.triton}",
     ),
     Rule(
         "triton-left-out",
@@ -158,9 +158,9 @@ RULES = (
         "install",
         partial(torch_rows.missing_pin_rows, component="triton"),
         "METADATA",
-        "torch=={torch}'s wheel asks for no triton on Python {python}",  # prose: keep
+        "torch=={torch}'s wheel requires no triton on Python {python}",
         strength="warn",
-        how=f"{READ_MEMBERS}; it asks for triton on other Pythons",  # prose: keep
+        how=f"{READ_MEMBERS}; it requires triton on other Pythons",
     ),
     Rule(
         "toolkit-pin",
