@@ -25,6 +25,7 @@ from tests.support.local_registry import Layout
 from tests.support.lock_server import wheel
 from tests.support.lock_site import MARKS, make, make_site
 from tests.support.lock_site import repo as repo  # a fixture
+from tests.support.lock_site import widget as widget  # what it is a copy of
 
 pytestmark = MARKS
 BASE = "docker.io/some/base:1"

@@ -23,6 +23,7 @@ from tests.support.git_server import Repo
 from tests.support.lock_server import sdist, serve, sha256, wheel
 from tests.support.lock_site import MARKS, make_site
 from tests.support.lock_site import repo as repo  # a fixture
+from tests.support.lock_site import widget as widget  # what it is a copy of
 
 pytestmark = MARKS
 OWN = ("apt 1.0", "ca-certificates 1.0", "dash 1.0", "openssl 3.0-1")  # as test packages have their content

@@ -19,6 +19,7 @@ import ast
 import functools
 import io
 import re
+import string
 import sys
 import tokenize
 from collections import Counter
@@ -43,6 +44,7 @@ QUOTING = ("tests/", "benchmarks/")
 KEEP = "# prose: keep"
 # Methods of the standard library's protocols (io.IOBase), whose names are not ours.
 PROTOCOL = ("tell",)
+LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 KINDS = ("phrase", "opener", "name", "module")
 
 
@@ -71,21 +73,32 @@ class Text:
 
 @dataclass(frozen=True)
 class Words:
-    """Patterns as one regular expression, with what to write instead of each."""
+    """Patterns as one regular expression, with what to write instead of each. `quick` finds the same places sooner: it
+    has no groups and knows small letters alone."""
 
     pattern: re.Pattern[str]
     writes: tuple[str, ...]
+    quick: re.Pattern[str]
 
     @classmethod
     def compile(cls, form: str, rows: Mapping[str, str], flags: int = 0) -> Words:
         """Return the patterns of a table, each put into `form`."""
         groups = "|".join(f"(?P<r{number}>{row})" for number, row in enumerate(rows))
-        return cls(re.compile(form % groups.replace(" ", r"\s+"), flags), tuple(rows.values()))
+        return cls(
+            re.compile(form % groups.replace(" ", r"\s+"), flags),
+            tuple(rows.values()),
+            re.compile(form % "|".join(rows).replace(" ", r"\s+")),
+        )
 
     def find(self, text: str) -> Iterator[tuple[re.Match[str], str]]:
         """Yield each match with what to write instead."""
-        for match in self.pattern.finditer(text):
-            yield match, self.write(match)
+        plain = text.translate(LOWER) if self.pattern.flags & re.IGNORECASE else text
+        at = 0
+        while found := self.quick.search(plain, at):
+            at = found.end()
+            if match := self.pattern.match(text, found.start()):
+                yield match, self.write(match)
+                at = match.end()
 
     def write(self, match: re.Match[str]) -> str:
         """Return what to write instead of a match."""
@@ -168,6 +181,15 @@ def comment_lines(source: str) -> list[str]:
     return lines
 
 
+def children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below a node, without those that say whether a name is read or written."""
+    for value in vars(node).values():
+        if isinstance(value, list):
+            yield from (one for one in value if isinstance(one, ast.AST))
+        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+            yield value
+
+
 def docstrings(nodes: list[ast.AST]) -> Iterator[tuple[ast.AST, ast.Constant]]:
     """Yield each definition that has a docstring, with it."""
     for node in nodes:
@@ -197,7 +219,7 @@ def strings(node: ast.AST, lines: list[str], only_messages: bool, inside: bool =
         kept = any(KEEP in line for line in lines[max(first - 2, 0) : last])
         if " " in value.strip() and (inside or not only_messages) and not kept:
             yield Text(value, first, tuple(lines[first - 1 : last]))
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
             yield from strings(child, lines, only_messages, inside)
 
@@ -267,7 +289,9 @@ def module_hits(path: str, source: str, rules: Rules) -> Iterator[Hit]:
 def check_python(path: str, source: str, rules: Rules) -> Iterator[Hit]:
     """Yield the hits of a Python file; not of the strings of tests and benchmarks, which quote."""
     tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:
+        nodes += children(node)
     lines = source.splitlines()
     names = ((name, line) for name, line in identifiers(nodes) if KEEP not in lines[line - 1])
     yield from name_hits(path, names, rules)

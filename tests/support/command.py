@@ -7,6 +7,7 @@ how Python starts.
 
 from __future__ import annotations
 
+import gc
 import os
 import pkgutil
 import runpy
@@ -58,6 +59,7 @@ def import_everything() -> None:
     for module in pkgutil.walk_packages(package.__path__, "envbuild."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    gc.freeze()  # a garbage collection in a fork copies the pages of every object that it visits
 
 
 def become_command(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from email.utils import formatdate
+from functools import cache, cached_property
 from pathlib import Path
 
 RELEASED = 1_790_000_000
@@ -25,7 +26,7 @@ class Signer:
     keyring: Path
     fingerprint: str = ""
 
-    @property
+    @cached_property
     def armored(self) -> bytes:
         """The public half as text, as vendors offer it."""
         command = ["gpg", "--homedir", str(self.home), "--batch", "--armor", "--export"]
@@ -33,6 +34,13 @@ class Signer:
 
     def gpg(self, *arguments: str) -> None:
         subprocess.run(["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", *arguments], check=True)
+
+
+@cache
+def clear_sign(key: Signer, content: bytes) -> bytes:
+    """Return a text with its signature. What many tests publish is signed once."""
+    command = ["gpg", "--homedir", str(key.home), "--batch", "--clear-sign"]
+    return subprocess.run(command, input=content, check=True, capture_output=True).stdout
 
 
 @contextmanager
@@ -111,11 +119,10 @@ def publish(
         sums.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} {listing}\n")
     until = f"Valid-Until: {formatdate(released + days * 86400, usegmt=True)}\n" if days else ""
     named = "" if flat else f"Suite: {suite}\nCodename: {suite}\nComponents: {' '.join(parts)}\n"
-    (folder / "Release").write_text(
+    release = (
         f"Origin: Test\nDate: {formatdate(released, usegmt=True)}\n{named}{until}"
         f"Architectures: amd64\nSHA256:\n{''.join(sums)}"
     )
     (folder / "InRelease").unlink(missing_ok=True)
     if key:
-        key.gpg("--clear-sign", "--output", str(folder / "InRelease"), str(folder / "Release"))
-    (folder / "Release").unlink()
+        (folder / "InRelease").write_bytes(clear_sign(key, release.encode()))

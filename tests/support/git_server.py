@@ -38,7 +38,7 @@ class Repo:
     @classmethod
     def make(cls, path: Path, files: dict[str, bytes] | None = None) -> Repo:
         path.mkdir(parents=True)
-        git(path, "init", "--quiet", "--initial-branch=main")
+        git(path, "init", "--quiet", "--initial-branch=main", "--template=")
         repo = cls(path)
         if files:
             repo.commit(files)

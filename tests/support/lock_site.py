@@ -28,10 +28,16 @@ MARKS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def widget(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """Return the repository that every test has a copy of."""
+    return Repo.make(tmp_path_factory.mktemp("forge") / "widget", {"setup.py": b"x"})
+
+
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+def repo(tmp_path: Path, widget: Repo) -> Repo:
     """Return a repository of the site's forge."""
-    return Repo.make(tmp_path / "git/demo/widget", {"setup.py": b"x"})
+    return Repo(shutil.copytree(widget.path, tmp_path / "git/demo/widget"))
 
 
 def make_site(
