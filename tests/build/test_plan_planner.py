@@ -157,7 +157,7 @@ def test_blocks_do_not_change_their_arguments() -> None:
     assert options == ["--with-x"]
 
 
-def test_hpccm_is_left_as_it_was_also_after_an_error() -> None:
+def test_the_state_of_hpccm_is_restored_also_after_an_error() -> None:
     import hpccm.config
 
     before = {name: getattr(hpccm.config, name) for name in dir(hpccm.config) if name.startswith("g_")}
@@ -177,7 +177,7 @@ def test_compile_jobs_come_from_the_planner_not_from_nproc() -> None:
     assert text.startswith("mkdir -p /run/envbuild/work && cp /run/envbuild/archives/ucx.tar.gz")
 
 
-def test_a_recipe_may_not_reach_for_a_build_context() -> None:
+def test_a_recipe_may_not_use_a_build_context() -> None:
     from hpccm.primitives import user
 
     with pytest.raises(SpecError, match="returned user"):

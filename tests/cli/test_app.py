@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def test_help_teaches_and_names_the_exit_codes() -> None:
+def test_help_has_examples_and_exit_codes() -> None:
     done = envbuild("--help")
     assert done.returncode == 0
     for word in (
@@ -191,7 +191,7 @@ def test_an_image_without_a_lock_can_be_read(project: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])
-def test_nothing_but_make_and_lock_makes_a_lock(command: str, project: Path, tmp_path: Path) -> None:
+def test_only_make_and_lock_write_a_lock(command: str, project: Path, tmp_path: Path) -> None:
     (project / "images" / "cpu-ucx.lock").unlink()
     done = envbuild(command, "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     refused(done, 4, "cpu-ucx has no lock", "hint: envbuild lock cpu-ucx")
@@ -314,7 +314,7 @@ def test_an_image_reference_that_docker_would_refuse(project: Path, tmp_path: Pa
     refused(done, 2, "is not an image reference")
 
 
-def test_stdout_is_data_alone(project: Path, tmp_path: Path) -> None:
+def test_stdout_contains_data_only(project: Path, tmp_path: Path) -> None:
     """The Containerfile and nothing else; progress goes to stderr."""
     done = envbuild("compile", "cpu-ucx", cwd=project, ENVBUILD_STORE=str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr

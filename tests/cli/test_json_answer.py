@@ -70,7 +70,7 @@ def test_a_store_that_cannot_be_made_is_an_error_object(tmp_path: Path) -> None:
     assert (found["error"]["code"], found["error"]["exit_code"], done.returncode) == ("engine", 5, 5)
 
 
-def test_answers_that_came_before_an_error_are_in_its_object(tmp_path: Path) -> None:
+def test_answers_before_an_error_are_in_its_object(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "bad.yaml").write_text("schema: 1\ntarget: nosuch\nbase: debian:13\nlayers: {}\n")
     done = envbuild("check", "cpu-ucx", "bad", "--json", cwd=tmp_path)
@@ -94,7 +94,7 @@ def test_every_kind_of_error_has_a_code_of_its_own_that_is_documented() -> None:
     }
 
 
-def test_findings_keep_message_place_and_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_have_message_place_and_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[dict[str, Any]] = [{"image": "a"}]
     monkeypatch.setattr(answer, "results", {"images": rows})
     found = json.loads(encode_error(SpecError.of([Finding("no", "a.yaml:1:2", "write b"), Finding("two")])))

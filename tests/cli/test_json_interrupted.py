@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import ROOT
-from tests.support.signals import heeding
+from tests.support.signals import reset_signals
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +50,7 @@ def start(store: Path, second: str, *, length: int = 1, setting: str = "") -> su
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heeding,
+        preexec_fn=reset_signals,
     )
 
 

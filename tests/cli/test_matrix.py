@@ -76,7 +76,7 @@ def test_all_mistakes_are_reported_together() -> None:
     assert done.stderr.count("error: ") == 3
 
 
-def test_shipped_images_are_in_order() -> None:
+def test_shipped_images_have_no_conflict() -> None:
     done = envbuild("check", "--all", "--json")
     assert done.returncode == 0
     assert {answer["verdict"] for answer in json.loads(done.stdout)["answers"]} <= {"valid", "conditional"}
@@ -124,7 +124,7 @@ def test_an_empty_fact_file_of_a_project(tmp_path: Path) -> None:
     refused(envbuild("check", "torch=2.8.0", cwd=tmp_path), 2, "facts/own.yaml: the file is empty")
 
 
-def test_a_fact_of_a_project_counts(tmp_path: Path) -> None:
+def test_a_fact_of_a_project_is_used(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "images", tmp_path / "images")
     (tmp_path / "facts").mkdir()
     (tmp_path / "facts" / "own.yaml").write_text(
@@ -175,7 +175,7 @@ def test_show_prints_a_table_and_refuses_unknown_components() -> None:
         ("check h100-n", ["h100-nccl"]),
     ],
 )
-def test_a_shell_is_offered_components(words: str, offered: list[str]) -> None:
+def test_a_shell_completes_components(words: str, offered: list[str]) -> None:
     asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
     asked["COMP_CWORD"] = str(len(words.split()))
     done = CliRunner().invoke(app, prog_name="envbuild", env=asked)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.signals import heeding
+from tests.support.signals import reset_signals
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +22,7 @@ ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}  # Python
 def envbuild(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
     environ = {**os.environ, "COLUMNS": "120", "PYTHONPATH": str(ROOT), **env}
     command = [sys.executable, "-m", "envbuild", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, check=False, preexec_fn=heeding)
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, check=False, preexec_fn=reset_signals)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.support.squashfs_snapshot import differences, unpack
 
 pytestmark = pytest.mark.clients
 
-NOBODY = 65534  # has an entry in passwd, which enroot wants of who starts a container
+NOBODY_ID = 65534  # has an entry in passwd, which enroot wants of who starts a container
 FORMS = [("zstd", 131072), ("zstd", 1 << 20), ("gzip", 131072), ("lz4", 131072), ("lz4", 1 << 20), ("none", 131072)]
 CONFIG: dict[str, Any] = {
     "Env": ["PATH=/opt/tool/bin:/usr/bin:/bin", "WORDS=a b  c", "EMPTY=", 'JSON={"a": "$b"}', "EQUALS=a=b", "END=x  "],
@@ -98,7 +98,7 @@ class Enroot:
         for path in own.values():
             path.mkdir(parents=True)
             if user:
-                os.chown(path, NOBODY, NOBODY)
+                os.chown(path, NOBODY_ID, NOBODY_ID)
         self.env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ENROOT_")},
             **{f"ENROOT_{name}_PATH": str(path) for name, path in own.items()},
@@ -107,7 +107,7 @@ class Enroot:
         }
 
     def run(self, *words: str | Path) -> str:
-        who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups".split() if self.user else []
+        who = f"setpriv --reuid {NOBODY_ID} --regid {NOBODY_ID} --clear-groups".split() if self.user else []
         command = [*who, "enroot", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, env=self.env, cwd=self.place, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -173,7 +173,7 @@ def startable(enroot: Enroot, path: Path, how: str) -> str:
     if shutil.which("squashfuse") is None:
         pytest.skip("squashfuse is not installed")
     fuse = Path("/dev/fuse")
-    who = NOBODY if enroot.user else os.geteuid()
+    who = NOBODY_ID if enroot.user else os.geteuid()
     if not fuse.exists() or (who and not fuse.stat().st_mode & stat.S_IWOTH):
         pytest.skip("/dev/fuse is not there for this user")
     return str(path)
@@ -215,7 +215,9 @@ def test_enroot_starts_an_export(image: str, enroot: Enroot, tmp_path: Path, for
 
 
 @pytest.mark.parametrize("how", ["unpacked", "mounted"])
-def test_what_enroot_would_change_arrives(strange: list[str], enroot: Enroot, tmp_path: Path, how: str) -> None:
+def test_values_that_enroot_would_change_are_preserved(
+    strange: list[str], enroot: Enroot, tmp_path: Path, how: str
+) -> None:
     printing = 'printf "%s|" "$PWD" "$PATH" "$LINES2" "$A" "$OTHER" "$QUOTED" "$HOME"'
     script = f'touch "/a b/new" /missing/new /tmp/x/new && {printing}'
     values = ('/w$HOME `id` "q"', "/opt/tool/bin:/usr/bin:/bin", "one\nA=two", "", "/x:${HOME}", "'q'", "/new/home")

@@ -138,7 +138,7 @@ def test_a_layer_that_docker_has_twice(
         assert made(source, workspace(tmp_path / f"store-{number}")).artifact.sha256 == want
 
 
-def test_what_docker_does_not_have(
+def test_images_that_docker_does_not_have(
     dockerd: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

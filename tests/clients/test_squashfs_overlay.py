@@ -234,12 +234,12 @@ STACKS: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_what_layers_do_to_each_other(name: str, tmp_path: Path) -> None:
+def test_layers_that_change_each_other(name: str, tmp_path: Path) -> None:
     check(tmp_path / "stack", *STACKS[name])
 
 
 @pytest.mark.parametrize("options", [("posix",), ("gnu",), ("posix", "0.0"), ("posix", "0.1"), ("posix", "1.0")])
-def test_what_gnu_tar_writes_of_a_folder(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_folder_packed_by_gnu_tar(options: tuple[str, ...], tmp_path: Path) -> None:
     """Every kind of file, owners, times, names, attributes, holes."""
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -338,7 +338,7 @@ def stacks(draw: Any) -> list[bytes]:
 
 @examples(40, deadline=None)
 @given(stacks())
-def test_any_order(layers: list[bytes]) -> None:
+def test_layers_in_any_order(layers: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as place:
         expected = overlay(layers, Path(place) / "layers")
         assert not differences(unpack(image(layers, Path(place)), Path(place) / "unpacked"), expected)

@@ -112,7 +112,7 @@ def test_unsquashfs(tmp_path, codec, block, count):
     assert not differences(unpack(written.path, tmp_path / "out"), stack(LAYERS[:count]))
 
 
-def test_superblock_as_unsquashfs_and_describe_see_it(tmp_path):
+def test_superblock_by_unsquashfs_and_describe(tmp_path):
     written = build(tmp_path)
     superblock = subprocess.run(["unsquashfs", "-s", written.path], capture_output=True, text=True, check=True).stdout
     for line in ("Compression zstd", "compression-level 3", "Block size 131072", f"Number of inodes {written.inodes}"):
@@ -143,7 +143,7 @@ def test_squashfuse(tmp_path):
     assert not differences(found, without(stack(LAYERS), "xattrs", "names"))
 
 
-def test_plain_image_is_what_enroot_can_unpack(tmp_path):
+def test_enroot_can_unpack_a_plain_image(tmp_path):
     """Root owns all, no devices, nothing below dev, no xattrs, readable files; every repair is reported."""
     written = build(tmp_path, all_root=True)
     expected = as_root(stack(LAYERS))
@@ -235,7 +235,7 @@ def test_deleted_content_is_not_in_the_file(tmp_path):
     assert not differences(unpack(written.path, tmp_path / "out"), stack(layers))
 
 
-def test_extra_members_go_on_top_and_follow_links(tmp_path):
+def test_extra_members_are_added_on_top_and_follow_links(tmp_path):
     layers = [[folder(b"usr/lib"), symlink(b"lib", b"usr/lib"), file(b"usr/lib/x", b"old")]]
     packs = make_packs(tmp_path, layers)
     extra = [file(b"lib/x", b"new"), file(b"etc/added", b"1")]

@@ -22,7 +22,7 @@ def test_findings_are_transferred_whole() -> None:
     assert len(dict.fromkeys(caught.value.findings)) == 2
 
 
-def test_a_failed_step_keeps_its_errno() -> None:
+def test_a_failed_step_has_its_errno() -> None:
     error = SetupError.of("unshare", OSError(errno.ENOSPC, "No space left on device"), "namespaces")
     with pytest.raises(SetupError) as caught:
         decode(encode_error(error), "it")
@@ -58,7 +58,7 @@ def test_errors_of_the_system() -> None:
     assert isinstance(nameless, OSError) and nameless.errno == errno.EIO
 
 
-def test_a_mistake_in_the_program_is_to_be_reported() -> None:
+def test_a_bug_has_the_hint_to_report_it() -> None:
     found = returned(ZeroDivisionError("by zero"))
     assert isinstance(found, EnvbuildError)
     assert found.message == "a test failed"

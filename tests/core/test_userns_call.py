@@ -39,7 +39,7 @@ def test_root_calls_directly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @as_root
-def test_a_process_has_nothing_of_its_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_inherits_nothing_from_its_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pid, folder, given = process.spawn(who, {"given": "ä"}).result()
     assert pid != os.getpid() and (folder, given) == ("/", "ä")

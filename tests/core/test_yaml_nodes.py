@@ -46,12 +46,12 @@ def test_kinds(text: str, kind: str) -> None:
     assert value(text).kind == kind
 
 
-def test_a_number_keeps_its_zeros() -> None:
+def test_zeros_of_a_number_are_preserved() -> None:
     assert value("3.10").value == "3.10"
 
 
 @given(st.floats() | st.integers() | st.booleans() | st.none())
-def test_what_another_reader_takes_for_something_else_is_not_text(thing: object) -> None:
+def test_values_that_pyyaml_does_not_read_as_text_are_not_text(thing: object) -> None:
     """Everything that PyYAML writes without quotes for a value that is not text."""
     text = yaml.safe_dump({"key": thing})
     node = read(text).entries["key"][1]
@@ -60,7 +60,7 @@ def test_what_another_reader_takes_for_something_else_is_not_text(thing: object)
 
 
 @given(st.text(max_size=20))
-def test_text_that_another_writer_quotes_or_not(thing: str) -> None:
+def test_texts_that_pyyaml_writes_are_read_alike(thing: str) -> None:
     """Everything that PyYAML writes for a text is read as PyYAML's own parser reads it."""
     text = yaml.safe_dump({"key": thing}, allow_unicode=True)
     node = read(text).entries["key"][1]
@@ -104,7 +104,7 @@ def test_fifty_levels() -> None:
     ],
     ids=["lists", "tables", "dashes", "questions", "aliases", "quotes"],
 )
-def test_hostile_megabytes_end_soon(text: str) -> None:
+def test_hostile_input_is_read_in_bounded_time(text: str) -> None:
     start = time.process_time()
     with contextlib.suppress(SpecError):
         parse(text, "x.yaml", [])

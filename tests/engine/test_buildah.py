@@ -148,7 +148,7 @@ def test_a_step_sees_the_environment_of_its_unit(buildah_store: Store) -> None:
     }  # fmt: skip
 
 
-def test_again_it_is_taken_from_the_store_and_rebuilt_it_is_equal(buildah_store: Store) -> None:
+def test_a_second_build_uses_the_store_and_a_rebuild_is_equal(buildah_store: Store) -> None:
     plan = kit.plans("everything", buildah_store)
     first = buildah(plan, buildah_store)
     again = buildah(plan, buildah_store)
@@ -159,7 +159,7 @@ def test_again_it_is_taken_from_the_store_and_rebuilt_it_is_equal(buildah_store:
     assert first.layers == again.layers == rebuilt.layers
 
 
-def test_what_a_mount_holds_is_not_taken_from_the_cache(buildah_store: Store) -> None:
+def test_changed_content_of_a_mount_is_built_again(buildah_store: Store) -> None:
     def content(text: str) -> str:
         item = Input("texts", "text", texts=(("file", text),))
         unit = kit.unit("copy", "cat /run/envbuild/texts/file > /copied", inputs=(item,))

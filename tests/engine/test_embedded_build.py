@@ -160,7 +160,7 @@ def test_no_network_and_few_capabilities(store: Store) -> None:
     assert "CapEff:\t00000000a00425fb" in text
 
 
-def test_the_machine_is_out_of_reach(store: Store) -> None:
+def test_a_step_cannot_reach_the_host(store: Store) -> None:
     text = output(
         store,
         "mknod /opt/null c 1 3 || echo no node",
@@ -258,7 +258,7 @@ def test_sixty_lower_layers(store: Store) -> None:
     assert layer(store, kit.build(store, *many, top).layers[-1])["opt/count"][1].strip() == b"60"
 
 
-def test_what_a_step_leaves_running_is_stopped(store: Store) -> None:
+def test_processes_left_by_a_step_are_stopped(store: Store) -> None:
     there = "until grep -qx sleep /proc/[0-9]*/comm 2>/dev/null; do true; done"
     kit.build(store, kit.unit("daemon", f"setsid sh -c \"trap '' TERM; sleep 321\" & {there}; touch /opt/x"))
     log = next((store.root / "logs").glob("daemon-*")).read_text()

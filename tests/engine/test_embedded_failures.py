@@ -27,7 +27,7 @@ from envbuild.core.userns import diagnose, libc
 from envbuild.squashfs.pack.format import PackFormat
 from tests.support import tiny_root as kit
 from tests.support.programs import importing
-from tests.support.signals import heeding
+from tests.support.signals import reset_signals
 
 pytestmark = pytest.mark.engine
 
@@ -228,7 +228,7 @@ def test_killed_at_any_moment(store: Store) -> None:
 
 
 def test_interrupt_ends_everything(store: Store) -> None:
-    process = driver("endless", store.root, stderr=subprocess.DEVNULL, preexec_fn=heeding)
+    process = driver("endless", store.root, stderr=subprocess.DEVNULL, preexec_fn=reset_signals)
     wait_for_steps(process.pid)
     below = descendants(process.pid)
     process.send_signal(signal.SIGINT)

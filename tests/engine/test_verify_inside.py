@@ -302,7 +302,7 @@ def test_every_need_resolves_as_the_loader_itself_does(root: Path) -> None:
     assert compared > 10
 
 
-def test_what_must_not_be_there(root: Path, tmp_path: Path) -> None:
+def test_one_fault_of_each_kind(root: Path, tmp_path: Path) -> None:
     """One fault of each kind, planted in a copy."""
     bad = tmp_path / "bad"
     shutil.copytree(root, bad, symlinks=True)

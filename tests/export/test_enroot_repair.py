@@ -179,7 +179,7 @@ def test_working_directories(tmp_path):
         ImageConfig(entrypoint=("a\0b",)),
     ],
 )
-def test_what_could_not_start(tmp_path, config):
+def test_images_that_could_not_start(tmp_path, config):
     with pytest.raises(InputError) as caught:
         repair(config, tree(tmp_path), 0)
     assert len(caught.value.findings) == 1 and "docker build" in caught.value.hint

@@ -46,7 +46,7 @@ def states(root: Path) -> dict[str, str]:
     return {row["source"]: row["state"] for row in list_exports(root).data["exports"]}
 
 
-def test_what_runs(tmp_path: Path) -> None:
+def test_running_exports(tmp_path: Path) -> None:
     record(tmp_path, "here")
     found = list_exports(tmp_path)
     (row,) = found.data["exports"]
@@ -66,7 +66,7 @@ def test_what_runs(tmp_path: Path) -> None:
         assert word in line
 
 
-def test_processes_that_are_gone(tmp_path: Path) -> None:
+def test_processes_that_have_ended(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     gone = replace(HERE, pid=ended.pid, began=process_start(ended.pid) or 1)
     ended.wait()
@@ -111,7 +111,7 @@ def test_other_hosts(tmp_path: Path) -> None:
     assert "silent for 12 min" in found.text and f"{HERE.user}@node7 {1 << 21}" in found.text
 
 
-def test_what_ended(tmp_path: Path) -> None:
+def test_ended_exports(tmp_path: Path) -> None:
     now = time.time()
     record(tmp_path, "bad", state="failed", ended=now - 10, error="layer 2 of 3\x1b[2J is damaged")
     record(tmp_path, "good", state="done", ended=now - 50, started=now - 60)
@@ -122,7 +122,7 @@ def test_what_ended(tmp_path: Path) -> None:
     assert "  bad: layer 2 of 3\\x1b[2J is damaged" in found.text and "\x1b" not in found.text
 
 
-def test_a_failure_of_several_lines_keeps_them(tmp_path: Path) -> None:
+def test_a_failure_of_several_lines_is_listed_whole(tmp_path: Path) -> None:
     record(tmp_path, "app", state="failed", ended=time.time(), error="looked at:\n  https://one\x1b[2J: refused")
     assert list_exports(tmp_path).text.splitlines()[2:] == ["  app: looked at:", "      https://one\\x1b[2J: refused"]
 
@@ -262,7 +262,7 @@ def test_states_and_rates(tmp_path: Path) -> None:
     assert found.done == 0
 
 
-def test_how_far_merging_is(tmp_path: Path) -> None:
+def test_progress_of_merging(tmp_path: Path) -> None:
     """It is read off the file that this process writes beside the output."""
     reporter = Seen(tmp_path)
     at = replace(workspace(tmp_path / "store"), reporter=reporter)
@@ -278,7 +278,7 @@ def test_how_far_merging_is(tmp_path: Path) -> None:
     assert 1 << 18 <= found.done < 1 << 19 and reporter.wholes[-1] == ("squashfs", found.done, 1 << 20)
 
 
-def test_rate_and_time_left_change_while_nothing_comes(tmp_path: Path) -> None:
+def test_rate_and_time_left_change_while_no_data_arrives(tmp_path: Path) -> None:
     reporter = Seen(tmp_path)
     found = Progress(replace(workspace(tmp_path / "store"), reporter=reporter), "x", None, READING)
     found.measure()

@@ -102,7 +102,7 @@ def made(connected: Cli) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def bundle(connected: Cli, made: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the exported folder, moved as a disk is."""
-    folder = tmp_path_factory.mktemp("carried") / "bundle"
+    folder = tmp_path_factory.mktemp("disk") / "bundle"
     row = connected.json("fetch", IMAGE, "--to", str(folder))
     assert row["new"] == row["files"] > 80
     assert (folder / "debian/pool/main/h/hello").is_dir()

@@ -34,7 +34,7 @@ def made(cli: Cli) -> dict[str, object]:
     return dict(cli.json("make", IMAGE))
 
 
-def test_a_verified_squashfs_comes_out(made: dict[str, object], cli: Cli) -> None:
+def test_make_writes_a_verified_squashfs(made: dict[str, object], cli: Cli) -> None:
     path = Path(str(made["artifact"]))
     assert path.name == f"{IMAGE}-{str(made['lock'])[7:19]}.sqsh"
     assert (path.parent / f"{IMAGE}.sqsh").resolve() == path
@@ -197,7 +197,7 @@ def test_show_and_list_report_the_built_image(made: dict[str, object], cli: Cli)
     assert (answer["squashfs"]["codec"], answer["origin"]["image"]) == ("zstd", IMAGE)
 
 
-def test_gc_keeps_what_a_made_image_needs(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
+def test_gc_preserves_what_a_built_image_needs(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
     other = Cli(cli.project, with_inputs(cli.store, tmp_path / "store"))
     first = other.json("make", IMAGE, "--no-verify")
     (other.store / "blobs" / "sha256" / ("f" * 64)).write_bytes(b"nobody needs this")

@@ -26,7 +26,7 @@ def libraries(path: str) -> dict[str, str]:
     return {name or Path(file).name: file for name, file in found}
 
 
-def test_numpy_fits_and_with_another_blas_does_not(tmp_path: Path) -> None:
+def test_numpy_links_with_its_own_blas_only(tmp_path: Path) -> None:
     folder = installed(tmp_path, "numpy")
     python = os.path.realpath(sys.executable)
     modules = sorted(str(path) for path in folder.rglob("*.so*") if path.is_file())

@@ -70,12 +70,12 @@ def test_dotdot_is_resolved_from_the_target_of_a_link() -> None:
     assert tree.canonical("/link/.././../..//../lib.so") == "/lib.so"
 
 
-def test_a_circle_of_links_is_nothing() -> None:
+def test_a_link_loop_has_no_target() -> None:
     tree = loader({"/bin/x": {"needed": ["liba.so"]}}, {"/usr/lib/liba.so": "libb.so", "/usr/lib/libb.so": "liba.so"})
     assert tree.resolve()["/bin/x"] == {"liba.so": ("missing", "")}
 
 
-def test_another_machine_is_passed_over() -> None:
+def test_a_library_of_another_machine_is_skipped() -> None:
     tree = loader(
         {
             "/bin/x": {"needed": ["liba.so"]},

@@ -105,7 +105,7 @@ def test_code_that_is_not_x86_is_not_scanned() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_noise_ends(noise: bytes) -> None:
+def test_the_scan_of_random_bytes_ends(noise: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert set(scanned(noise or b"\0")) <= {"x86-64-v3", "x86-64-v4", "cpuid"}
 

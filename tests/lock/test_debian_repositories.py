@@ -163,7 +163,7 @@ def test_keys_of_this_machine(site: Site, key: Signer, tmp_path: Path) -> None:
     assert "curl 8.5-2" in named(lock, "base")
 
 
-def test_vendors_are_open_to_every_unit_but_the_base(site: Site, tmp_path: Path, vendor: Signer) -> None:
+def test_vendors_are_used_by_every_unit_but_the_base(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     lock = resolve(at, repositories(vendor), base="libibverbs1", debian="cuda-nvcc", build_x="rdma-core")
     assert named(lock, "base")["libibverbs1 50"] == "ubuntu:noble/main"
@@ -340,7 +340,7 @@ def test_on_top_of_a_base_image(site: Site) -> None:
     assert lock.requested == {"base": (), "debian": ("pdsh", "perl"), "build-x": ()}
 
 
-def test_what_does_not_fit_on_a_base_image(site: Site) -> None:
+def test_packages_that_conflict_with_a_base_image(site: Site) -> None:
     status = installed(stanza("libibverbs1", "99"))
     with pytest.raises(ConflictError, match=r"(?s)rdma-core : Depends: libibverbs1 \(= 50\)"):
         resolve(site, status=status, base="", debian="rdma-core")
@@ -354,7 +354,7 @@ def test_installed_names() -> None:
     assert installed_names("") == frozenset()
 
 
-def test_blame() -> None:
+def test_errors_of_apt_are_assigned_to_repositories() -> None:
     """Lines of apt's go to the most exact place; lines that name none count only when no place is named."""
 
     def source(place: str) -> AptSource:

@@ -149,7 +149,7 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_unlikely_suggestion(
 
 
 @pytest.mark.parametrize(
-    ("asked", "version", "chosen", "stands"),
+    ("asked", "version", "chosen", "replaced"),
     [
         ("mpi", "1.20.1", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.20.1+envbuild",)),
         ("mpi", "1.18", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.18+envbuild",)),
@@ -160,12 +160,12 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_unlikely_suggestion(
         ("openssl", "1.20.1", ["openssl 3.0-2"], ()),  # nothing depends on it
     ],
 )
-def test_a_dummy_package(site: Site, asked: str, version: str, chosen: list[str], stands: tuple[str]) -> None:
+def test_a_dummy_package(site: Site, asked: str, version: str, chosen: list[str], replaced: tuple[str]) -> None:
     units = {"base": (), "debian": tuple(asked.split()), "build-x": ("mpi",)}
     request = debian.DebianRequest(TRIXIE, "amd64", units, replaces={"debian": [f"libucx0={version}"]})
     lock = debian.resolve(request, site, Store.open(site.store), SilentReporter())
     assert names(lock, "debian") == chosen
-    assert lock.replaced["debian"] == stands
+    assert lock.replaced["debian"] == replaced
     # a build links with the real one: its unit is another
     assert "libucx0 1.18-2" in names(lock, "build-x")
     assert "build-x" not in lock.replaced

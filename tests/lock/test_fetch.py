@@ -70,7 +70,7 @@ def test_part_of_an_earlier_run_is_used(server: Answers, store: Store) -> None:
 
 
 @pytest.mark.parametrize("part", [b"x" * 1000, b"x" * 2_000_000, DATA])
-def test_part_that_does_not_fit(server: Answers, store: Store, part: bytes) -> None:
+def test_a_part_with_other_content_is_not_used(server: Answers, store: Store, part: bytes) -> None:
     """Foreign bytes, more bytes than there are, all of them already."""
     server.files[f"/{PATH}"] = DATA
     (store.root / "partial").mkdir()

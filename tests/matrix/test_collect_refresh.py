@@ -75,7 +75,7 @@ def test_a_new_release_is_reported_and_changes_dates_of_its_facts_only(tmp_path:
     assert {fact["source"]["seen"] for fact in tree["facts"]} == {str(LATER)}  # the release is in every fact
 
 
-def test_an_unchanged_fact_keeps_its_day(tmp_path: Path) -> None:
+def test_an_unchanged_fact_has_its_old_date(tmp_path: Path) -> None:
     folder = tmp_path / "derived"
     site = site_of(tmp_path, "simple", "2.8.0")
     run(site, folder)

@@ -59,7 +59,7 @@ def applied(store: Store, tars: list[io.BytesIO], lowers: list[LayerRecord]) -> 
         return make_layer(folder, trees, store, epoch=EPOCH)
 
 
-def test_what_was_packed_is_packed_again(store: Store) -> None:
+def test_a_packed_layer_is_packed_again(store: Store) -> None:
     one = layer(store, "one", first)
     two = layer(store, "two", second, [one])
     assert applied(store, [packed(store, one)], []).diff_id == one.diff_id

@@ -166,7 +166,7 @@ def test_prefixes() -> None:
     assert only(header(b"name", tail=star[:163] + b"tar\0")).path == b"p/name"
 
 
-def test_duplicates_come_both() -> None:
+def test_both_duplicates_are_read() -> None:
     found = read(file(b"a", b"1") + header(b"a", b"5") + file(b"a", b"2") + END)
     assert [member.kind for member in found.members] == [Kind.FILE, Kind.DIR, Kind.FILE]
 

@@ -40,7 +40,7 @@ def test_nvidias_archive_is_named_by_distribution_and_architecture() -> None:
 
 
 @pytest.mark.parametrize("provider", ["apt", "base"])
-def test_only_the_wheels_of_cuda_come_apart(provider: str) -> None:
+def test_flavor_runtime_is_for_wheels_only(provider: str) -> None:
     with pytest.raises(SpecError, match=f"'flavor: runtime' is for provider: wheels, not for {provider}"):
         recipe("cuda", version="13.2", provider=provider, flavor="runtime")
 

@@ -31,7 +31,9 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(("make", "case"), CASES)
-def test_what_it_runs_is_shell_and_python(make: Callable[..., tuple[Recipe, RecipeEnv]], case: tuple[Any, ...]) -> None:
+def test_commands_are_valid_shell_and_python(
+    make: Callable[..., tuple[Recipe, RecipeEnv]], case: tuple[Any, ...]
+) -> None:
     made, env = make(*case)
     texts = [*steps(made, env), *(check.command for check in made.verify(env))]
     assert texts
@@ -46,7 +48,7 @@ def test_what_it_runs_is_shell_and_python(make: Callable[..., tuple[Recipe, Reci
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY)
-def test_what_builds_has_steps_and_what_does_not_has_none(name: str, options: dict[str, Any]) -> None:
+def test_only_recipes_that_build_have_steps(name: str, options: dict[str, Any]) -> None:
     mine, env = whole(name, options)
     assert mine.builds == bool(mine.builds and steps(mine, env))
     asked = mine.sources(env)
@@ -112,13 +114,13 @@ def test_it_is_accepted_and_every_source_is_pinned(
 def test_one_verbs_one_network_plugin_one_mpi() -> None:
     """Every recipe that provides a library that may be only once in an image declares it."""
 
-    def brings(library: str) -> set[str]:
+    def providers_of(library: str) -> set[str]:
         return {name for name, *rest in SAMPLES if library in sample(name, *rest)[0].provides(sample(name, *rest)[1])}
 
-    assert brings("libibverbs") == {"rdma-core", "ofed", "efa"}
-    assert brings("libnccl-net") == {"hpcx", "efa", "aws-ofi-nccl", "nccl-rdma-sharp"}
-    assert brings("libmpi") == {"hpcx", "efa"}
-    assert brings("libfabric") == {"libfabric", "efa"}
+    assert providers_of("libibverbs") == {"rdma-core", "ofed", "efa"}
+    assert providers_of("libnccl-net") == {"hpcx", "efa", "aws-ofi-nccl", "nccl-rdma-sharp"}
+    assert providers_of("libmpi") == {"hpcx", "efa"}
+    assert providers_of("libfabric") == {"libfabric", "efa"}
     assert "libnccl-net" not in recipe("hpcx", plugin=False).provides(image())
     assert "libnccl-net" not in recipe("efa").provides(image())
 

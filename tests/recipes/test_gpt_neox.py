@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
         ),
     ],
 )
-def test_what_gpt_neox_needs_beside_it(version: str, beside: dict[str, Any], missing: tuple[str, ...]) -> None:
+def test_layers_that_gpt_neox_needs(version: str, beside: dict[str, Any], missing: tuple[str, ...]) -> None:
     made = recipe("gpt-neox", version=version)
     found = made.refusals(stack(made, *(recipe(name, **options) for name, options in beside.items())))
     assert len(found) == len(missing)

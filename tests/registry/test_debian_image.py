@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.registry,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can read the trees of layers"),
 ]
-KEPT = "trixie-image.tar"
+CACHED_IMAGE = "trixie-image.tar"
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +40,18 @@ def debian() -> Iterator[bytes]:
     if not places:
         pytest.skip("the host's apt knows no Debian archive")
     with tempfile.TemporaryDirectory() as work:
-        kept = Path(os.environ.get("ENVBUILD_TEST_STORE", work)) / KEPT
-        if not kept.is_file():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            new = kept.with_suffix(".new.tar")
+        cached = Path(os.environ.get("ENVBUILD_TEST_STORE", work)) / CACHED_IMAGE
+        if not cached.is_file():
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            new = cached.with_suffix(".new.tar")
             command = ["mmdebstrap", "--variant=minbase", "--include=python3", "trixie", str(new), places[0]]
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
             )
             if done.returncode:
                 pytest.skip(f"mmdebstrap cannot make a Debian here: {done.stderr[-300:]}")
-            new.rename(kept)
-        yield kept.read_bytes()
+            new.rename(cached)
+        yield cached.read_bytes()
 
 
 @pytest.fixture

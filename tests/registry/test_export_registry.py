@@ -30,7 +30,7 @@ def push_image(layout: Layout, registry: Server, name: str = "some/app:1", compr
     registry.push(f"oci:{layout.path}", name)
 
 
-def test_from_the_socket_into_the_file(layout: Layout, registry: Server, tmp_path: Path) -> None:
+def test_name_mode_and_origin_of_the_image(layout: Layout, registry: Server, tmp_path: Path) -> None:
     push_image(layout, registry)
     at = workspace(tmp_path / "store", docker=registry.url)
     done = made("docker://some/app:1", at)
@@ -68,7 +68,7 @@ def test_compressions_of_layers(compression: str, tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
-def test_what_is_inside(layout: Layout, registry: Server, tmp_path: Path) -> None:
+def test_contents_of_the_image(layout: Layout, registry: Server, tmp_path: Path) -> None:
     if shutil.which("unsquashfs") is None:
         pytest.skip("unsquashfs is not installed")
     push_image(layout, registry)
@@ -190,7 +190,7 @@ def test_a_connection_that_always_breaks(layout: Layout, registry: Server, tmp_p
         assert [layer.cached for layer in done.layers] == [True, False, True]
 
 
-def test_a_place_with_wrong_content_is_left_for_the_next(layout: Layout, registry: Server, tmp_path: Path) -> None:
+def test_after_a_place_with_wrong_content_the_next_is_used(layout: Layout, registry: Server, tmp_path: Path) -> None:
     push_image(layout, registry)
     with cutting(registry.host) as cutter:
         cutter.wrong = True

@@ -124,7 +124,7 @@ def test_no_image_for_the_architecture(layout: Layout, registry: Server, lock: L
         )
 
 
-def test_what_later_layers_take_away(layout: Layout, registry: Server, lock: Lock) -> None:
+def test_contents_that_later_layers_delete(layout: Layout, registry: Server, lock: Lock) -> None:
     second = tar(
         kit.file(f"{PYTHON}/.wh.Old_Thing-1.0.dist-info"),
         metadata(PYTHON, "new", "3.0"),
@@ -155,7 +155,7 @@ def test_what_later_layers_take_away(layout: Layout, registry: Server, lock: Loc
     assert found.image.python == {"legacy": "2.0", "new": "3.0", "numpy": "1.26"}
 
 
-def test_everything_that_is_wrong_at_once(layout: Layout, registry: Server, lock: Lock) -> None:
+def test_all_faults_are_reported_together(layout: Layout, registry: Server, lock: Lock) -> None:
     alpine = tar(
         kit.file("etc/os-release", b"ID=alpine\nVERSION_ID=3.22\n"),
         kit.file("bin/sh"),
@@ -274,7 +274,7 @@ def test_a_store_that_is_damaged(layout: Layout, registry: Server, lock: Lock, s
     assert lock("docker.io/some/base:1", registry.url).image == image
 
 
-def test_what_was_seen_is_seen_again(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
+def test_the_recorded_file_list_is_used_again(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
     push_base(layout, registry, kit.system(), tar(kit.file("odd\udcff", b""), symlink("loop", "loop")))
     first = lock("docker.io/some/base:1", registry.url)
     store.blob(first.image.layers[0][0]).write_bytes(b"nobody reads it again")
@@ -307,7 +307,7 @@ def test_layouts(copied_layout: Path, lock: Lock, layout: Layout, name: str) -> 
     )
 
 
-def test_layouts_that_hold_something_else(copied_layout: Path, lock: Lock) -> None:
+def test_layouts_with_other_content(copied_layout: Path, lock: Lock) -> None:
     for name, reference in (("own", "some/base:2"), ("all", "other/base:1"), ("bare", "some:1")):
         with pytest.raises(InputError, match="is not available; tried:\n"):
             lock(f"docker.io/{reference}", str(copied_layout / name))
@@ -333,7 +333,7 @@ def test_the_next_place_is_tried(copied_layout: Path, layout: Layout, lock: Lock
     assert lock("docker.io/some/base:1", site=site).image.python["numpy"] == "1.26"
 
 
-def test_nothing_in_the_store_is_for_one_user_only(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
+def test_blobs_are_readable_by_all_users(layout: Layout, registry: Server, lock: Lock, store: Store) -> None:
     push_base(layout, registry)
     image = lock("docker.io/some/base:1", registry.url).image
     for digest in (image.digest, image.config, image.layers[0][0]):

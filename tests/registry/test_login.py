@@ -176,8 +176,8 @@ def test_tokens_for_a_login(by_token: Server, service: Tokens, lock: Lock, tmp_p
 def test_identity_tokens(by_token: Server, service: Tokens, lock: Lock, tmp_path: Path) -> None:
     """As Azure's registries have them: config.json holds a refresh token, and no password."""
     service.allowed.add("refresh")
-    nobody = base64.b64encode(b"00000000-0000-0000-0000-000000000000:").decode()
-    config(tmp_path, auths={by_token.host: {"auth": nobody, "identitytoken": "refresh"}})
+    empty_login = base64.b64encode(b"00000000-0000-0000-0000-000000000000:").decode()
+    config(tmp_path, auths={by_token.host: {"auth": empty_login, "identitytoken": "refresh"}})
     assert lock(IMAGE, by_token.url).image.python["numpy"] == "1.26"
     method, login, values = service.asked[0]
     assert (method, login) == ("POST", "")

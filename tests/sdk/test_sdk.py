@@ -22,13 +22,13 @@ def test_recipes_import_nothing_else_of_envbuild() -> None:
         assert set(modules) <= {"envbuild.sdk"}, path.name
 
 
-def test_all_that_recipes_import_is_promised() -> None:
+def test_all_names_that_recipes_import_are_exported() -> None:
     for path in RECIPES.glob("*.py"):
         for names in re.findall(r"^from envbuild\.sdk import (\([^)]*\)|.*)$", path.read_text(), re.MULTILINE):
             assert set(re.findall(r"\w+", names)) <= set(sdk.__all__), path.name
 
 
-def test_every_name_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     assert all(hasattr(sdk, name) for name in sdk.__all__)
     assert sdk.__all__ == sorted(sdk.__all__, key=lambda name: (not name.isupper(), name.islower(), name))
 

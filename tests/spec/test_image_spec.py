@@ -89,7 +89,7 @@ def test_a_mistake_in_the_extended_file_has_its_place(tmp_path: Path, small: Pro
     ]
 
 
-def test_nothing_but_what_is_required(tmp_path: Path, small: Project) -> None:
+def test_only_the_required_keys(tmp_path: Path, small: Project) -> None:
     image = written(tmp_path, "layers:\nenv:\nwaivers:\n", small)
     assert (image.python, dict(image.recipes), dict(image.env), image.waivers) == ("3.13", {}, {}, ())
 
@@ -98,7 +98,7 @@ def test_nothing_but_what_is_required(tmp_path: Path, small: Project) -> None:
     "value",
     ["", " leading and trailing ", "$HOME and $(id) and `id`", 'an "inner" quote', '"unbalanced', "ä # ; \\ {}", "'"],
 )
-def test_values_that_enroot_keeps(value: str, tmp_path: Path, small: Project) -> None:
+def test_values_that_enroot_preserves(value: str, tmp_path: Path, small: Project) -> None:
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     assert written(tmp_path, f'env: {{TEXT: "{quoted}"}}\n', small).env == {"TEXT": value}
 

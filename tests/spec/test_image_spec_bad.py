@@ -91,7 +91,7 @@ def only_spec_errors(text: str | bytes, folder: Path, project: Project) -> None:
         assert all(finding.where for finding in error.findings)
 
 
-FIXTURES_STAY = examples(200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+SHARED_FIXTURES = examples(200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 KEYS = ["schema", "target", "base", "python", "layers", "env", "waivers", "extends", "description"]
 WORDS = st.sampled_from(
     [*KEYS, "node", "debian:13", "good", "3.13", "widget", "toolkit", "version", "fact", "reason", "plugins", "flags"]
@@ -108,13 +108,13 @@ TOPS = st.fixed_dictionaries(
 )
 
 
-@FIXTURES_STAY
+@SHARED_FIXTURES
 @given(text=st.text() | st.binary() | st.text(alphabet="[]{}:,-#&*!|>'\"%@` \n\tab1", max_size=80))
 def test_any_text(text: str | bytes, tmp_path_factory: pytest.TempPathFactory, small: Project) -> None:
     only_spec_errors(text, tmp_path_factory.getbasetemp(), small)
 
 
-@FIXTURES_STAY
+@SHARED_FIXTURES
 @given(tree=TOPS)
 def test_any_tree(tree: object, tmp_path_factory: pytest.TempPathFactory, small: Project) -> None:
     only_spec_errors(yaml.safe_dump(tree, allow_unicode=True), tmp_path_factory.getbasetemp(), small)

@@ -52,7 +52,7 @@ def test_golden_image(tmp_path, codec, level):
 
 
 @pytest.mark.parametrize("codec", LEVELS)
-def test_blocks_come_back(codec):
+def test_blocks_round_trip(codec):
     for level in {LEVELS[codec][0], LEVELS[codec][-1], DEFAULTS[codec]}:
         used = Codec(codec, level)
         for content in (TEXT[:131072], bytes(4096), b"x"):
@@ -71,12 +71,12 @@ def test_unknown_levels_are_refused(codec, level):
     assert caught.value.hint.startswith("use ")
 
 
-def test_no_block_is_compressed_by_none():
+def test_codec_none_does_not_decompress():
     with pytest.raises(EnvbuildError, match="none"):
         Codec("none", 0).decompress(b"1", 10)
 
 
-def test_tables_of_slow_codecs_are_quick():
+def test_tables_of_slow_codecs_are_written_fast():
     assert Codec("zstd", 22).tables.level < 10 and Codec("lz4", 12).tables == Codec("lz4", 12)
 
 

@@ -28,7 +28,7 @@ LAYER = [
 ]
 
 
-def test_index_comes_back(tmp_path):
+def test_index_round_trip(tmp_path):
     read = pack(tmp_path / "pack", LAYER, block=4096)
     assert read.index.paths == [b"a", b"b\xff\n", b"c", b"d"] and read.index.links == [b"", b"", b"a", b"\xfe"]
     assert read.index.xattr_sets == [(), ((b"user.\xff", b"\0\xff"),)]

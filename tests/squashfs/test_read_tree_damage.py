@@ -62,10 +62,10 @@ def test_any_damage_is_reported(tmp_path, plain, image, data):
     where = st.one_of(st.integers(0, 95), st.integers(metadata, len(whole) - 1), st.integers(0, len(whole) - 1))
     for at in data.draw(st.lists(where, min_size=1, max_size=6)):
         width = data.draw(st.sampled_from([1, 2, 4, 8]))
-        lie = data.draw(
+        wrong = data.draw(
             st.one_of(st.just(b"\xff" * width), st.just(bytes(width)), st.binary(min_size=width, max_size=width))
         )
-        whole[at : at + width] = lie
+        whole[at : at + width] = wrong
     if data.draw(st.booleans()):
         del whole[data.draw(st.integers(0, len(whole))) :]
     path = tmp_path / "damaged.sqsh"
@@ -81,7 +81,7 @@ def test_the_undamaged_one_reads(tmp_path, plain):
 
 def patched(tmp_path: Path, data: bytes, old: bytes, new: bytes) -> Path:
     assert data.count(old) == 1 and len(old) == len(new)
-    path = tmp_path / "lie.sqsh"
+    path = tmp_path / "wrong.sqsh"
     path.write_bytes(data.replace(old, new))
     return path
 
@@ -106,7 +106,7 @@ def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree
 
 
 @pytest.mark.parametrize(
-    "name,offset,lie",
+    "name,offset,wrong",
     [
         (b"bin/sh2", 28, struct.pack("<I", 0xFFFFFFFF)),  # a file of 4 GiB: its size words are not there
         (b"noise", 24, struct.pack("<Q", 1 << 62)),
@@ -123,11 +123,11 @@ def place_of(plain: bytes, tmp_path: Path, name: bytes) -> tuple[int, SquashTree
         (b"text twice", 32, struct.pack("<I", 0x06000010)),  # a bit that does not exist
     ],
 )
-def test_wrong_values_in_inodes(tmp_path, plain, name, offset, lie):
+def test_wrong_values_in_inodes(tmp_path, plain, name, offset, wrong):
     at, _ = place_of(plain, tmp_path, name)
     data = bytearray(plain)
-    data[at + offset : at + offset + len(lie)] = lie
-    path = tmp_path / "lie.sqsh"
+    data[at + offset : at + offset + len(wrong)] = wrong
+    path = tmp_path / "wrong.sqsh"
     path.write_bytes(data)
     if (name, offset) == (b"bin/sh2", 16):  # only a tail: its start means nothing
         assert survives(path)
@@ -152,8 +152,8 @@ def test_a_directory_that_holds_itself(tmp_path):
     data = path.read_bytes()
     entry = struct.Struct("<HhHH")
     at = data.rindex(b"b", struct.unpack_from("<Q", data, 72)[0], struct.unpack_from("<Q", data, 88)[0]) - entry.size
-    lie = bytearray(data)
-    struct.pack_into("<H", lie, at, offsets[b"a"])
-    path.write_bytes(lie)
+    wrong = bytearray(data)
+    struct.pack_into("<H", wrong, at, offsets[b"a"])
+    path.write_bytes(wrong)
     with pytest.raises(VerifyError, match="is listed at two places"), SquashTree(path) as tree:
         list(tree.walk())

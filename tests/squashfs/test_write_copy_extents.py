@@ -209,7 +209,7 @@ def test_added_members_leave_nothing_beside_the_image(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["image"]
 
 
-def test_the_collector_comes_back():
+def test_the_garbage_collector_is_enabled_again():
     with pytest.raises(ZeroDivisionError), gc_paused():
         assert not gc.isenabled()
         _ = 1 / 0

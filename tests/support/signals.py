@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 
-def heeding() -> None:
+def reset_signals() -> None:
     """Reset the signals that end a program, for `preexec_fn`. The test run may ignore some (nohup, a job in
     the background of a script), and a program inherits that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

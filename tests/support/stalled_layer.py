@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support import foreign_images
 from tests.support.local_registry import MANIFEST, Layout
-from tests.support.signals import heeding
+from tests.support.signals import reset_signals
 
 ROOT = Path(__file__).parents[2]
 LARGE = 1_000_000  # bytes of a blob that stalls
@@ -110,7 +110,7 @@ def start(*words: str, store: Path, **changes: Any) -> subprocess.Popen[str]:
         text=True,
         env=environment,
         start_new_session=True,
-        **{"preexec_fn": heeding, **changes},
+        **{"preexec_fn": reset_signals, **changes},
     )
 
 

@@ -66,7 +66,7 @@ def test_tiers_that_need_hardware_are_not_run_with_a_reason() -> None:
     assert ran == [["/bin/sh", "-c", "true"]] * 2
 
 
-def test_what_nothing_runs_yet_is_not_run() -> None:
+def test_tiers_without_a_runner_are_not_run() -> None:
     checks = [Check("c", "x", tier="gpu"), Check("d", "x", tier="fabric")]
     results = run_checks(checks, lambda argv: (1, "must not run"))
     tiers = Evidence("x", "", (), "", (), tuple(results)).tiers()

@@ -25,7 +25,7 @@ from envbuild.matrix.solve.request import Ask
 class Conflict:
     """Facts and requirements that contradict each other. `minimal`: without any one of them the rest is possible.
     `fixes` are the nearest changes that work, cheapest first; `also` are other reasons against the same `asks`.
-    `beyond`: of an image for which there is no such change, what would have to be otherwise."""
+    `hardware`: of an image for which there is no such change, the hardware that would be needed."""
 
     text: str
     reasons: tuple[Reason, ...]
@@ -33,11 +33,11 @@ class Conflict:
     minimal: bool
     fixes: tuple[str, ...]
     also: tuple[str, ...] = ()
-    beyond: str = ""
+    hardware: str = ""
 
     @property
     def hint(self) -> str:
-        return ", or ".join(self.fixes) or self.beyond
+        return ", or ".join(self.fixes) or self.hardware
 
 
 def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
@@ -54,7 +54,7 @@ def find_conflicts(case: Query, good: PlanFilter) -> tuple[Conflict, ...]:
         text = conflict_sentence(reasons, involved, case.matrix)
         if (first := by_asks.get(involved)) is None:
             fixed = tuple(map(fix_text, some))
-            by_asks[involved] = Conflict(text, reasons, involved, core.minimal, fixed, beyond="" if fixed else far)
+            by_asks[involved] = Conflict(text, reasons, involved, core.minimal, fixed, hardware="" if fixed else far)
         else:
             by_asks[involved] = replace(first, also=(*first.also, text), reasons=(*first.reasons, *reasons))
     return tuple(by_asks.values())

@@ -138,8 +138,8 @@ def _change_one(task: Task, name: str) -> list[Fix]:
     ]
     for side, reach in zip(trial.sides(name), (">=", "<="), strict=True):
         for bit, plan in islice(trial.working(at, side), 1):
-            beyond = side[side.index(bit) + 1 :]
-            all_the_way = bool(beyond) and trial.all_work(at, beyond)
+            farther = side[side.index(bit) + 1 :]
+            all_the_way = bool(farther) and trial.all_work(at, farther)
             change = Change(name, task.matrix.values_of(at, bit)[0], reach if all_the_way else "")
             found.append(Fix((change,), cost, plan))
     return found

@@ -25,7 +25,7 @@ def answer_text(answer: Answer, matrix: FactTable, title: str) -> str:
             lines.append(f"hint: {conflict.fixes[0]}")
             lines += [f"  or: {fix}" for fix in conflict.fixes[1:]]
         else:
-            lines.append(f"hint: {conflict.beyond or 'no change of one or two of these was found to work'}")
+            lines.append(f"hint: {conflict.hardware or 'no change of one or two of these was found to work'}")
         lines += [f"also: {text}" for text in conflict.also]
         if not conflict.minimal:
             lines.append("(found within the time limit; a smaller set may exist)")
@@ -150,7 +150,7 @@ def answer_data(answer: Answer) -> dict[str, Any]:
                 "requests": [ask.text for ask in conflict.asks],
                 "minimal": conflict.minimal,
                 "nearest": list(conflict.fixes),
-                "beyond": conflict.beyond,
+                "beyond": conflict.hardware,
             }
             for conflict in answer.conflicts
         ],
