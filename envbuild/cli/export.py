@@ -39,7 +39,7 @@ that has the store. Ctrl-C or SIGTERM ends an export and leaves only finished pa
 """
 
 
-def export(
+def export_command(
     name: Annotated[
         str | None,
         typer.Argument(
@@ -163,6 +163,9 @@ def export(
     )
     result = export_image(name, options, open_workspace())
     show(result.data, as_json, result.text)
+
+
+export_command.__doc__ = EXPORT
 
 
 def export_image(name: str, options: ExportOptions, workspace: Workspace) -> Result:

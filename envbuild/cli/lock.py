@@ -1,56 +1,35 @@
-"""``envbuild lock``: the inputs of images into their locks.
-
-Returns data and texts and prints nothing.
-"""
+"""``envbuild lock``: the inputs of images into their locks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Annotated
 
-from envbuild.core.console import RecordingReporter
-from envbuild.core.errors import EnvbuildError
-from envbuild.core.text import counted
-from envbuild.lock.resolve import resolve_image
-from envbuild.lock.update import update_lock
-from envbuild.spec.workspace import Workspace
+import typer
+
+from envbuild.cli.options import Json, Names, show_each
+from envbuild.core.errors import SpecError
 
 
-def lock_images(
-    names: Sequence[str], workspace: Workspace, upgrade: frozenset[str], *, refresh: bool, fresh: bool
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """Lock images, one after the other. Yield (data, text) of each when its lock is written.
+def lock_command(
+    names: Names,
+    upgrade: Annotated[
+        list[str],
+        typer.Option("--upgrade", metavar="PKG", help="Take the newest version of this package; may be repeated."),
+    ] = [],  # noqa: B006
+    refresh: Annotated[bool, typer.Option("--refresh", help="Replace only what is no longer available.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ignore the old lock: take the newest version of everything.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Lock every input of an image by digest into images/NAME.lock.
 
-    An image that cannot be locked does not stop the others. Raises at the end what `load`, `resolve` and `make_lock`
-    raise, with the findings of all images, as the error of the first.
+    Versions of an older lock are preserved where they still fit; changes are listed. An image that cannot be locked
+    does not stop the others; the exit code is that of the first error.
     """
-    recorder = RecordingReporter(workspace.reporter)
-    workspace = replace(workspace, reporter=recorder)
-    failed: list[EnvbuildError] = []
-    for name in names:
-        try:
-            resolution = resolve_image(name, workspace, forget=["*"] if fresh else upgrade)
-            lock = update_lock(resolution, workspace, upgrade=upgrade, refresh=refresh, fresh=fresh)
-        except EnvbuildError as error:
-            recorder.take_warnings()
-            failed.append(named(error, name) if len(names) > 1 else error)
-            continue
-        debian, python, sources = len(lock.debian), len(lock.python_files), len(lock.sources)
-        path = str(workspace.project.lock_path(resolution.spec.path))
-        row = {"image": name, "path": path, "debian": debian, "python": python, "sources": sources}
-        counts = f"{counted(debian, 'Debian package')}, {counted(python, 'Python file')}, {counted(sources, 'source')}"
-        yield (
-            row | {"warnings": recorder.take_warnings()},
-            f"{name}: {counts} in {path}\n  next:     envbuild make {name}",
-        )
-    if failed:
-        raise type(failed[0]).of(dict.fromkeys(finding for error in failed for finding in error.findings))
+    from envbuild.cli.lock_images import lock_images
+    from envbuild.spec.workspace import open_workspace
 
-
-def named(error: EnvbuildError, name: str) -> EnvbuildError:
-    """Return the error with the name of the image in front of findings without a place in its spec."""
-    return type(error).of(
-        finding if finding.where else replace(finding, message=f"{name}: {finding.message}")
-        for finding in error.findings
-    )
+    if fresh and (upgrade or refresh):
+        raise SpecError("--fresh takes the newest version of everything", hint="leave out --upgrade and --refresh")
+    show_each(lock_images(names, open_workspace(), frozenset(upgrade), refresh=refresh, fresh=fresh), as_json)

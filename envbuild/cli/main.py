@@ -8,7 +8,7 @@ import os
 import sys
 from typing import NoReturn
 
-from envbuild.cli.app import app
+from envbuild.cli.app import create_app, named_commands
 from envbuild.cli.json_answer import INTERNAL, encode_error, encode_failure, print_failure, print_interruption
 from envbuild.core import signals
 from envbuild.core.errors import FREE_SOME, EngineError, EnvbuildError, Finding
@@ -29,7 +29,7 @@ def run_command() -> None:
     """Run the command, and end the process if it fails."""
     try:
         with signals.listening():
-            app()
+            create_app(named_commands(sys.argv[1:]))()
     except EnvbuildError as error:
         fail(error)
     except BrokenPipeError:

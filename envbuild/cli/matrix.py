@@ -1,4 +1,4 @@
-"""``envbuild check`` and ``envbuild matrix …`` on the command line."""
+"""``envbuild matrix …``: the facts, their check and their collection."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from envbuild.cli.json_answer import finding_data, keep_on_error
-from envbuild.cli.options import Json
+from envbuild.cli.json_answer import finding_data
+from envbuild.cli.options import Json, complete_component, complete_word
 from envbuild.cli.options import show as output
 from envbuild.core.errors import SpecError
 
@@ -18,97 +18,6 @@ matrix_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-def complete_request(incomplete: str) -> list[str]:
-    """Complete images, then components, then their values."""
-    from envbuild.spec.project import Project
-
-    images = [] if "=" in incomplete else Project.find().images()
-    return [image for image in images if image.startswith(incomplete)] + complete_word(incomplete)
-
-
-def complete_word(incomplete: str) -> list[str]:
-    """Complete components, then their values."""
-    from envbuild.matrix.facts.compile import load_fact_table
-    from envbuild.spec.project import Project
-
-    name, equals, start = incomplete.partition("=")
-    if not equals:
-        return [f"{item}=" for item in complete_component(name)]
-    matrix = load_fact_table(Project.find().facts())
-    number = matrix.number.get(name)
-    return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
-
-
-def complete_component(incomplete: str) -> list[str]:
-    """Complete components."""
-    from envbuild.matrix.facts.compile import load_fact_table
-    from envbuild.spec.project import Project
-
-    components = load_fact_table(Project.find().facts()).components
-    return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
-
-
-def check(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME… | COMPONENT=VERSION…",
-            help="Images; or components to use together: gpu=H100 torch=2.8 'cuda>=12.6' apex driver=535.86.10.",
-            autocompletion=complete_request,
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every image of the project and of envbuild.")] = False,
-    why: Annotated[
-        str, typer.Option("--why", metavar="COMPONENT", help="Also explain why this component is not newer.")
-    ] = "",
-    as_json: Json = False,
-) -> None:
-    """Check that versions work together on their hardware: valid, conflict, conditional, disputed or unknown, with the
-    facts behind it.
-
-    An image is checked as it is locked, or as its spec requests if it has no current lock; --all prints one line for
-    each image, and what prevents it. For components without a version (apex, torch) the newest compatible version is
-    picked. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
-    """
-    from envbuild.cli.check import check_images, check_words, summary
-    from envbuild.spec.project import Project
-
-    words = what or []
-    if everything and words:
-        raise SpecError("--all takes every image", hint="leave out the names")
-    if not everything and not words:
-        raise SpecError("nothing to check", hint="envbuild check h100-nccl, or: envbuild check gpu=H100 torch=2.8")
-    project = Project.find()
-    names = set(project.images())
-    images = [word for word in words if word in names or word.endswith((".yaml", ".yml"))]
-    if images and len(images) != len(words):
-        other = next(word for word in words if word not in images)
-        raise SpecError(
-            f"'{other}' is not an image, and images are checked separately from words", hint="envbuild check NAME…"
-        )
-    if everything or images:
-        results, wrong = check_images(list(project.images()) if everything else images, why)
-    else:
-        for word in words:
-            if "/" in word and Path(f"{word}.yaml").is_file():
-                raise SpecError(f"'{word}' is not an image", hint=f"envbuild check {word}.yaml")
-        results, wrong = [check_words(words, project, why)], []
-    if as_json:
-        data = [result.data for result in results]
-        keep_on_error("answers", data)
-        if not wrong:
-            output({"answers": data}, True, "")
-    elif everything and not why and results:
-        width = max(len(result.image) for result in results)
-        typer.echo("\n".join([*(result.line(width) for result in results), "", summary(results)]))
-    elif results:
-        typer.echo("\n\n".join(result.text for result in results))
-    if wrong:
-        raise SpecError.of(wrong)
-    code = next((code for code in (3, 9) if any(result.code == code for result in results)), 0)
-    raise typer.Exit(code)
 
 
 @matrix_app.command("show")

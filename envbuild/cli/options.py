@@ -26,6 +26,28 @@ def complete_recipe(incomplete: str) -> list[str]:
     return [name for name in Project.find().recipes() if name.startswith(incomplete)]
 
 
+def complete_word(incomplete: str) -> list[str]:
+    """Complete components, then their values."""
+    from envbuild.matrix.facts.compile import load_fact_table
+    from envbuild.spec.project import Project
+
+    name, equals, start = incomplete.partition("=")
+    if not equals:
+        return [f"{item}=" for item in complete_component(name)]
+    matrix = load_fact_table(Project.find().facts())
+    number = matrix.number.get(name)
+    return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
+
+
+def complete_component(incomplete: str) -> list[str]:
+    """Complete components."""
+    from envbuild.matrix.facts.compile import load_fact_table
+    from envbuild.spec.project import Project
+
+    components = load_fact_table(Project.find().facts()).components
+    return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
+
+
 Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="A spec's name, or a path that ends in .yaml.", autocompletion=complete_image),

@@ -1,53 +1,30 @@
-"""``envbuild run``: a command in a finished image on this machine, in the sandbox that built it."""
+"""``envbuild run``: a command in a finished image on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Annotated
 
-from envbuild.core.errors import SpecError
-from envbuild.export.built_image import load_built_image
-from envbuild.spec.workspace import Workspace
-from envbuild.verify.contents.squashfs_path import find_squashfs_file
+import typer
 
-# A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
-START = """\
-if [ -r /etc/environment ]; then while IFS= read -r line; do export "$line"; done < /etc/environment; fi
-if [ -s /etc/rc ]; then exec /bin/sh -l /etc/rc "$@"; fi
-if [ $# -gt 0 ]; then exec "$@"; fi
-exec /bin/sh
-"""
+from envbuild.cli.options import Name
 
 
-def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
-    """Run a command in a built image or a squashfs file. Return its exit code."""
-    from envbuild.build.engines.embedded.run_command import run_in_root
+def run_command(
+    name: Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD…", help="The command; default: the image's own.")
+    ] = None,
+    network: Annotated[bool, typer.Option("--network", help="Share this machine's network.")] = False,
+    bind: Annotated[
+        list[str], typer.Option("--bind", metavar="SRC[:DST]", help="Mount a folder in the image; may be repeated.")
+    ] = [],  # noqa: B006
+) -> None:
+    """Run a command in a finished image on this machine, in the same sandbox that built it. NAME may be a squashfs
+    file.
 
-    pairs = [bind_pair(bind) for bind in binds]
-    file = find_squashfs_file(name)
-    if file:
-        argv = ["/bin/sh", "-c", START, "sh", *command]
-        store, reporter = workspace.store, workspace.reporter
-        code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
-        return code
-    image = load_built_image(name, workspace)
-    trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
-    argv = list(command) or list(image.plan.config.cmd)
-    code, _ = run_in_root(
-        trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs
-    )
-    return code
-
-
-def bind_pair(bind: str) -> tuple[str, str]:
-    """Return ``SRC[:DST]`` as two absolute paths.
-
-    Raises SpecError if SRC does not exist or DST is not absolute.
+    Changes are discarded, except in folders mounted with --bind.
     """
-    source, _, target = bind.partition(":")
-    path = Path(source).expanduser().absolute()
-    if not path.exists():
-        raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
-    if target and not target.startswith("/"):
-        raise SpecError(f"--bind {bind}: {target!r} is not an absolute path", hint=f"--bind {source}:/{target}")
-    return str(path), target or str(path)
+    from envbuild.cli.run_image import run_image
+    from envbuild.spec.workspace import open_workspace
+
+    raise typer.Exit(run_image(name, command or [], open_workspace(), network=network, binds=bind))

@@ -122,7 +122,7 @@ def test_common_mistakes_in_a_spec_have_a_hint(
 
 
 def test_a_mount_goes_to_an_absolute_path() -> None:
-    from envbuild.cli.run import bind_pair
+    from envbuild.cli.run_image import bind_pair
     from envbuild.core.errors import SpecError
 
     assert bind_pair("/tmp:/mnt") == ("/tmp", "/mnt")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.cli.app import COMMANDS, named_commands
 from tests.support.command import ROOT
 
 pytestmark = pytest.mark.unit
@@ -45,7 +46,7 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
 def test_a_shell_completes_options(words: str, answers: list[str]) -> None:
     asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
     asked["COMP_CWORD"] = str(len(f"{words}|".split()))
-    program = "from envbuild.cli.app import app; app(prog_name='envbuild')"
+    program = "from envbuild.cli.app import create_app; create_app()(prog_name='envbuild')"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **asked}
     )
@@ -83,3 +84,21 @@ def test_closed_streams(closed: str, tmp_path: Path) -> None:
     wrong = f"exec {sys.executable} -m envbuild show nothing {closed}"
     done = subprocess.run(["bash", "-c", wrong], capture_output=True, text=True, cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_command_line_imports_its_own_command_alone() -> None:
+    program = (
+        "import sys; from envbuild.cli.app import create_app, named_commands; "
+        "create_app(named_commands(['list', '--json'])); "
+        "print(*sorted(name for name in sys.modules if name.startswith('envbuild.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "envbuild.cli.list" in loaded
+    others = {name.partition(":")[0] for name in COMMANDS.values()} - {"envbuild.cli.list"}
+    assert loaded & others == set()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["lst"], ["--version", "list"]])
+def test_a_command_line_without_a_command_has_all_of_them(arguments: list[str]) -> None:
+    assert list(named_commands(arguments)) == list(COMMANDS)

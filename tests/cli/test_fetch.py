@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli.fetch import fetch_images
+from envbuild.cli.fetch_inputs import fetch_images
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from envbuild.cli.app import app
+from envbuild.cli.app import create_app
 from tests.support.command import ROOT, envbuild, refused
 
 pytestmark = pytest.mark.unit
@@ -178,7 +178,7 @@ def test_show_prints_a_table_and_refuses_unknown_components() -> None:
 def test_a_shell_completes_components(words: str, offered: list[str]) -> None:
     asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
     asked["COMP_CWORD"] = str(len(words.split()))
-    done = CliRunner().invoke(app, prog_name="envbuild", env=asked)
+    done = CliRunner().invoke(create_app(), prog_name="envbuild", env=asked)
     assert done.stdout.split() == offered
 
 

@@ -11,7 +11,7 @@ import typer
 import yaml
 from typer.main import get_command
 
-from envbuild.cli.app import app
+from envbuild.cli.app import create_app
 
 pytestmark = pytest.mark.docs
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "recipes" / "README.md"])
 PROSE = [page for page in PAGES if page.name not in ("CHANGELOG.md", "tables.md")]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = get_command(create_app()).commands  # type: ignore[attr-defined]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -117,7 +117,7 @@ def make_targets(line: str) -> list[str]:
 
 
 def test_the_spec_of_the_readme_is_valid(tmp_path: Path) -> None:
-    from envbuild.cli.check import check_image
+    from envbuild.cli.check_answer import check_image
 
     blocks = dict(FENCE.findall((ROOT / "README.md").read_text()))
     spec = tmp_path / "images" / "mine.yaml"

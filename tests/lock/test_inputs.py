@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cli import list as listing
+from envbuild.cli import image_list as listing
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.inputs import requested_origins, supplier

@@ -1,0 +1,53 @@
+"""``envbuild run``: a command in a finished image on this machine, in the sandbox that built it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from envbuild.core.errors import SpecError
+from envbuild.export.built_image import load_built_image
+from envbuild.spec.workspace import Workspace
+from envbuild.verify.contents.squashfs_path import find_squashfs_file
+
+# A squashfs file starts as enroot starts it: its /etc/environment, then its /etc/rc under a login shell.
+START = """\
+if [ -r /etc/environment ]; then while IFS= read -r line; do export "$line"; done < /etc/environment; fi
+if [ -s /etc/rc ]; then exec /bin/sh -l /etc/rc "$@"; fi
+if [ $# -gt 0 ]; then exec "$@"; fi
+exec /bin/sh
+"""
+
+
+def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
+    """Run a command in a built image or a squashfs file. Return its exit code."""
+    from envbuild.build.engines.embedded.run_command import run_in_root
+
+    pairs = [bind_pair(bind) for bind in binds]
+    file = find_squashfs_file(name)
+    if file:
+        argv = ["/bin/sh", "-c", START, "sh", *command]
+        store, reporter = workspace.store, workspace.reporter
+        code, _ = run_in_root(file, argv, env=None, store=store, network=network, binds=pairs, reporter=reporter)
+        return code
+    image = load_built_image(name, workspace)
+    trees = [workspace.store.layer_tree(layer.diff_id) for layer in image.layers]
+    argv = list(command) or list(image.plan.config.cmd)
+    code, _ = run_in_root(
+        trees, argv, env=dict(image.plan.config.env), store=workspace.store, network=network, binds=pairs
+    )
+    return code
+
+
+def bind_pair(bind: str) -> tuple[str, str]:
+    """Return ``SRC[:DST]`` as two absolute paths.
+
+    Raises SpecError if SRC does not exist or DST is not absolute.
+    """
+    source, _, target = bind.partition(":")
+    path = Path(source).expanduser().absolute()
+    if not path.exists():
+        raise SpecError(f"--bind {bind}: {path} does not exist", hint="--bind takes a folder of this machine")
+    if target and not target.startswith("/"):
+        raise SpecError(f"--bind {bind}: {target!r} is not an absolute path", hint=f"--bind {source}:/{target}")
+    return str(path), target or str(path)
