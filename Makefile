@@ -23,7 +23,7 @@ define need
 	  { echo "missing: $(1) - $(3); installing $(2)"; echo "$(2)" >> .missing; }
 endef
 
-# Installs what `need` collected, or says what to type when that is not possible here.
+# Installs what `need` collected, or prints what to type when that is not possible here.
 define install
 	@if [ -s .missing ]; then \
 	  packages=$$(sort -u .missing | tr '\n' ' '); rm -f .missing; \
@@ -82,7 +82,7 @@ test-tools: dev tools
 	$(call need,git,git,repositories that sources are taken from)
 	$(call need,docker-registry,docker-registry,base images come from a registry)
 	$(call need,mmdebstrap,mmdebstrap,a real base image for it)
-	$(call need,openssl,openssl,a registry that wants tokens)
+	$(call need,openssl,openssl,a registry that requires tokens)
 	$(call need,gpg,gpg,signed package repositories)
 	$(install)
 
@@ -102,7 +102,7 @@ lint: dev
 prose: dev
 	$(VENV)/bin/python tests/prose/check.py
 
-# Every process of the run loads what another one has compiled, even for who wants no such files otherwise.
+# Every process of the run loads what another one has compiled, even where the user disabled such files.
 check: export PYTHONDONTWRITEBYTECODE :=
 check: lint
 	$(PYTEST) -q -n auto --dist loadfile --hypothesis-profile=quick -m '(unit or golden) and not slow_unit'

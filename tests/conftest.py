@@ -27,7 +27,7 @@ if (direct := os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "") !=
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the stored texts anew instead of comparing")
+    parser.addoption("--update-golden", action="store_true", help="write the stored texts again instead of comparing")
 
 
 def pytest_collection_finish() -> None:

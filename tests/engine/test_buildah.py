@@ -188,7 +188,7 @@ def test_a_failing_step_is_named_and_leaves_no_processes(buildah_store: Store) -
     assert mounts(buildah_store) == []
     end = time.monotonic() + 60  # what was killed goes a moment later
     while mark.encode() in b"".join(command_lines()):
-        assert time.monotonic() < end, "a process stays"
+        assert time.monotonic() < end, "a process remains"
         time.sleep(0.1)
     assert list((buildah_store.root / "tmp").iterdir()) == []
 

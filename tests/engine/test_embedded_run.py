@@ -204,5 +204,5 @@ def test_loop_devices_are_released(image: Path, store: Store) -> None:
     run(image, store, "true")
     end = time.monotonic() + 60  # the kernel lets go a moment after the last mount
     while str(image) in subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout:
-        assert time.monotonic() < end, "a loop device stays"
+        assert time.monotonic() < end, "a loop device remains"
         time.sleep(0.1)

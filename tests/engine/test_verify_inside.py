@@ -252,7 +252,7 @@ def test_stubs_on_a_path_of_the_loader(planted: Path) -> None:
 
 def test_code_for_the_cpu_that_built(planted: Path) -> None:
     if os.uname().machine != "x86_64":
-        pytest.skip("code for x86-64 is looked at alone")
+        pytest.skip("only code for x86-64 is scanned")
     name, library = "what was compiled here runs on x86-64-v2", "/opt/ucx/lib/libucs.so.0"
     wide, cpuid = b"\xc5\xfc\x11\x07\xc3", b"\x0f\xa2\xc3"  # vmovups %ymm0, (%rdi)
     put(planted, library, sections={".text": wide}, unwind=[0])

@@ -119,7 +119,7 @@ def test_a_tag_names_the_newest_image_for_each_platform(store: Store, tmp_path: 
 def test_copies_on_another_disk(store: Store, tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK) or memory.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("/dev/shm is no other file system here")
+        pytest.skip("/dev/shm is not another file system here")
     folder = memory / f"envbuild-test-{os.getpid()}"
     wanted = everything(store)
     try:

@@ -97,7 +97,7 @@ def test_values_without_a_fact_can_be_added(tmp_path: Path) -> None:
     assert unknown_versions(given, "a", parse_constraint(component, ">=9.9")) == ()
     more = extend_table(given, {"a": ["9.9", "1.5", "2.0"], "b": ["4.0"]})
     assert more.values == (("2.0", "1.0", "9.9", "1.5"), ("2.0", "4.0"))
-    assert given.values == (("2.0", "1.0"), ("2.0",)), "the matrix itself stays as it is"
+    assert given.values == (("2.0", "1.0"), ("2.0",)), "the matrix itself is unchanged"
     assert plan(more, "a=9.9", "b=4.0") is None
     assert plan(more, "a=1.5", "b=2.0") == {"a": "1.5", "b": "2.0"}
     assert plan(more, "a=1.5", "b=4.0") is None
@@ -126,7 +126,7 @@ def test_whether_one_value_can_meet_several_constraints(tmp_path: Path) -> None:
 
     assert together("a", ">=1.5", "<2.5")
     assert not together("a", "1.0", "2.0")
-    assert together("a", "9.9", ">=3"), "a version that nobody knows is still one"
+    assert together("a", "9.9", ">=3"), "an unknown version is still a version"
     assert not together("a", "9.9", "<3")
     assert together("gpu", "H100", "*")
     assert not together("gpu", "H100", "A100")
@@ -151,7 +151,7 @@ def test_kinds_of_facts(tmp_path: Path, kind: str, then: str, expected: dict[str
         mask = given.bit("b", None if value == "-" else value)
         found = solve([given.bit("a", "1.0"), mask], program.clauses, ())
         assert (found is not None) is allowed, value
-        assert solve([1, mask], program.clauses, ()) is not None, "without a, the row says nothing"
+        assert solve([1, mask], program.clauses, ()) is not None, "without a, the row has no effect"
 
 
 def test_versions_that_cannot_be_compared_pass_with_a_note(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_dispute_binds_to_what_all_sides_allow(tmp_path: Path) -> None:
     )
     assert allowed(given, "a=3.0") == "12"
     assert allowed(given, "a=2.0") == "123"
-    assert allowed(given, "a=3.0", waived=["a.one"]) == "12", "the other one still has a say"
+    assert allowed(given, "a=3.0", waived=["a.one"]) == "12", "the other one still binds"
     assert allowed(given, "a=3.0", waived=["a.one", "a.two"]) == "123"
     results = evaluate_rows(given, given.assignment({"a": "3.0", "b": "2.0"}))
     assert [(given.fact(entry.row).id, entry.fails, dict(entry.yields)) for entry in results] == [

@@ -57,7 +57,7 @@ def test_warnings_are_obeyed_where_possible(tmp_path: Path) -> None:
         fact("b.never", "limits", {"a": "*"}, {"b": "<9"}),
     ]
     given = matrix(tmp_path, {"a": ["1"], "b": ["1", "2", "3"], "extra": ["1"]}, facts)
-    assert plan(given, "a", "b") == {"a": "1", "b": "1"}, "what is merely advised is not brought in"
+    assert plan(given, "a", "b") == {"a": "1", "b": "1"}, "a component that is only recommended is not added"
     found = pick_newest(given, requests(given, "a", "b>=2"))
     assert found is not None
     assert given.named(found.assignment) == {"a": "1", "b": "3"}

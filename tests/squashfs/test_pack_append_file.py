@@ -77,7 +77,7 @@ def test_parts_one_after_another_and_back(place: str, base: int, steps: object) 
 def test_writes_bypass_the_page_cache_on_a_disk(tmp_path: Path) -> None:
     with opened(str(tmp_path)) as file:
         if not on_disk(file):
-            pytest.skip("the tests' files lie on no disk")
+            pytest.skip("the tests' files are not on a disk")
         appender = Appender(file)
         assert appender.direct >= 0
         appender.write([NOISE], 0)
@@ -93,7 +93,7 @@ def test_an_error_of_the_disk_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     """A direct write that fails is repeated through the page cache, whose error is reported."""
     with opened(str(tmp_path)) as file:
         if not on_disk(file):
-            pytest.skip("the tests' files lie on no disk")
+            pytest.skip("the tests' files are not on a disk")
         appender = Appender(file)
 
         monkeypatch.setattr(append_file.os, "pwrite", refused)

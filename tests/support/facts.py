@@ -27,7 +27,7 @@ def fact(
     source = {**SOURCE, "type": rest.pop("source", "measured")}
     strength = rest.pop("strength", "hard")
     if strength == "conditional":
-        rest.setdefault("condition", "somebody looks")
+        rest.setdefault("condition", "the user checks")
     rows = [{"when": dict(left), "then": dict(right or {})} for left, right in pairs]
     node = {"id": f"{name}", "kind": kind, "scope": "runtime", "strength": strength, "source": source, "rows": rows}
     return {**node, **rest}
