@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from envbuild.core.errors import SpecError
-from envbuild.matrix import FACTS
+from envbuild.matrix import FACTS, fact_files
 from envbuild.matrix.answer import conflict_core
 from envbuild.matrix.answer.check import check
 from envbuild.matrix.answer.report import answer_data, answer_text
@@ -23,7 +23,7 @@ from envbuild.matrix.answer.verdict import VERDICTS, Answer, judge_plan
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import HARD, FactTable
 from envbuild.matrix.facts.lint import lint_facts
-from envbuild.matrix.facts.load import fact_files, load_facts
+from envbuild.matrix.facts.load import load_facts
 from envbuild.matrix.facts.model import SOURCES, Facts
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.encoding import Core, Problem, Request

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from envbuild.core.errors import SpecError
+from envbuild.matrix import fact_files
 from envbuild.matrix.facts import cache as cached
 from envbuild.matrix.facts import load
 from envbuild.matrix.facts.clauses import program_of
@@ -93,13 +94,12 @@ def test_the_key_follows_every_byte_name_and_folder(tmp_path: Path) -> None:
     assert cached.cache_key([tmp_path / "elsewhere"]) == keys[-1]
 
 
-def test_the_key_covers_the_files_that_are_read(tmp_path: Path) -> None:
-    facts = folder(tmp_path)
-    (facts / "derived").mkdir()
-    for name in ("b.yaml", "a.yaml", "derived/z.yaml", "notes.txt", "derived/c.yml"):
-        (facts / name).write_text("")
-    assert cached.fact_files(facts) == load.fact_files(facts)
-    assert len(cached.fact_files(facts)) == 4
+def test_fact_files_are_those_by_hand_then_the_derived_ones(tmp_path: Path) -> None:
+    (tmp_path / "derived" / "older").mkdir(parents=True)
+    for name in ("b.yaml", "a.yaml", "derived/a.yaml", "notes.txt", "derived/c.yml", "derived/older/d.yaml"):
+        (tmp_path / name).write_text("")
+    names = [path.relative_to(tmp_path).as_posix() for path in fact_files(tmp_path)]
+    assert names == ["a.yaml", "b.yaml", "derived/a.yaml"]
 
 
 def test_the_key_covers_every_module_that_makes_the_matrix() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from envbuild.core.gc_pause import gc_paused
+from envbuild.matrix import fact_files
 from envbuild.matrix.facts.atoms import Atom
 from envbuild.matrix.facts.fact_table import CompiledRow, FactTable
 from envbuild.matrix.facts.model import Component, Fact, Question, Source
@@ -53,11 +54,6 @@ def code_files() -> list[Path]:
     """Return the modules that read and compile facts: those of this folder, and what they use of the solver's."""
     here = Path(__file__).parent
     return [*sorted(here.glob("*.py")), *sorted((here.parent / "sat").glob("*.py"))]
-
-
-def fact_files(folder: Path) -> list[Path]:
-    """Return the fact files of one folder: those written by hand, then those that collectors wrote."""
-    return [path for part in (folder, folder / "derived") for path in sorted(part.glob("*.yaml"))]
 
 
 def entry_path(folder: Path | None, key: str) -> Path | None:

@@ -36,6 +36,7 @@ from envbuild.core.errors import SpecError
 from envbuild.core.toposort import sort_topologically
 from envbuild.core.yaml_nodes import Node, Scalar, Table
 from envbuild.core.yaml_reader import Reader, short
+from envbuild.matrix import fact_files
 from envbuild.matrix.facts.components import read_components, read_questions
 from envbuild.matrix.facts.fact_reader import NAME, References, read_constraints, read_facts
 from envbuild.matrix.facts.model import Component, Fact, Facts
@@ -69,11 +70,6 @@ def load_facts(folders: Sequence[Path]) -> Facts:
         {name: facts[name] for name in sorted(facts)},
         facts_digest(folders),
     )
-
-
-def fact_files(folder: Path) -> list[Path]:
-    """Return the fact files of one folder, by name: those written by hand, then those that collectors wrote."""
-    return [path for part in (folder, folder / "derived") for path in sorted(part.glob("*.yaml"))]
 
 
 def facts_digest(folders: Sequence[Path]) -> str:
