@@ -17,7 +17,11 @@ from envbuild.matrix.collect.fact_writer import Derived, YamlTree
 def derived_tree(derived: Derived) -> YamlTree:
     """Return the same tree of what a collector returned; `seen` is empty."""
     facts = [{**fact.node(""), "rows": [row.node() for row in fact.rows]} for fact in derived.facts]
-    return {"components": _plain(derived.components), "questions": _plain(derived.questions), "facts": _plain(facts)}
+    return {
+        "components": _value_texts(derived.components),
+        "questions": _value_texts(derived.questions),
+        "facts": _value_texts(facts),
+    }
 
 
 def unchanged_facts(old: YamlTree, new: YamlTree) -> dict[str, str]:
@@ -156,9 +160,9 @@ def _text(node: Any) -> str:
     return node if isinstance(node, str) else json.dumps(node, ensure_ascii=False).replace('"', "")
 
 
-def _plain(node: Any) -> Any:
+def _value_texts(node: Any) -> Any:
     if isinstance(node, Mapping):
-        return {str(key): _plain(value) for key, value in node.items()}
+        return {str(key): _value_texts(value) for key, value in node.items()}
     if isinstance(node, bool):
         return "true" if node else "false"
-    return str(node) if isinstance(node, str | int) else [_plain(item) for item in node]
+    return str(node) if isinstance(node, str | int) else [_value_texts(item) for item in node]

@@ -27,7 +27,7 @@ LIMITED = ("protobuf",)  # so common that a requirement on it does not add it to
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One fact of a project's file: `rows` returns its rows for a release, `what` is the part of the metadata that they
-    are from. In `because`, ``{shown}`` is replaced by the project with its version. The other fields are those of a
+    are from. In `because`, ``{release}`` is replaced by the project with its version. The other fields are those of a
     fact."""
 
     id: str
@@ -54,7 +54,7 @@ class Rule:
             type="metadata",
             where=f"{packages} on the package index: {self.what}",
             how=f"{COLLECTOR}; {self.how}",
-            because=self.because.replace("{shown}", f"{name} {{{name}}}"),
+            because=self.because.replace("{release}", f"{name} {{{name}}}"),
             condition=self.condition,
             rows=tuple(row for release in releases for row in self.rows(project, release)),
         )
@@ -66,7 +66,7 @@ RULES = (
             f"{component}-pin",
             partial(pin_rows, component=component),
             "METADATA of wheels, PKG-INFO of sdists where there are none (Requires-Dist)",
-            f"the metadata of {{shown}} requires {component} {{row.{component}}}",
+            f"the metadata of {{release}} requires {component} {{row.{component}}}",
             "markers evaluated for each machine and Python; the sha256 is of the metadata",
             kind="limits" if component in LIMITED else "requires",
             question=component,
@@ -77,7 +77,7 @@ RULES = (
         "python-tags",
         python_rows,
         "tags of wheels; Requires-Python where a wheel is for any Python or an sdist can be built",
-        "{shown} cannot be installed for Python {python}",
+        "{release} cannot be installed for Python {python}",
         "tags of Linux wheels, Requires-Python",
         question="python",
     ),
@@ -85,7 +85,7 @@ RULES = (
         "python-wheels",
         wheel_rows,
         "tags of wheels",
-        "there is no wheel of {shown} for Python {python}, so it would be compiled",
+        "there is no wheel of {release} for Python {python}, so it would be compiled",
         "tags of the Linux wheels of releases that have an sdist too",
         strength="warn",
     ),
@@ -93,7 +93,7 @@ RULES = (
         "wheel-machine",
         machine_rows,
         "platform tags of wheels",
-        "there is no wheel of {shown} for {arch}",
+        "there is no wheel of {release} for {arch}",
         "platform tags of the Linux wheels",
         strength="warn",
     ),
@@ -101,7 +101,7 @@ RULES = (
         "withdrawn",
         withdrawn_rows,
         "yanked files (PEP 592)",
-        "all files of {shown} are yanked: upstream withdrew it",
+        "all files of {release} are yanked: upstream withdrew it",
         "data-yanked on the index page",
         kind="forbids",
         strength="warn",
@@ -110,7 +110,7 @@ RULES = (
         "core-wheel",
         core_rows,
         "METADATA of transformer-engine (Requires-Dist and extras)",
-        "{shown} has no core wheel for torch's CUDA {torch-cuda}",
+        "{release} has no core wheel for torch's CUDA {torch-cuda}",
         "transformer-engine-cuXX that the selector wheel requires, with any extra; the sha256 is of METADATA",
         strength="conditional",
         condition="Transformer Engine is compiled from source for CUDA {torch-cuda}, core and torch part",

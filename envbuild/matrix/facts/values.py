@@ -48,7 +48,7 @@ def normalize_value(component: Component, text: str) -> str:
         return number
     if component.kind == "name":
         return _named(component, text)
-    return version.truncate(_plain(component, text), component.precision)
+    return version.truncate(_version_text(component, text), component.precision)
 
 
 def parse_constraint(
@@ -163,7 +163,7 @@ def _version(component: Component, op: str, operand: str, asked: bool) -> list[T
     if star and op not in ("", "=="):
         hint = f"write <{prefix} or >{prefix}" if op == "!=" else f"write {op}{prefix}"
         raise InvalidValueError(f"'{short(op + operand)}' compares with many versions", hint)
-    full = _plain(component, prefix)
+    full = _version_text(component, prefix)
     cut = version.truncate(full, component.precision)
     labelled = "+" in cut
     if op == "~=":
@@ -184,7 +184,7 @@ def _version(component: Component, op: str, operand: str, asked: bool) -> list[T
     return [_widened(op, full, cut)]
 
 
-def _plain(component: Component, text: str) -> str:
+def _version_text(component: Component, text: str) -> str:
     lower = text.lower()
     try:
         version.parse(lower)
