@@ -66,6 +66,11 @@ def test_every_unit_follows_the_units_that_it_needs(plans: dict[str, Plan]) -> N
         assert names[-1] == "glue"
 
 
+def test_every_unit_has_the_time_of_the_lock(plans: dict[str, Plan]) -> None:
+    for plan in plans.values():
+        assert {unit.epoch for unit in plan.units} == {lock("h100-nccl").epoch} != {0}
+
+
 def test_the_image_sets_pytorch_version(plans: dict[str, Plan]) -> None:
     env = plans["h100-nccl"].config.env
     assert env["PYTORCH_VERSION"].startswith("2.15.")

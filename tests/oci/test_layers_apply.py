@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import LayerRecord, Store
-from envbuild.oci.layers.apply import apply_tar
+from envbuild.oci.layers.apply import apply_layers, apply_tar
 from envbuild.oci.layers.layer import make_layer, stored_members, write_layer_tar
 from tests.support.stored_layers import EPOCH, layer
 
@@ -120,3 +120,16 @@ def test_nothing_leaves_the_tree(entries: list[tuple[str, bytes, str]], tmp_path
         apply_tar(tar_of(*entries), tmp_path / "tree", [])
     assert not (tmp_path / "out").exists()
     assert not Path("/tmp/out").exists()
+
+
+@pytest.mark.parametrize("mark", [".wh.a", ".wh..wh..opq", "a/.wh..wh..opq"])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_whiteout_hides_the_layers_below_and_not_its_own(mark: str, last: bool, tmp_path: Path) -> None:
+    """In any order of the entries, and for folders that have no entry of their own."""
+    tree = tmp_path / "tree"
+    (tree / "a/b").mkdir(parents=True)
+    (tree / "a/b/old").touch()
+    entries = [("a/b/new", tarfile.REGTYPE, ""), (mark, tarfile.REGTYPE, "")]
+    (tmp_path / "layer.tar").write_bytes(tar_of(*(entries if last else reversed(entries))).getvalue())
+    apply_layers([tmp_path / "layer.tar"], tree)
+    assert [str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()] == ["a/b/new"]

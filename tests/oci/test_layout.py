@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from envbuild.core.errors import EngineError, PublishError, SpecError
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.oci.config import ImageConfig, config_json
-from envbuild.oci.layout import Layout, write_layout
+from envbuild.oci.layout import Layout, _replace, write_layout
 from envbuild.oci.tar.compress import HashingWriter, open_compressor
 from tests.support.examples import examples
 from tests.support.stored_layers import EPOCH, files, layer
@@ -185,3 +185,16 @@ def test_a_damaged_layer_leaves_the_older_layout(layers: tuple[LayerRecord, ...]
         write(layers, tmp_path / "out", store)
     assert content(tmp_path / "out") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
+
+
+def test_a_layout_that_cannot_be_replaced_remains(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "index.json").write_text("old")
+    with pytest.raises(OSError):
+        _replace(tmp_path / "none", out)
+    assert content(out) == {"index.json": b"old"}
+    new = tmp_path / "new"
+    new.mkdir()
+    _replace(new, out)
+    assert content(out) == {} and list(tmp_path.iterdir()) == [out]

@@ -231,6 +231,25 @@ def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sink.size == 80 * MIB
 
 
+def test_a_layer_beyond_the_limit_is_not_read_to_its_end() -> None:
+    read: list[int] = []
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            chunk = super().read(size)
+            read.append(len(chunk))
+            return chunk
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[IO[bytes]]:
+        yield Counted(TAR)
+
+    wrong = replace(source(TAR, TAR, digest=WRONG), open=opened)
+    with pytest.raises(InputError, match="limit"):
+        read_layer(wrong, [Count()], limit=9999)
+    assert sum(read) < len(TAR)
+
+
 def test_layers_without_a_name() -> None:
     """A Docker Engine does not always name the layer that it sends; where it names the blob, that is checked."""
     named = "sha256:" + hashlib.sha256(TAR).hexdigest()

@@ -1,0 +1,58 @@
+"""A build: which units are missing, and the folders that a killed build left."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from envbuild.build.engines.embedded.build_plan import find_missing_units, removing_abandoned
+from envbuild.core.store.store import LayerRecord, Store, UnitRecord
+from tests.support.small_plan import small_plan
+
+pytestmark = pytest.mark.unit
+
+
+def stored(store: Store, *names: str) -> dict[str, str]:
+    """Record units in the store; return the keys of all."""
+    keys = small_plan().keys()
+    for name in names:
+        layer = LayerRecord(f"sha256:{keys[name]}", 1, 1, name)
+        store.layer_path(layer.diff_id).mkdir()
+        (store.layer_path(layer.diff_id) / "layer.json").write_text("{}")
+        store.record_unit(UnitRecord(keys[name], name, layer))
+    return keys
+
+
+def test_units_of_the_image_and_what_they_need_are_missing_at_first(store: Store) -> None:
+    plan, records = small_plan(), {}
+    missing = find_missing_units(plan, plan.keys(), store, False, records)
+    assert [unit.name for unit in missing] == [unit.name for unit in plan.units] and records == {}
+
+
+def test_what_only_stored_units_need_is_not_built(store: Store) -> None:
+    plan, records = small_plan(), {}
+    image = [unit.name for unit in plan.units if unit.in_image]
+    keys = stored(store, *image)
+    assert find_missing_units(plan, keys, store, False, records) == []
+    assert sorted(records) == sorted(image)
+    (store.root / "units" / f"{keys['ucx']}.json").unlink()
+    records = {}
+    missing = [unit.name for unit in find_missing_units(plan, keys, store, False, records)]
+    assert missing == ["root-build-ucx", "ucx"] and "ucx" not in records and "base" in records
+    everything = find_missing_units(plan, keys, store, True, {})
+    assert [unit.name for unit in everything] == [unit.name for unit in plan.units]
+
+
+def test_folders_of_killed_builds_are_removed_beside_the_work(store: Store) -> None:
+    with removing_abandoned(store):
+        pass
+    folder = store.root / "tmp" / "1-dead"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "alive").touch()
+    begun = False
+    with store.workdir() as work:
+        if os.geteuid() == 0:
+            with removing_abandoned(store):
+                begun = True
+            assert begun and not folder.exists() and work.exists()

@@ -1,0 +1,58 @@
+"""The choice of an engine: the first that can run here, or the one that is named."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from envbuild.build.engines import select
+from envbuild.build.engines.base import Probe
+from envbuild.build.engines.select import choose_engine, load_engine
+from envbuild.core.console import SilentReporter
+from envbuild.core.engines import ENGINES
+from envbuild.core.errors import EngineError, SpecError
+from envbuild.core.store.store import Store
+
+pytestmark = pytest.mark.unit
+
+
+def engines(monkeypatch: pytest.MonkeyPatch, **able: bool) -> None:
+    """Replace the engines by some that can run here or cannot."""
+
+    def load(name: str) -> Any:
+        probe = Probe(name, able[name], "step", f"{name} is broken", f"repair {name}", f"{name} is fine")
+        return SimpleNamespace(name=name, probe=lambda store: probe)
+
+    monkeypatch.setattr(select, "ENGINES", dict.fromkeys(able, ""))
+    monkeypatch.setattr(select, "load_engine", load)
+
+
+def test_every_engine_has_the_name_that_it_is_chosen_by() -> None:
+    assert [load_engine(name).name for name in ENGINES] == list(ENGINES)
+
+
+def test_the_first_that_can_run_is_chosen_and_the_reason_reported(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines(monkeypatch, one=False, two=True, three=True)
+    reporter = SilentReporter()
+    assert choose_engine("auto", store, reporter).name == "two"
+    (line,) = reporter.lines
+    assert "two is fine" in line and "one is broken" in line and "three" not in line
+    assert choose_engine("three", store, reporter).name == "three"
+
+
+def test_every_engine_that_cannot_run_is_a_finding_with_its_fix(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines(monkeypatch, one=False, two=False)
+    for name, fixes in (("auto", ["repair one", "repair two"]), ("two", ["repair two"])):
+        with pytest.raises(EngineError) as caught:
+            choose_engine(name, store, SilentReporter())
+        assert [finding.hint for finding in caught.value.findings] == fixes
+
+
+def test_an_unknown_engine(store: Store) -> None:
+    with pytest.raises(SpecError) as caught:
+        choose_engine("docker", store, SilentReporter())
+    assert "auto, embedded" in caught.value.hint

@@ -1,0 +1,108 @@
+"""Conversion of a third-party image: its content, its evidence, and a second run without a change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import InputError, SpecError
+from envbuild.export.export import export_foreign
+from envbuild.export.options import ExportOptions
+from envbuild.export.output_path import Output
+from envbuild.squashfs.read.tree import SquashTree
+from tests.support import foreign_images as kit
+from tests.support.foreign_images import made, workspace
+from tests.support.local_registry import Layout, file, folder, sha256, tar
+
+pytestmark = pytest.mark.unit
+OLD = file("opt/old", b"1")
+OLD[0].mtime = -5
+
+
+def evidence(path: Path) -> dict[str, Any]:
+    with SquashTree(path) as tree:
+        value: dict[str, Any] = json.loads(tree.read(b"etc/envbuild/export.json") or b"")
+        return value
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    layout = Layout(tmp_path / "layout")
+    layout.add(kit.image(layout, [*kit.layers(), tar(folder("opt"), OLD)]))
+    return f"oci:{layout.path}"
+
+
+def test_the_evidence_names_content_and_repairs(source: str, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    done = made(source, at)
+    found = evidence(done.artifact.path)
+    assert found["image"] == {
+        "config": done.identity,
+        "architecture": "amd64",
+        "created": 1_759_276_800,
+        "layers": [layer.diff_id for layer in done.layers],
+    }
+    assert found["compression"]["codec"] == "zstd" and found["options"] == {"keep_owners": False}
+    assert found["repairs"] == list(done.artifact.messages)[len(found["notes"]) :]
+    moved = [line for line in done.artifact.messages if "1970" in line]
+    assert len(moved) == 1 and "(opt/old)" in moved[0]
+    assert isinstance(at.reporter, SilentReporter)
+    assert [f"  {line}" for line in done.artifact.messages] == at.reporter.lines[-len(done.artifact.messages) - 1 : -1]
+    assert done.artifact.path.name in at.reporter.lines[-1]
+
+
+def test_files_that_the_export_replaces_have_no_findings(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    replaced = file("etc/rc", b"old")
+    replaced[0].mtime = -5
+    layout.add(kit.image(layout, [tar(folder("etc"), replaced), *kit.layers()]))
+    done = made(f"oci:{layout.path}", workspace(tmp_path / "store"))
+    assert not [line for line in done.artifact.messages if "1970" in line]
+
+
+def test_a_second_run_writes_nothing(source: str, tmp_path: Path) -> None:
+    at = workspace(tmp_path / "store")
+    first = made(source, at, sha256=False)
+    assert not first.up_to_date and first.artifact.sha256 == ""
+    again = made(source, at)
+    assert again.up_to_date and again.artifact.sha256 == sha256(first.artifact.path.read_bytes())
+    assert (again.identity, again.artifact.messages) == (first.identity, first.artifact.messages)
+    assert [layer.diff_id for layer in again.layers] == [layer.diff_id for layer in first.layers]
+    link = at.store.root / "artifacts/layout.sqsh"
+    assert link.resolve() == first.artifact.path and first.identity[7:19] in first.artifact.path.name
+    assert not made(source, at, keep_owners=True).up_to_date
+    first.artifact.path.write_bytes(b"changed")
+    assert not made(source, at).up_to_date
+
+
+def test_an_image_without_layers(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    layout.add(kit.image(layout, []))
+    with pytest.raises(InputError):
+        made(f"oci:{layout.path}", workspace(tmp_path / "store"))
+
+
+def test_the_answer_for_scripts(source: str, tmp_path: Path) -> None:
+    at, out = workspace(tmp_path / "store"), tmp_path / "out.sqsh"
+    result = export_foreign(source, ExportOptions(output=Output(out), sha256=True), at)
+    data = dict(result.data)
+    assert data.pop("seconds") >= 0 and data.pop("config").startswith("sha256:")
+    assert data.pop("repairs") and [layer["cached"] for layer in data.pop("layers")] == [False] * 4
+    assert data == {
+        "source": source,
+        "origin": data["origin"],
+        "path": str(out),
+        "sha256": sha256(out.read_bytes()),
+        "size": out.stat().st_size,
+        "up_to_date": False,
+    }
+    assert "4 layers packed, 0 packed before" in result.text
+    again = export_foreign(source, ExportOptions(output=Output(tmp_path / "two.sqsh")), at)
+    assert "0 layers packed, 4 packed before" in again.text
+    with pytest.raises(SpecError) as caught:
+        export_foreign(source, ExportOptions(to="oci", output=Output(out)), at)
+    assert caught.value.hint.startswith("--to squashfs")
