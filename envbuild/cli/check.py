@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,40 +41,16 @@ def check_command(
     each image, and what prevents it. For components without a version (apex, torch) the newest compatible version is
     picked. Exit codes: 0 valid, conditional or disputed, 3 conflict, 9 unknown.
     """
-    from envbuild.cli.check_answer import check_images, check_words, summary
-    from envbuild.spec.project import Project
+    from envbuild.cli.check_answer import check_requested, exit_code, overview
 
-    words = what or []
-    if everything and words:
-        raise SpecError("--all takes every image", hint="leave out the names")
-    if not everything and not words:
-        raise SpecError("nothing to check", hint="envbuild check h100-nccl, or: envbuild check gpu=H100 torch=2.8")
-    project = Project.find()
-    names = set(project.images())
-    images = [word for word in words if word in names or word.endswith((".yaml", ".yml"))]
-    if images and len(images) != len(words):
-        other = next(word for word in words if word not in images)
-        raise SpecError(
-            f"'{other}' is not an image, and images are checked separately from words", hint="envbuild check NAME…"
-        )
-    if everything or images:
-        results, wrong = check_images(list(project.images()) if everything else images, why)
-    else:
-        for word in words:
-            if "/" in word and Path(f"{word}.yaml").is_file():
-                raise SpecError(f"'{word}' is not an image", hint=f"envbuild check {word}.yaml")
-        results, wrong = [check_words(words, project, why)], []
+    results, wrong = check_requested(what or [], everything, why)
     if as_json:
         data = [result.data for result in results]
         keep_on_error("answers", data)
         if not wrong:
             show({"answers": data}, True, "")
-    elif everything and not why and results:
-        width = max(len(result.image) for result in results)
-        typer.echo("\n".join([*(result.line(width) for result in results), "", summary(results)]))
     elif results:
-        typer.echo("\n\n".join(result.text for result in results))
+        typer.echo(overview(results) if everything and not why else "\n\n".join(result.text for result in results))
     if wrong:
         raise SpecError.of(wrong)
-    code = next((code for code in (3, 9) if any(result.code == code for result in results)), 0)
-    raise typer.Exit(code)
+    raise typer.Exit(exit_code(results))

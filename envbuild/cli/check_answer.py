@@ -85,6 +85,41 @@ class CheckResult:
         return "  ".join([head, *found]).rstrip()
 
 
+def check_requested(words: Sequence[str], everything: bool, why: str) -> tuple[list[CheckResult], list[Finding]]:
+    """Return the answers for all images with `everything`, for the images among `words`, or for words such as
+    ``torch=2.0.1``; and the findings of images that cannot be read.
+
+    why: a component; the answers then explain why it is not newer.
+    Raises SpecError.
+    """
+    if everything and words:
+        raise SpecError("--all takes every image", hint="leave out the names")
+    if not everything and not words:
+        raise SpecError("nothing to check", hint="envbuild check h100-nccl, or: envbuild check gpu=H100 torch=2.8")
+    project = Project.find()
+    if everything:
+        return check_images(list(project.images()), why)
+    if name_images(words, project):
+        return check_images(words, why)
+    return [check_words(words, project, why)], []
+
+
+def name_images(words: Sequence[str], project: Project) -> bool:
+    """Return whether the words of a command line are images. Raises SpecError for a mixture, and for the path of an
+    image without its ending."""
+    names = set(project.images())
+    images = [word for word in words if word in names or word.endswith((".yaml", ".yml"))]
+    if images and len(images) != len(words):
+        other = next(word for word in words if word not in images)
+        raise SpecError(
+            f"'{other}' is not an image, and images are checked separately from words", hint="envbuild check NAME…"
+        )
+    for word in words if not images else ():
+        if "/" in word and Path(f"{word}.yaml").is_file():
+            raise SpecError(f"'{word}' is not an image", hint=f"envbuild check {word}.yaml")
+    return bool(images)
+
+
 def check_words(words: Sequence[str], project: Project, why: str = "") -> CheckResult:
     """Return the answer to words such as ``torch=2.0.1 gpu=H100``.
 
@@ -174,6 +209,17 @@ def matrix_of(folders: tuple[Path, ...]) -> FactTable:
 def is_current(lock: LockHead, spec: ImageSpec, target: Target) -> bool:
     """Return whether a lock matches its spec. Raises ConflictError if the recipes are incompatible."""
     return bool(lock.inputs) and lock.inputs == lock_request(resolve(fill_versions(spec, lock.chosen), target)).digest()
+
+
+def exit_code(results: Sequence[CheckResult]) -> int:
+    """Return the exit code for several answers: a conflict counts before an unknown combination."""
+    return next((code for code in (3, 9) if any(result.code == code for result in results)), 0)
+
+
+def overview(results: Sequence[CheckResult]) -> str:
+    """Return the answers as one line each, what prevents an image below it, and the summary."""
+    width = max(len(result.image) for result in results)
+    return "\n".join([*(result.line(width) for result in results), "", summary(results)])
 
 
 def summary(results: Sequence[CheckResult]) -> str:

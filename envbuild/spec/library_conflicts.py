@@ -7,7 +7,7 @@ refused before anything is fetched, those of dependencies as soon as the Python 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from typing import get_args
 
@@ -31,21 +31,8 @@ def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Fin
     for owner, libraries in provides.items():
         own = set(libraries) - {library for package in runtimes[owner].debian for library in debian_libraries(package)}
         for name, runtime in runtimes.items():
-            found = {
-                package: [library for library in debian_libraries(package) if library in own - set(provides[name])]
-                for package in runtime.debian
-                if name != owner
-            }
-            named = ", ".join(package for package, twice in found.items() if twice)
-            if named:
-                twice = ", ".join(dict.fromkeys(library for libraries in found.values() for library in libraries))
-                hint = f"compile '{name}' (provider: source), or remove one of the two"
-                if name in LISTS:
-                    hint = f"remove {named}: the image has {twice} from '{owner}'"
-                elif not hasattr(env.recipes[name], "provider"):
-                    hint = "remove one of the two"
-                message = f"layer '{name}' installs {named}, which is incompatible with layer '{owner}'"
-                yield Finding(f"{message}: both contain {twice}, {SEARCH_ORDER}", where.get(name, ""), hint)
+            if name != owner:
+                yield from debian_copy_findings(env, where, name, runtime, owner, own - set(provides[name]))
     wheels: dict[str, tuple[str, ...]] = {}
     # a requirement with a marker applies to this image or not: that is known when it is locked
     for text in (text for runtime in runtimes.values() for text in python_requirements(runtime) if ";" not in text):
@@ -54,6 +41,26 @@ def find_second_copies(env: RecipeEnv, where: Mapping[str, str]) -> Iterator[Fin
         if required_wheel(package):
             wheels.setdefault(required_wheel(package), (package,))
     yield from find_wheel_copies(env, where, wheels)
+
+
+def debian_copy_findings(
+    env: RecipeEnv, where: Mapping[str, str], name: str, runtime: Runtime, owner: str, libraries: Set[str]
+) -> Iterator[Finding]:
+    """Yield a finding if recipe `name` installs Debian packages that contain `libraries` of recipe `owner`."""
+    found = {
+        package: [library for library in debian_libraries(package) if library in libraries]
+        for package in runtime.debian
+    }
+    named = ", ".join(package for package, twice in found.items() if twice)
+    if named:
+        twice = ", ".join(dict.fromkeys(library for libraries in found.values() for library in libraries))
+        hint = f"compile '{name}' (provider: source), or remove one of the two"
+        if name in LISTS:
+            hint = f"remove {named}: the image has {twice} from '{owner}'"
+        elif not hasattr(env.recipes[name], "provider"):
+            hint = "remove one of the two"
+        message = f"layer '{name}' installs {named}, which is incompatible with layer '{owner}'"
+        yield Finding(f"{message}: both contain {twice}, {SEARCH_ORDER}", where.get(name, ""), hint)
 
 
 def find_wheel_copies(
@@ -73,18 +80,16 @@ def find_wheel_copies(
     holders = {
         package: requesting_layer(package, wheels, requested) for package in sorted(wheels) if wheel_libraries(package)
     }
-    first: dict[str, str] = {}  # library that no layer provides → the package that contains it
     # of two packages, the one that only a list requires is reported
-    for package, (layer, root) in sorted(holders.items(), key=lambda item: item[1][0] in LISTS):
-        twice: dict[str, list[str]] = {}  # layer or package that it is incompatible with → libraries of both
+    ordered = sorted(holders.items(), key=lambda item: item[1][0] in LISTS)
+    owners = providing_layers(provides)
+    first: dict[str, str] = {}  # library that no layer provides → the package that contains it
+    for package, _ in ordered:
         for library in wheel_libraries(package):
-            owners = [name for name, libraries in provides.items() if library in libraries]
-            if not owners and first.setdefault(library, package) != package:
-                twice.setdefault(first[library], []).append(library)
-            for owner in owners if layer not in owners else ():
-                if package not in requested[owner]:
-                    twice.setdefault(owner, []).append(library)
-        for other, found in twice.items():
+            if library not in owners:
+                first.setdefault(library, package)
+    for package, (layer, root) in ordered:
+        for other, found in incompatible_owners(package, layer, owners, first, requested).items():
             both = ", ".join(found)
             beside = f"layer '{other}'" if other in provides else package_text(other, wheels)
             installs = f"layer '{layer}' installs" if layer else "the image gets"
@@ -95,6 +100,39 @@ def find_wheel_copies(
             elif other in provides and has_wheel_provider(env.recipes[other]):
                 hint = f"write provider: wheel under {other}, with the CUDA of {package}"
             yield Finding(f"{message}: both contain {both}, {SEARCH_ORDER}", where.get(layer, ""), hint)
+
+
+def providing_layers(provides: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return library → the layers that provide it, from layer → its libraries."""
+    owners: dict[str, list[str]] = {}
+    for name, libraries in provides.items():
+        for library in dict.fromkeys(libraries):
+            owners.setdefault(library, []).append(name)
+    return owners
+
+
+def incompatible_owners(
+    package: str,
+    layer: str,
+    owners: Mapping[str, Sequence[str]],
+    first: Mapping[str, str],
+    requested: Mapping[str, Set[str]],
+) -> dict[str, list[str]]:
+    """Return the layers and packages that a package of `layer` is incompatible with → the libraries of both.
+
+    owners: library → layers that provide it.
+    first: library that no layer provides → the first package that contains it.
+    requested: layer → names of the packages that it requires.
+    """
+    twice: dict[str, list[str]] = {}
+    for library in wheel_libraries(package):
+        others = owners.get(library, ())
+        if not others and first[library] != package:
+            twice.setdefault(first[library], []).append(library)
+        for owner in others if layer not in others else ():
+            if package not in requested[owner]:
+                twice.setdefault(owner, []).append(library)
+    return twice
 
 
 def requesting_layer(

@@ -145,33 +145,48 @@ def unneeded_entries(store: Store, *, everything: bool) -> Iterator[Path]:
     """Yield files and folders that nothing requires. The caller has the lock "gc"."""
     before = time.time() - (0 if everything else WEEK)
     holds = required_entries(store, before)
-    abandoned = set(store.abandoned())
-    for path in list_folder(store.root / "tmp"):
-        left = path.name.startswith(("damaged-", "removed-")) or path in abandoned
-        if left or (not path.is_dir() and change_time(path) <= before):
-            yield path
+    yield from unneeded_temporary_files(store, before)
     for path in list_folder(store.root / "artifacts"):
         if path.name not in holds.artifacts and (path.is_symlink() or change_time(path) <= before):
             yield path
     yield from (path for path in list_folder(store.root / "images") if path.name not in holds.images)
-    gone = set()
-    for place, names in (("units", holds.units), ("layers", holds.layers), ("blobs/sha256", holds.blobs)):
-        for path in list_folder(store.root / place):
-            if path.name not in names and change_time(path) <= before:
-                gone.add(path.name)
-                yield path
+    content = list(unneeded_content(store, holds, before))
+    yield from content
+    gone = {path.name for path in content}
     for path in list_folder(store.root / "packs"):
         if path.name.split(".")[0].split("-")[0] not in holds.layers and change_time(path) <= before:
             yield path
     for path in list_folder(store.root / "control"):  # control data of the package with this digest
         if path.name in gone or not store.has_blob(path.name):
             yield path
+    yield from old_files_and_caches(store, before)
+
+
+def unneeded_temporary_files(store: Store, before: float) -> Iterator[Path]:
+    """Yield what no process will complete or remove any more."""
+    abandoned = set(store.abandoned())
+    for path in list_folder(store.root / "tmp"):
+        left = path.name.startswith(("damaged-", "removed-")) or path in abandoned
+        if left or (not path.is_dir() and change_time(path) <= before):
+            yield path
+
+
+def unneeded_content(store: Store, holds: RequiredEntries, before: float) -> Iterator[Path]:
+    """Yield the units, layers and blobs that no artifact requires, and that are not new."""
+    for place, names in (("units", holds.units), ("layers", holds.layers), ("blobs/sha256", holds.blobs)):
+        for path in list_folder(store.root / place):
+            if path.name not in names and change_time(path) <= before:
+                yield path
+
+
+def old_files_and_caches(store: Store, before: float) -> Iterator[Path]:
+    """Yield the logs, partial downloads and caches that were not changed since `before`."""
     for place in ("logs", "partial"):
         yield from (path for path in list_folder(store.root / place) if change_time(path) <= before)
-    caches = [path for place in ("apt", *ENGINE_CACHES, "git") for path in list_folder(store.root / place)] + [
-        store.root / "uv"
-    ]
-    yield from (path for path in caches if path.exists() and last_change(path) <= before)
+    caches = [path for place in ("apt", *ENGINE_CACHES, "git") for path in list_folder(store.root / place)]
+    for path in (*caches, store.root / "uv"):
+        if path.exists() and last_change(path) <= before:
+            yield path
 
 
 def raise_busy() -> NoReturn:

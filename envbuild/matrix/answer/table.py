@@ -121,18 +121,8 @@ def _exact_ask(matrix: FactTable, name: str, value: str) -> tuple[Ask, ...]:
 def allowed_values(case: Query, named: Collection[str]) -> dict[str, str]:
     """Return component → the values that all facts that apply leave it; after a stroke what is recommended beside that,
     but not required."""
-    assert case.plan is not None
     matrix = case.matrix
-    hard: dict[int, int] = {}
-    soft: dict[int, int] = {}
-    for row in evaluate_rows(matrix, case.plan.assignment, case.waived):
-        fact = matrix.fact(row.row)
-        if fact.default:
-            continue
-        for number, mask in row_claim(matrix, row.row).allowed.items():
-            if matrix.components[number].name not in row.yields and fact.strength != "disputed":
-                cells = hard if fact.strength == "hard" else soft
-                cells[number] = cells.get(number, matrix.full[number]) & mask
+    hard, soft = allowed_masks(case)
     found = {}
     for number in sorted(hard.keys() | soft.keys()):
         component, mask = matrix.components[number], hard.get(number, matrix.full[number])
@@ -145,6 +135,23 @@ def allowed_values(case: Query, named: Collection[str]) -> dict[str, str]:
         if texts and texts[0]:
             found[component.name] = " ".join(texts)
     return found
+
+
+def allowed_masks(case: Query) -> tuple[dict[int, int], dict[int, int]]:
+    """Return (component → the values that hard facts leave it, the same of recommendations) beside the plan."""
+    assert case.plan is not None
+    matrix = case.matrix
+    hard: dict[int, int] = {}
+    soft: dict[int, int] = {}
+    for row in evaluate_rows(matrix, case.plan.assignment, case.waived):
+        fact = matrix.fact(row.row)
+        if fact.default:
+            continue
+        for number, mask in row_claim(matrix, row.row).allowed.items():
+            if matrix.components[number].name not in row.yields and fact.strength != "disputed":
+                cells = hard if fact.strength == "hard" else soft
+                cells[number] = cells.get(number, matrix.full[number]) & mask
+    return hard, soft
 
 
 def format_ranges(matrix: FactTable, number: int, mask: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from envbuild.matrix.facts import version
 from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.evaluate import evaluate_rows
-from envbuild.matrix.facts.fact_table import FactTable
+from envbuild.matrix.facts.fact_table import EvaluatedRow, FactTable
 from envbuild.matrix.facts.waiver import Waiver
 from envbuild.matrix.solve.phrasing import Reason, join_and, row_reason, value_phrase
 from envbuild.matrix.solve.request import Ask
@@ -82,6 +82,18 @@ class Answer:
         return tuple(sorted({one.fact for one in self.used}))
 
 
+@dataclass(slots=True)
+class SortedRows:
+    """The rows that apply to an assignment. `failing`: strength → those that it does not meet; `needs` are about what
+    was not requested; `superseded`: those that it breaks and that a better source contradicts; `reasons`: the others.
+    """
+
+    failing: dict[str, list[Reason]] = field(default_factory=lambda: {"conditional": [], "disputed": [], "warn": []})
+    needs: list[Reason] = field(default_factory=list)
+    reasons: list[int] = field(default_factory=list)
+    superseded: list[int] = field(default_factory=list)
+
+
 def judge_plan(
     matrix: FactTable,
     assignment: Sequence[int],
@@ -93,55 +105,67 @@ def judge_plan(
     """Return the verdict of the facts on an assignment that breaks no hard one."""
     chosen = matrix.named(assignment)
     applicable = evaluate_rows(matrix, assignment, waived)
-    failing: dict[str, list[Reason]] = {"conditional": [], "disputed": [], "warn": []}
-    reasons: list[int] = []
-    needs: list[Reason] = []
-    superseded: list[int] = []
-    for one in applicable:
-        fact, then = matrix.fact(one.row), row_claim(matrix, one.row).allowed
-        missing = any(assignment[number] == ABSENT for number in then)
-        if one.yields:
-            if any(not assignment[number] & allowed for number, allowed in then.items()):
-                superseded.append(one.row)
-        elif one.fails and fact.id in satisfied:
-            reasons.append(one.row)
-        elif one.fails and fact.strength in failing:
-            failing[fact.strength].append(row_reason(matrix, one.row, chosen))
-        elif missing and fact.scope == "container-start" and fact.strength == "hard":
-            need = row_reason(matrix, one.row, chosen)
-            texts = [value_phrase(matrix, name, wanted, {}) for name, wanted in need.then.items() if name not in chosen]
-            needs.append(replace(need, text=join_and(texts)))
-        elif not missing:
-            reasons.append(one.row)
-    if failing["disputed"]:  # also report the facts that allow it
-        open_ones = [one for one in applicable if matrix.fact(one.row).strength == "disputed"]
-        questions = {matrix.fact(one.row).question for one in open_ones if one.fails}
-        allow = [one for one in open_ones if not one.fails and matrix.fact(one.row).question in questions]
-        failing["disputed"] += [row_reason(matrix, one.row, chosen, plainly=True) for one in allow]
+    cited = sort_rows(matrix, assignment, applicable, chosen, satisfied)
+    disputes = cited.failing["disputed"]
+    if disputes:  # also report the facts that allow it
+        disputes = [*disputes, *allowing_reasons(matrix, applicable, chosen)]
     missing_facts = find_unknowns(matrix, assignment, asks, waived)
-    verdict = (
-        "unknown"
-        if missing_facts
-        else "disputed"
-        if failing["disputed"]
-        else "conditional"
-        if failing["conditional"]
-        else "valid"
-    )
+    verdict = "valid"
+    if missing_facts:
+        verdict = "unknown"
+    elif disputes:
+        verdict = "disputed"
+    elif cited.failing["conditional"]:
+        verdict = "conditional"
     return Answer(
         verdict,
         tuple(asks),
         chosen,
         unknown=tuple(missing_facts),
-        conditions=tuple(failing["conditional"]),
-        disputes=tuple(failing["disputed"]),
-        warnings=tuple(failing["warn"]),
-        needs=tuple(needs),
-        cited_rows=CitedRows(matrix, chosen, tuple(reasons)),
-        yielding=CitedRows(matrix, chosen, tuple(superseded)),
+        conditions=tuple(cited.failing["conditional"]),
+        disputes=tuple(disputes),
+        warnings=tuple(cited.failing["warn"]),
+        needs=tuple(cited.needs),
+        cited_rows=CitedRows(matrix, chosen, tuple(cited.reasons)),
+        yielding=CitedRows(matrix, chosen, tuple(cited.superseded)),
         waived=waivers,
         notes=tuple(newer_version_notes(matrix, chosen)),
     )
+
+
+def sort_rows(
+    matrix: FactTable,
+    assignment: Sequence[int],
+    applicable: Iterable[EvaluatedRow],
+    chosen: Mapping[str, str],
+    satisfied: Collection[str],
+) -> SortedRows:
+    """Return the rows that apply to an assignment, by what they say about it."""
+    found = SortedRows()
+    for one in applicable:
+        fact, then = matrix.fact(one.row), row_claim(matrix, one.row).allowed
+        if one.yields:
+            if any(not assignment[number] & allowed for number, allowed in then.items()):
+                found.superseded.append(one.row)
+        elif one.fails and fact.id in satisfied:
+            found.reasons.append(one.row)
+        elif one.fails and fact.strength in found.failing:
+            found.failing[fact.strength].append(row_reason(matrix, one.row, chosen))
+        elif all(assignment[number] != ABSENT for number in then):
+            found.reasons.append(one.row)
+        elif fact.scope == "container-start" and fact.strength == "hard":
+            need = row_reason(matrix, one.row, chosen)
+            texts = [value_phrase(matrix, name, wanted, {}) for name, wanted in need.then.items() if name not in chosen]
+            found.needs.append(replace(need, text=join_and(texts)))
+    return found
+
+
+def allowing_reasons(matrix: FactTable, applicable: Iterable[EvaluatedRow], chosen: Mapping[str, str]) -> list[Reason]:
+    """Return the disputed facts that allow what others of their question exclude."""
+    disputed = [one for one in applicable if matrix.fact(one.row).strength == "disputed"]
+    questions = {matrix.fact(one.row).question for one in disputed if one.fails}
+    allow = [one for one in disputed if not one.fails and matrix.fact(one.row).question in questions]
+    return [row_reason(matrix, one.row, chosen, plainly=True) for one in allow]
 
 
 def newer_version_notes(matrix: FactTable, chosen: Mapping[str, str]) -> list[str]:

@@ -21,6 +21,7 @@ from envbuild.matrix.facts.version import oldest_first
 
 NEWEST_PYTHON = 15  # 3.15: up to where wheels for the stable ABI count
 OLDEST_PYTHON = 6
+Hole = tuple[str, str]  # first version that is excluded, first one after those
 
 
 def find_requirements(metadata: Metadata, arch: str, python: str, extra: str = "") -> dict[str, Requirement]:
@@ -80,8 +81,14 @@ def specifier_constraint(wanted: SpecifierSet, *, labels: bool = False) -> str |
 
     ``~=3.8.0`` is ``>=3.8.0,<3.9``; ``!=6.30.*`` splits a range into two. `labels`: a version without a local label
     includes those with one, as in PEP 440."""
+    terms, holes = split_specifiers(wanted, labels)
+    return cut_holes(terms, holes) if holes else ",".join(terms) or "*"
+
+
+def split_specifiers(wanted: SpecifierSet, labels: bool) -> tuple[list[str], list[Hole]]:
+    """Return the terms of a requirement, and the ranges that it excludes."""
     terms: list[str] = []
-    holes: list[tuple[str, str]] = []
+    holes: list[Hole] = []
     for specifier in sorted(wanted, key=_order):
         operator, number = specifier.operator, specifier.version
         prefix = number.removesuffix(".*")
@@ -95,8 +102,11 @@ def specifier_constraint(wanted: SpecifierSet, *, labels: bool = False) -> str |
             terms.append(number)
         else:
             terms.append(f"{'==' if operator == '===' else operator}{number}")
-    if not holes:
-        return ",".join(terms) or "*"
+    return terms, holes
+
+
+def cut_holes(terms: Sequence[str], holes: Sequence[Hole]) -> list[str]:
+    """Return the ranges that `terms` describe between the `holes`."""
     found, low = [], ""
     for begin, end in [*sorted(holes, key=lambda hole: version.key(hole[0])), ("", "")]:
         if not begin or not low or version.key(low) < version.key(begin):

@@ -53,13 +53,20 @@ def _rows_of(matrix: FactTable, ids: Collection[str]) -> set[int]:
 def _compile_rows(matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> Program:
     """Return the clauses of all rows of these strengths, without those of the facts `waived`: the masks of what the
     conditions of each row exclude, and of what the row allows."""
+    found = Program([], [])
+    _add_rows(found, matrix, waived, strengths)
+    if "hard" in strengths:
+        _add_disputes(found, matrix, waived)
+    return replace(found, index=ClauseIndex.of(found.clauses))
+
+
+def _add_rows(found: Program, matrix: FactTable, waived: frozenset[str], strengths: Collection[str]) -> None:
     atoms, facts, full = matrix.atoms, matrix.facts, matrix.full
     narrowed = _narrowed_without(matrix, waived)
     excluded = [(atom.component, full[atom.component] & ~atom.sure) for atom in atoms]
     allowed: dict[tuple[str, int], tuple[int, int]] = {}
     binding = [fact.strength in strengths and fact.id not in waived for fact in facts]
     hard = [fact.strength == "hard" for fact in facts]
-    found = Program([], [])
     for number, line in enumerate(matrix.rows):
         if not binding[line.fact]:
             continue
@@ -76,12 +83,15 @@ def _compile_rows(matrix: FactTable, waived: frozenset[str], strengths: Collecti
             else:
                 for box in narrowed[number, then[0]]:
                     _add_clause(found, (number,), full, box, dict([then]))
-    for rows, boxes in matrix.groups if "hard" in strengths else ():
+
+
+def _add_disputes(found: Program, matrix: FactTable, waived: frozenset[str]) -> None:
+    """Add the clauses of what all sides of a dispute have in common, unless every side is waived."""
+    for rows, boxes in matrix.groups:
         left = tuple(row for row in rows if matrix.fact(row).id not in waived)
         for literals in precedence.dispute_clauses([row_claim(matrix, row) for row in rows]) if left else ():
             for box in boxes:
-                _add_clause(found, left, full, box, literals)
-    return replace(found, index=ClauseIndex.of(found.clauses))
+                _add_clause(found, left, matrix.full, box, literals)
 
 
 def _without(whole: Program, rows: Collection[int]) -> Program:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import product
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -40,6 +41,13 @@ class Release:
     sdist: IndexFile | None = None
     yanked: bool = True  # every file of it was withdrawn (PEP 592)
 
+    def add(self, build: Build) -> None:
+        """Add a wheel; of two builds pip takes the higher build tag."""
+        for cell in product(build.archs, build.pythons):
+            other = self.wheels.get(cell)
+            if other is None or build.build > other.build:
+                self.wheels[cell] = build
+
     def builds(self) -> list[Build]:
         return list({build.file.name: build for build in self.wheels.values()}.values())
 
@@ -58,11 +66,7 @@ def list_releases(index: PackageIndex, project: str, oldest: str = "0", *, yanke
         if not file.name.endswith(".whl"):
             release.sdist = release.sdist or file
         elif build := parse_wheel_file(file, number):
-            for arch in build.archs:
-                for python in build.pythons:
-                    other = release.wheels.get((arch, python))
-                    if other is None or build.build > other.build:  # of two builds pip takes the higher build tag
-                        release.wheels[arch, python] = build
+            release.add(build)
     return {number: found[number] for number in newest_first(found) if found[number].wheels or found[number].sdist}
 
 

@@ -11,7 +11,7 @@ from envbuild.matrix.facts.atoms import ABSENT
 from envbuild.matrix.facts.claims import row_claim
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Fact
-from envbuild.matrix.facts.precedence import Claim
+from envbuild.matrix.facts.precedence import Box, Claim
 
 Binding = Mapping[frozenset[int], Sequence[Claim]]
 
@@ -39,23 +39,27 @@ def _excluding_row(matrix: FactTable, binding: Binding, *claims: Claim) -> Claim
     combinations for each row takes minutes."""
     box: dict[int, int] = {}
     for claim in claims:
-        for number, mask in claim.when.items():
-            box[number] = box.get(number, matrix.full[number]) & mask
+        _narrow(matrix, box, claim.when)
     own = {claim.row for claim in claims}
     before: dict[int, int] = {}
     while box != before:
         before = dict(box)
         for names in [names for names in binding if names <= box.keys()]:
             for other in binding[names]:
-                for number, mask in other.when.items():
+                for number, mask in other.when.items():  # millions of times: a function would take twice as long
                     if box[number] & ~mask:
                         break
                 else:
-                    for number, allowed in other.allowed.items() if other.row not in own else ():
-                        box[number] = box.get(number, matrix.full[number]) & allowed
-                        if not box[number]:
-                            return other
+                    if other.row not in own and _narrow(matrix, box, other.allowed):
+                        return other
     return None
+
+
+def _narrow(matrix: FactTable, box: dict[int, int], masks: Box) -> bool:
+    """Narrow a box of values to `masks`. Return whether that leaves some component of `masks` no value."""
+    for number, mask in masks.items():
+        box[number] = box.get(number, matrix.full[number]) & mask
+    return not all(box[number] for number in masks)
 
 
 def find_unresolved_conflicts(matrix: FactTable) -> Iterator[Finding]:

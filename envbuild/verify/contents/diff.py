@@ -195,26 +195,37 @@ def compare_files(old: SquashTree, new: SquashTree, *, everything: bool) -> File
     comparison = Comparison(old, new)
     for before, after in pair_entries(old, new):
         diff.entries += 1
-        fields: dict[str, tuple[str, str]] = {}
         if before:
             diff.before.add(before)
         if after:
             diff.after.add(after)
-        if before and after:
-            fields = comparison.fields(before, after)
-            if not fields:
-                continue
-        what = "removed" if not after else "added" if not before else "time" if set(fields) == {TIME} else "changed"
-        entry = before or after
-        assert entry is not None
-        diff.counts[what] += 1
-        diff.fields.update(fields.keys())
-        if what != "time":
-            diff.changed_folders.setdefault(counted_folder(entry.path), Counter())[what] += 1
-        if everything or len(diff.changes) < FEW:
+        fields = comparison.fields(before, after) if before and after else {}
+        if fields or not (before and after):
+            entry = before or after
+            assert entry is not None
             inodes = [side.inode if side else None for side in (before, after)]
-            diff.changes.append(Change(entry.path, inodes[0], inodes[1], fields))
+            add_change(diff, Change(entry.path, inodes[0], inodes[1], fields), everything or len(diff.changes) < FEW)
     return diff
+
+
+def add_change(diff: FileDiff, change: Change, listed: bool) -> None:
+    """Count a change, and list it if it is to be `listed`."""
+    what = kind_of_change(change)
+    diff.counts[what] += 1
+    diff.fields.update(change.fields.keys())
+    if what != "time":
+        diff.changed_folders.setdefault(counted_folder(change.path), Counter())[what] += 1
+    if listed:
+        diff.changes.append(change)
+
+
+def kind_of_change(change: Change) -> str:
+    """Return added, removed, changed or time (nothing else differs)."""
+    if not change.after:
+        return "removed"
+    if not change.before:
+        return "added"
+    return "time" if set(change.fields) == {TIME} else "changed"
 
 
 def count_changes(diff: FileDiff) -> dict[str, Any]:
@@ -238,14 +249,13 @@ def folder_changes(diff: FileDiff) -> dict[str, dict[str, Any]]:
 
 
 def change_row(change: Change) -> dict[str, Any]:
-    """Return a change as data. `what`: added, removed, changed or time (nothing else differs)."""
+    """Return a change as data."""
     before, after = change.before, change.after
-    what = "removed" if not after else "added" if not before else "changed"
     inode = after or before
     assert inode is not None
     return {
         "path": printable_path(change.path),
-        "what": "time" if set(change.fields) == {TIME} else what,
+        "what": kind_of_change(change),
         "kind": KINDS[inode.kind],
         "size": [side.size if side and KINDS[side.kind] == "file" else 0 for side in (before, after)],
         "fields": {name: list(values) for name, values in change.fields.items()},
