@@ -143,20 +143,22 @@ class Loader:
         parents: dict[str, set[str]] = {}
         for path, elf in self.elves.items():
             if elf.dynamic and elf.machine != "cuda":
-                result[path] = {}
-                for name in elf.needed:
-                    found = self.direct(path, name)
-                    result[path][name] = ("loader", found) if found else ("missing", "")
+                result[path] = {name: ("loader", self.direct(path, name)) for name in elf.needed}
+                for _, found in result[path].values():
                     if found:
                         parents.setdefault(found, set()).add(path)
         for path, names in result.items():
-            for name, (how, _) in list(names.items()):
-                if how == "missing":
-                    found = self.inherited(path, name, parents)
-                    candidates = self.preloaded.get(name, []) if path.startswith(self.preloads) else []
-                    loaded = next(filter(None, (self.fitting(item, self.elves[path]) for item in candidates)), "")
-                    names[name] = ("loader", found) if found else (PRELOAD, loaded) if loaded else ("missing", "")
+            for name in [name for name, (_, found) in names.items() if not found]:
+                names[name] = self.indirect(path, name, parents)
         return result
+
+    def indirect(self, path: str, name: str, parents: Mapping[str, set[str]]) -> tuple[str, str]:
+        """Return (how, file) of a library that the object at `path` does not find alone."""
+        if found := self.inherited(path, name, parents):
+            return "loader", found
+        candidates = self.preloaded.get(name, []) if path.startswith(self.preloads) else []
+        loaded = next(filter(None, (self.fitting(item, self.elves[path]) for item in candidates)), "")
+        return (PRELOAD, loaded) if loaded else ("missing", "")
 
     def inherited(self, path: str, name: str, parents: Mapping[str, set[str]]) -> str:
         """Return the file from DT_RPATH of an object above `path` (unused if `path` has a DT_RUNPATH), or ""."""

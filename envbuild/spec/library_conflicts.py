@@ -83,11 +83,9 @@ def find_wheel_copies(
     # of two packages, the one that only a list requires is reported
     ordered = sorted(holders.items(), key=lambda item: item[1][0] in LISTS)
     owners = providing_layers(provides)
-    first: dict[str, str] = {}  # library that no layer provides → the package that contains it
+    first: dict[str, str] = {}  # library → the first package that contains it
     for package, _ in ordered:
-        for library in wheel_libraries(package):
-            if library not in owners:
-                first.setdefault(library, package)
+        first = dict.fromkeys(wheel_libraries(package), package) | first
     for package, (layer, root) in ordered:
         for other, found in incompatible_owners(package, layer, owners, first, requested).items():
             both = ", ".join(found)
@@ -121,7 +119,7 @@ def incompatible_owners(
     """Return the layers and packages that a package of `layer` is incompatible with → the libraries of both.
 
     owners: library → layers that provide it.
-    first: library that no layer provides → the first package that contains it.
+    first: library → the first package that contains it.
     requested: layer → names of the packages that it requires.
     """
     twice: dict[str, list[str]] = {}

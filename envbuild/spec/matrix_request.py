@@ -14,7 +14,7 @@ from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.values import normalize_value
 from envbuild.matrix.solve.request import Ask, is_known_value, parse_ask
 from envbuild.spec.image_spec import ImageSpec
-from envbuild.spec.recipe import Runtime
+from envbuild.spec.recipe import RecipeEnv, Runtime
 from envbuild.spec.recipe_loader import call_recipe, recipe_file
 from envbuild.spec.target import Target
 
@@ -27,24 +27,8 @@ Line = tuple[str, str, str, str]  # (component, constraint, place in the spec, o
 def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[Ask, ...]:
     """Return the request of an image: its base and Python, its target's hardware, its recipes. Raises SpecError with
     every mistake."""
-    line = key_place(spec, "base")
-    requested: list[Line] = [("python", spec.python, line, f"base {spec.base}")]  # a base has one Python
-    if is_image(spec.base):
-        system = spec.distribution.replace(":", "")
-        requested.append(("os", system, key_place(spec, "distribution"), "the spec's distribution"))
-    base = spec.base.partition("@")[0]
-    if not is_image(spec.base) or is_known_value(matrix, "base", base):  # the facts do not list a user's own image
-        requested.insert(0, ("base", base, line, ""))
-    node, line = f"target {target.name}", key_place(spec, "target")
-    hardware = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
-    requested += [(component, text, line, node) for component, text in hardware.items() if text]
     env = spec.recipe_env(target)
-    for name, recipe in spec.recipes.items():
-        for component, text in call_recipe(recipe, "matrix", dict, env).items():
-            place = spec.where.get(name, "") or relative_path(recipe_file(recipe))
-            requested.append(
-                (str(component), str(text), place, "" if component == recipe.component else f"recipe {name}")
-            )
+    requested = [*_base_lines(spec, matrix), *_target_lines(spec, target), *_recipe_lines(spec, env)]
     findings = [] if any(waiver.fact == "unheard" for waiver in spec.waivers) else _unknown_channels(requested, matrix)
     named = {component for component, *_ in requested}
     for name, recipe in spec.recipes.items():
@@ -63,6 +47,35 @@ def image_request(spec: ImageSpec, target: Target, matrix: FactTable) -> tuple[A
     if findings:
         raise SpecError.of(findings)
     return tuple(asks.values())
+
+
+def _base_lines(spec: ImageSpec, matrix: FactTable) -> list[Line]:
+    """Return what the base requests. The facts do not list a user's own image."""
+    line = key_place(spec, "base")
+    requested: list[Line] = []
+    base = spec.base.partition("@")[0]
+    if not is_image(spec.base) or is_known_value(matrix, "base", base):
+        requested.append(("base", base, line, ""))
+    requested.append(("python", spec.python, line, f"base {spec.base}"))  # a base has one Python
+    if is_image(spec.base):
+        system = spec.distribution.replace(":", "")
+        requested.append(("os", system, key_place(spec, "distribution"), "the spec's distribution"))
+    return requested
+
+
+def _target_lines(spec: ImageSpec, target: Target) -> list[Line]:
+    """Return what the hardware of the target requests."""
+    line = key_place(spec, "target")
+    hardware = {"arch": target.arch, "gpu": target.gpu, "sm": target.sm, "driver": target.driver}
+    return [(component, text, line, f"target {target.name}") for component, text in hardware.items() if text]
+
+
+def _recipe_lines(spec: ImageSpec, env: RecipeEnv) -> Iterator[Line]:
+    """Yield what the recipes request."""
+    for name, recipe in spec.recipes.items():
+        for component, text in call_recipe(recipe, "matrix", dict, env).items():
+            place = spec.where.get(name, "") or relative_path(recipe_file(recipe))
+            yield str(component), str(text), place, "" if component == recipe.component else f"recipe {name}"
 
 
 def _unknown_channels(requested: Sequence[Line], matrix: FactTable) -> list[Finding]:

@@ -13,7 +13,7 @@ import importlib.util
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from inspect import get_annotations
@@ -141,25 +141,30 @@ def _result_fault(answer: object, kind: type, method: str) -> str:
     if not isinstance(answer, kind):
         return f"{_describe(answer)}, not {_with_article(kind)}"
     if isinstance(answer, (Sources, Runtime)):
-        for field in dataclasses.fields(answer):
-            value, name = getattr(answer, field.name), f"{_with_article(kind)} whose '{field.name}'"
-            if str(field.type).startswith("Mapping"):
-                if not isinstance(value, Mapping):
-                    return f"{name} is {_describe(value)}, not a dict"
-                items = [*value.keys(), *value.values()]
-            elif isinstance(value, (tuple, list)):
-                items = list(value)
-            else:  # a text is a sequence, too
-                return f"{name} is {_describe(value)}, not a tuple"
-            wanted = ELEMENT_TYPES.get(field.name, str)
-            for item in items:
-                if not isinstance(item, wanted):
-                    return f"{name} contains {_describe(item)}, not only {wanted.__name__}"
-    elif method in ITEM_TYPES and isinstance(answer, (tuple, list, dict)):
-        for item in answer.values() if isinstance(answer, dict) else answer:
-            if not isinstance(item, ITEM_TYPES[method]):
-                return f"{_with_article(answer)} with {_describe(item)}, not only {ITEM_TYPES[method].__name__}"
+        faults = (_field_fault(answer, kind, field) for field in dataclasses.fields(answer))
+        return next(filter(None, faults), "")
+    if method in ITEM_TYPES and isinstance(answer, (tuple, list, dict)):
+        items = answer.values() if isinstance(answer, dict) else answer
+        strange = [item for item in items if not isinstance(item, ITEM_TYPES[method])]
+        if strange:
+            return f"{_with_article(answer)} with {_describe(strange[0])}, not only {ITEM_TYPES[method].__name__}"
     return ""
+
+
+def _field_fault(answer: Sources | Runtime, kind: type, field: dataclasses.Field[Any]) -> str:
+    """Return what is wrong with one field of Sources or Runtime, as the end of a sentence; or ""."""
+    value, name = getattr(answer, field.name), f"{_with_article(kind)} whose '{field.name}'"
+    if str(field.type).startswith("Mapping"):
+        if not isinstance(value, Mapping):
+            return f"{name} is {_describe(value)}, not a dict"
+        items = [*value.keys(), *value.values()]
+    elif isinstance(value, (tuple, list)):
+        items = list(value)
+    else:  # a text is a sequence, too
+        return f"{name} is {_describe(value)}, not a tuple"
+    wanted = ELEMENT_TYPES.get(field.name, str)
+    strange = [item for item in items if not isinstance(item, wanted)]
+    return f"{name} contains {_describe(strange[0])}, not only {wanted.__name__}" if strange else ""
 
 
 def _describe(value: object) -> str:
@@ -218,32 +223,11 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
     A text or a list sets the field named by the class's `shorthand`; keys with values set fields by name."""
     fields = option_fields(recipe)
     before = len(reader.findings)
-    if isinstance(node, Table):
-        given = reader.table(node, fields, recipe.name, f"layer '{recipe.name}'")
-    elif isinstance(node, Scalar) and node.kind == "null":
-        reader.wrong(node.where, f"layer '{recipe.name}' has no value", f"for its defaults write {recipe.name}: {{}}")
-        return None
-    elif isinstance(node, Scalar) and node.kind == "truth":
-        reader.wrong(
-            node.where, f"layer '{recipe.name}' cannot be {node.value}", f"for its defaults write {recipe.name}: {{}}"
-        )
-        return None
-    elif recipe.shorthand in fields:
-        given = {recipe.shorthand: node}
-    else:
-        keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"write {recipe.name}: {{}}"
-        reader.wrong(node.where, f"layer '{recipe.name}' must be keys with values, not {describe(node)}", keys)
+    given = _given_options(reader, recipe, node, fields)
+    if given is None:
         return None
     with errors_at_recipe_line(recipe_file(recipe)):
-        hints = option_types(recipe)
-        shorthand = not isinstance(node, Table)
-        values: dict[str, Any] = {}
-        for key, value in given.items():
-            label = recipe.name if shorthand else key
-            if isinstance(value, Sequence) and hints[key] is str and shorthand:
-                reader.wrong(value.where, f"layer '{recipe.name}' must be one {key}, not a list")
-            else:
-                values[key] = reader.value(value, hints[key], label, option_guard(recipe, key))
+        values = _option_values(reader, recipe, given, shorthand=not isinstance(node, Table))
         for key, field in fields.items():
             if is_required(field) and key not in given:
                 reader.wrong(
@@ -262,6 +246,40 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
             for place in text_places(node, str(text)) or (node.where,):
                 reader.wrong(place, f"layer '{recipe.name}': '{short(str(text))}' {fault.because}", fault.hint)
         return None if faults else made
+
+
+def _given_options(
+    reader: Reader, recipe: type[Recipe], node: Node, fields: Iterable[str]
+) -> Mapping[str, Node] | None:
+    """Return the keys that the spec gives a layer; add a mistake to `reader` and then return None."""
+    name = recipe.name
+    if isinstance(node, Table):
+        return reader.table(node, fields, name, f"layer '{name}'")
+    if isinstance(node, Scalar) and node.kind == "null":
+        reader.wrong(node.where, f"layer '{name}' has no value", f"for its defaults write {name}: {{}}")
+    elif isinstance(node, Scalar) and node.kind == "truth":
+        reader.wrong(node.where, f"layer '{name}' cannot be {node.value}", f"for its defaults write {name}: {{}}")
+    elif recipe.shorthand in fields:
+        return {recipe.shorthand: node}
+    else:
+        keys = f"its keys are: {', '.join(sorted(fields))}" if fields else f"write {name}: {{}}"
+        reader.wrong(node.where, f"layer '{name}' must be keys with values, not {describe(node)}", keys)
+    return None
+
+
+def _option_values(
+    reader: Reader, recipe: type[Recipe], given: Mapping[str, Node], *, shorthand: bool
+) -> dict[str, Any]:
+    """Return the values of the keys; add mistakes to `reader`."""
+    hints = option_types(recipe)
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if isinstance(value, Sequence) and hints[key] is str and shorthand:
+            reader.wrong(value.where, f"layer '{recipe.name}' must be one {key}, not a list")
+        else:
+            label = recipe.name if shorthand else key
+            values[key] = reader.value(value, hints[key], label, option_guard(recipe, key))
+    return values
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:

@@ -157,14 +157,10 @@ class AptSetup:
                 return apt, self.unreachable_findings(failures, [known[number] for number in failed])
             except AptError as error:
                 text = str(error)
-            if "(28: " in text or "(122: " in text:  # ENOSPC, EDQUOT: no other place would help
-                raise EngineError(
-                    f"the lists of the {self.distribution.family.capitalize()} archive cannot be written:\n{text}",
-                    hint=FREE_SOME,
-                )
+            self.check_space(text)
             reasons = failures_by_place(text, sources.values())
             for place, lines in reasons.items():
-                failures.setdefault(place, []).extend(line for line in lines if line not in failures.get(place, ()))
+                failures[place] = list(dict.fromkeys([*failures.get(place, ()), *lines]))
             blame = [number for number, source in sources.items() if source.printed_address in reasons] or list(sources)
             again = [number for number in blame if turns[number] + 1 < len(known[number].places)]
             for number in again:
@@ -175,6 +171,12 @@ class AptSetup:
                 if any(number < own for number in blame):
                     break
         return None, self.unreachable_findings(failures, [known[number] for number in sorted(failed)])
+
+    def check_space(self, text: str) -> None:
+        """Raise EngineError if apt reports that the disk is full (ENOSPC, EDQUOT): no other place would help."""
+        if "(28: " in text or "(122: " in text:
+            family = self.distribution.family.capitalize()
+            raise EngineError(f"the lists of the {family} archive cannot be written:\n{text}", hint=FREE_SOME)
 
     def updated_apt(self, sources: tuple[AptSource, ...], own: int) -> Apt:
         """Return the apt of these sources; update its lists if they are older than an hour. Raises AptError."""

@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from envbuild.matrix.collect.fact_writer import Context, Derived, DerivedFact, DerivedRow, FlowNode
 from envbuild.matrix.collect.pin_facts import COLLECTOR, make_facts
 from envbuild.matrix.collect.pin_rows import Project, ReleaseMetadata
+from envbuild.matrix.collect.remote_wheel import Metadata
 from envbuild.matrix.facts.index_releases import Release, list_releases
 from envbuild.matrix.facts.version import newest_first
 from envbuild.net.python_index import IndexFile
+
+Releases = Mapping[str, Mapping[str, Release]]  # package → version → release
 
 PROJECTS = (
     Project("torchvision", ("torchvision",), "0.11", ("torchvision-torch", "torchvision-python")),
@@ -37,14 +40,16 @@ def collect(context: Context) -> dict[str, Derived]:
     found = {
         package: list_releases(context.index, package, project.oldest, yanked=True)
         for project in PROJECTS
-        for package in (*project.packages, *filter(None, [project.torch_part]))
+        for package in project_packages(project)
     }
-    read = [project for project in PROJECTS if project.read]
-    wanted: dict[str, IndexFile] = {}
-    for project in read:
-        for package in (*project.packages, *filter(None, [project.torch_part])):
-            for release in found[package].values():
-                wanted |= {file.name: file for file in metadata_files(release)}
+    wanted = {
+        file.name: file
+        for project in PROJECTS
+        if project.read
+        for package in project_packages(project)
+        for release in found[package].values()
+        for file in metadata_files(release)
+    }
     metadata = dict(
         context.each(
             "pins",
@@ -53,25 +58,42 @@ def collect(context: Context) -> dict[str, Derived]:
             list(wanted.values()),
         )
     )
-    written = {}
-    for project in PROJECTS:
-        own = {number: release for package in reversed(project.packages) for number, release in found[package].items()}
-        if not project.read:
-            usable = [number for number, release in own.items() if not release.yanked and release.wheels]
-            values = {project.component: {"values": newest_first(usable)}}
-            written[project.component] = Derived(values, {}, suffixed_facts(project, found) if project.suffixed else ())
-            continue
-        parts = found.get(project.torch_part, {})
-        known = []
-        for release in own.values():
-            part = next((metadata[file.name] for file in metadata_files(parts.get(release.version))), None)
-            own_metadata = {file.name: metadata[file.name] for file in metadata_files(release)}
-            known.append(ReleaseMetadata.of(release, own_metadata, part))
-        written[project.component] = make_facts(project, known)
-    return written
+    return {
+        project.component: read_facts(project, found, metadata) if project.read else release_facts(project, found)
+        for project in PROJECTS
+    }
 
 
-def suffixed_facts(project: Project, found: Mapping[str, Mapping[str, Release]]) -> tuple[DerivedFact, ...]:
+def project_packages(project: Project) -> list[str]:
+    """Return the packages of a project, with the one that holds its part for torch."""
+    return [*project.packages, *filter(None, [project.torch_part])]
+
+
+def project_releases(project: Project, found: Releases) -> dict[str, Release]:
+    """Return version → release; of a version in several packages, that of the first."""
+    return {number: release for package in reversed(project.packages) for number, release in found[package].items()}
+
+
+def release_facts(project: Project, found: Releases) -> Derived:
+    """Return the file of a project whose metadata is not read."""
+    own = project_releases(project, found)
+    usable = [number for number, release in own.items() if not release.yanked and release.wheels]
+    values = {project.component: {"values": newest_first(usable)}}
+    return Derived(values, {}, suffixed_facts(project, found) if project.suffixed else ())
+
+
+def read_facts(project: Project, found: Releases, metadata: Mapping[str, Metadata]) -> Derived:
+    """Return the file of a project from the metadata of its files (name → metadata)."""
+    parts = found.get(project.torch_part, {})
+    known = []
+    for release in project_releases(project, found).values():
+        part = next((metadata[file.name] for file in metadata_files(parts.get(release.version))), None)
+        own_metadata = {file.name: metadata[file.name] for file in metadata_files(release)}
+        known.append(ReleaseMetadata.of(release, own_metadata, part))
+    return make_facts(project, known)
+
+
+def suffixed_facts(project: Project, found: Releases) -> tuple[DerivedFact, ...]:
     """Return the facts of the CUDA versions and machines with wheels, for a component with a package for each CUDA."""
     name = project.component
     majors: dict[str, list[str]] = {}

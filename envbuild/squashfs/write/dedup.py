@@ -8,7 +8,7 @@ which only a part is found elsewhere is copied as it is: packing it again for ev
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,6 +22,8 @@ PIECE = 1 << 18  # bytes compared at a time: two of them fit into a processor's 
 CACHED_BLOCKS = 32  # unpacked fragment blocks
 
 Extent = tuple[int, int]  # (pack, start)
+# (pack, fragment block, whether all of it is replaced, its tails: offset, the earlier one, length)
+TailCandidates = tuple[int, int, bool, list[tuple[int, Slot, int]]]
 
 
 class PackFiles:
@@ -126,11 +128,20 @@ def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: 
     """
     if len(packs) < 2:
         return {}
+    candidates = find_tail_candidates(packs, alive)
+    if not candidates:
+        return {}
+    with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
+        pairs = pool.map(lambda candidate: compare_tails(files, candidate), candidates)
+        return {own: other for found in pairs for own, other in found}
+
+
+def find_tail_candidates(packs: Sequence[Pack], alive: Sequence[LiveExtents]) -> list[TailCandidates]:
+    """Return the fragment blocks with tails whose checksum and length an earlier pack also has."""
     wanted = {key for live in alive[1:] for slots in live.slots.values() for key in slots.values()}
     seen: dict[int, Slot] = {}
-    candidates: list[tuple[int, int, bool, list[tuple[int, Slot, int]]]] = []
+    candidates: list[TailCandidates] = []
     for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
-        mine: dict[int, Slot] = {}
         for fragment in sorted(live.slots):
             slots = live.slots[fragment]
             if wanted.isdisjoint(slots.values()):
@@ -139,26 +150,29 @@ def find_equal_tails(packs: Sequence[Pack], alive: Sequence[LiveExtents], jobs: 
             whole = not live.is_dirty(pack, fragment)
             if found and (not whole or len(found) == len(slots)):
                 candidates.append((number, fragment, whole, found))
-            if number < len(packs) - 1:
-                for offset, key in slots.items():
-                    if key in wanted:
-                        mine.setdefault(key, (number, fragment, offset))
-        for key, slot in mine.items():
-            seen.setdefault(key, slot)
-    if not candidates:
-        return {}
-    with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
+        if number < len(packs) - 1:
+            add_tails(seen, number, live, wanted)
+    return candidates
 
-        def confirm(candidate: tuple[int, int, bool, list[tuple[int, Slot, int]]]) -> list[tuple[Slot, Slot]]:
-            number, fragment, whole, found = candidate
-            content = files.read_fragment(number, fragment)
-            result: list[tuple[Slot, Slot]] = []
-            for offset, slot, length in found:
-                there = files.fragment(slot[0], slot[1])
-                if content[offset : offset + length] == there[slot[2] : slot[2] + length]:
-                    result.append(((number, fragment, offset), slot))
-                elif whole:
-                    return []
-            return result
 
-        return {own: other for pairs in pool.map(confirm, candidates) for own, other in pairs}
+def add_tails(seen: dict[int, Slot], number: int, live: LiveExtents, wanted: Set[int]) -> None:
+    """Add the tails of pack `number` that another pack may need, each at its first place."""
+    for fragment in sorted(live.slots):
+        for offset, key in live.slots[fragment].items():
+            if key in wanted:
+                seen.setdefault(key, (number, fragment, offset))
+
+
+def compare_tails(files: PackFiles, candidate: TailCandidates) -> list[tuple[Slot, Slot]]:
+    """Return the tails of a fragment block that are equal to the earlier ones; of one that is not needed if all of its
+    tails are found elsewhere, all or none."""
+    number, fragment, whole, found = candidate
+    content = files.read_fragment(number, fragment)
+    result: list[tuple[Slot, Slot]] = []
+    for offset, slot, length in found:
+        there = files.fragment(slot[0], slot[1])
+        if content[offset : offset + length] == there[slot[2] : slot[2] + length]:
+            result.append(((number, fragment, offset), slot))
+        elif whole:
+            return []
+    return result
