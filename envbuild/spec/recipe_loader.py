@@ -251,7 +251,7 @@ def read_options(reader: Reader, recipe: type[Recipe], node: Node) -> Recipe | N
 def _given_options(
     reader: Reader, recipe: type[Recipe], node: Node, fields: Iterable[str]
 ) -> Mapping[str, Node] | None:
-    """Return the keys that the spec gives a layer; add a mistake to `reader` and then return None."""
+    """Return the keys of a layer in the spec; add a mistake to `reader` and then return None."""
     name = recipe.name
     if isinstance(node, Table):
         return reader.table(node, fields, name, f"layer '{name}'")

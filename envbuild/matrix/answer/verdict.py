@@ -140,7 +140,7 @@ def sort_rows(
     chosen: Mapping[str, str],
     satisfied: Collection[str],
 ) -> SortedRows:
-    """Return the rows that apply to an assignment, by what they say about it."""
+    """Return the rows that apply to an assignment, by what they state about it."""
     found = SortedRows()
     for one in applicable:
         fact, then = matrix.fact(one.row), row_claim(matrix, one.row).allowed
