@@ -35,7 +35,7 @@ def test_memory_bounds_the_jobs_of_a_forecast() -> None:
     assert expected_minutes(unit("apex", 2.8), cores=8, memory=6 * GB) == 0.0
 
 
-def test_words_name_what_is_long_and_nothing_else() -> None:
+def test_only_long_units_are_named() -> None:
     text = forecast([unit("ucx", 0.4, 3.3), unit("apex", 2.8, 24.0), unit("base")], cores=2, memory=100 * GB)
     assert text.startswith("about 14 min of compiling (apex 12);")
     assert forecast([unit("base"), unit("ucx", 0.4, 3.3)], cores=2, memory=100 * GB) == ""

@@ -49,7 +49,7 @@ def decides() -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def test_what_decides_the_bytes_of_a_layer_is_pinned_to_the_model() -> None:
+def test_code_that_decides_the_bytes_of_a_layer_is_pinned_to_the_model() -> None:
     assert (MODEL, decides()) == PINNED, "raise MODEL if a layer's bytes change, then write the new pair here"
 
 

@@ -45,7 +45,7 @@ def plans() -> dict[str, Plan]:
     }
 
 
-def test_only_what_depends_on_the_gpu_architecture_differs_between_h100_and_a100(plans: dict[str, Plan]) -> None:
+def test_only_units_of_the_gpu_architecture_differ_between_h100_and_a100(plans: dict[str, Plan]) -> None:
     h100, a100 = (plans[name].keys() for name in ("h100-nccl", "a100-nccl"))
     assert {name for name in h100 if h100[name] != a100[name]} == {"deepspeed", "venv", "glue"}
     shared = {"base", "debian", "venv-toolkit", "venv-core", "root-build-cuda", "cuda", "nccl", "root-build-deepspeed"}
@@ -125,14 +125,14 @@ def key(unit: Unit, base: Unit = BASE) -> str:
         {"lowers": ()},
     ],
 )
-def test_what_can_change_the_product_changes_the_key(change: dict[str, object]) -> None:
+def test_inputs_that_change_the_product_change_the_key(change: dict[str, object]) -> None:
     assert key(dataclasses.replace(TOP, **change)) != key(TOP)
 
 
 @pytest.mark.parametrize(
     "change", [{"name": "other"}, {"title": "other"}, {"memory_gb": 4.0}, {"steps": (Step("make", "other words"),)}]
 )
-def test_what_cannot_change_the_product_does_not(change: dict[str, object]) -> None:
+def test_inputs_that_do_not_change_the_product_do_not_change_the_key(change: dict[str, object]) -> None:
     assert key(dataclasses.replace(TOP, **change)) == key(TOP)
 
 

@@ -116,7 +116,7 @@ def test_the_same_packs_give_the_same_bytes(tmp_path):
     assert export_squashfs(packs, CONFIG, tmp_path / "c", epoch=EPOCH + 1).path.read_bytes() != images[0]
 
 
-def test_what_cannot_start_is_not_written(tmp_path):
+def test_an_image_that_cannot_start_is_not_written(tmp_path):
     packs = paths([[file(b"a", b"1")]], tmp_path)
     with pytest.raises(SpecError) as caught:
         export_squashfs(packs, ImageConfig(env={"HOME": "/none"}), tmp_path / "image", epoch=EPOCH)

@@ -100,7 +100,7 @@ def test_a_terminal_shows_bytes_rate_and_time_left(width: int, monkeypatch: pyte
     assert len(output.strip("\n").splitlines()) == 1
 
 
-def test_a_narrow_terminal_keeps_what_is_to_be_typed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_does_not_cut_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that a terminal wraps can be copied as one; a line end in them would cut the command."""
     monkeypatch.setenv("COLUMNS", "40")
     output = io.StringIO()

@@ -42,7 +42,7 @@ def test_an_invalid_record_counts_as_absent(text: str, tmp_path: Path) -> None:
     assert read_record(tmp_path / "none.json") is None
 
 
-def test_the_garbage_collector_reads_what_is_written(tmp_path: Path) -> None:
+def test_the_garbage_collector_reads_written_records(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     artifact, record = written(store)
     ((path, value),) = records(store, {artifact.name})

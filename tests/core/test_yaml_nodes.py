@@ -129,7 +129,7 @@ def test_hostile_input_is_read_in_bounded_time(text: str) -> None:
         ("a: [b\nc: d\n", "x.yaml:2:2"),
     ],
 )
-def test_what_is_not_read_has_a_place(text: str, where: str) -> None:
+def test_unreadable_yaml_has_a_place(text: str, where: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse(text, "x.yaml", [])
     assert caught.value.where == where

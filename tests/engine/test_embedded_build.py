@@ -120,7 +120,7 @@ def test_a_user_reads_layers_back(scratch: Path, as_other: Run, other_user: tupl
     )
 
 
-def test_what_a_step_sees(store: Store) -> None:
+def test_the_environment_of_a_step(store: Store) -> None:
     text = output(store, "env | sort; id; hostname; pwd; ls /dev; umask; ls /run /sys", env={"MINE": "1"})
     lines = text.splitlines()
     for line in (

@@ -114,7 +114,7 @@ def test_users_of_one_group_share_a_store(
     assert export(50_001, "--compression", "lz4")["up_to_date"]
 
 
-def test_what_another_user_hides_is_not_taken_for_abandoned(scratch: Path, other_user: tuple[str, str]) -> None:
+def test_hidden_locks_of_another_user_count_as_in_use(scratch: Path, other_user: tuple[str, str]) -> None:
     _, python = other_user
     folder = scratch / "hidden"
     folder.mkdir(mode=0o700)

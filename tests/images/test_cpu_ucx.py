@@ -90,7 +90,7 @@ ENROOT = {
 SANDBOX = {"/etc/hosts", "/etc/resolv.conf"}  # bound by the sandbox
 
 
-def test_the_file_holds_what_was_built(made: dict[str, object], cli: Cli) -> None:
+def test_the_file_contains_the_built_packages(made: dict[str, object], cli: Cli) -> None:
     """Every path, type, mode, link, content and time of the squashfs file against the stacked layers."""
     root = json.loads(cli.run("run", IMAGE, "--", "/usr/bin/python3", "-c", WALK).stdout)
     file = json.loads(cli.run("run", str(made["artifact"]), "--", "/usr/bin/python3", "-c", WALK).stdout)
@@ -144,7 +144,7 @@ def test_bytes_are_equal_for_an_unprivileged_user(made: dict[str, object], plain
     assert second["sha256"] == made["sha256"]
 
 
-def test_a_changed_python_package_builds_only_what_holds_it(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
+def test_a_changed_python_package_builds_only_its_units(made: dict[str, object], cli: Cli, tmp_path: Path) -> None:
     """New packages are installed into the venv; everything below is unchanged."""
     changed = tmp_path / "images"
     shutil.copytree(cli.project / "images", changed)

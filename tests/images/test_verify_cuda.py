@@ -15,7 +15,7 @@ from tests.support.index_wheels import installed
 pytestmark = [pytest.mark.images, pytest.mark.slow]
 
 
-def test_nccl_holds_what_cuobjdump_lists(tmp_path: Path) -> None:
+def test_nccl_has_the_cubins_that_cuobjdump_lists(tmp_path: Path) -> None:
     library = installed(tmp_path, "nvidia-nccl-cu13==2.30.7") / "nvidia/nccl/lib/libnccl.so.2"
     program = installed(tmp_path, "nvidia-cuda-cuobjdump==13.2.86") / "nvidia/cu13/bin/cuobjdump"
     program.chmod(0o755)

@@ -87,7 +87,7 @@ def test_a_library_of_another_machine_is_skipped() -> None:
     assert tree.direct("/bin/x", "liba.so") == "/usr/lib64/liba.so"
 
 
-def test_rpath_is_inherited_from_what_loads_and_runpath_is_not() -> None:
+def test_rpath_is_inherited_and_runpath_is_not() -> None:
     def tree(kind: str) -> dict[str, tuple[str, str]]:
         files = {
             "/opt/bin/x": {"needed": ["liba.so"], kind: "/opt/lib"},

@@ -28,7 +28,7 @@ names = st.text(
     runpath=st.lists(names, max_size=3),
     interpreter=st.sampled_from(["", "/lib64/ld-linux-x86-64.so.2"]),
 )
-def test_what_was_written_is_read(
+def test_written_files_are_read_back(
     bits: int, order: str, needed: list[str], soname: str, rpath: list[str], runpath: list[str], interpreter: str
 ) -> None:
     data = make_elf(

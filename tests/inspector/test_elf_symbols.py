@@ -32,7 +32,7 @@ def symbols(data: bytes) -> Symbols:
     names=st.lists(words, unique=True, max_size=40),
     wanted=st.integers(0, 40),
 )
-def test_what_was_written_is_read(bits: int, order: str, gnu: bool, names: list[str], wanted: int) -> None:
+def test_written_files_are_read_back(bits: int, order: str, gnu: bool, names: list[str], wanted: int) -> None:
     wants, has = names[:wanted], names[wanted:]
     found = symbols(make_elf(bits=bits, order=order, gnu=gnu, wants=wants, has=has))
     assert [(name.decode(), version) for name, version in found.wanted()] == [(name, "") for name in wants]

@@ -31,7 +31,7 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_compiled_files_are_read_with_what_they_hold(image: Path) -> None:
+def test_contents_of_compiled_files_are_read(image: Path) -> None:
     sections = {".nv_fatbin": make_fatbin([("sm", 90, "")])}
     kernel = write(image / "opt/lib/libk.so", make_elf(soname="libk.so", sections=sections))
     program = write(image / "bin/program", make_elf(kind=2, note=make_property(0xC0008002, 4)))
@@ -48,7 +48,7 @@ def test_compiled_files_are_read_with_what_they_hold(image: Path) -> None:
     assert (found.files, found.damaged) == (3, {})
 
 
-def test_only_what_may_be_compiled_is_opened(image: Path) -> None:
+def test_only_files_that_may_be_compiled_are_opened(image: Path) -> None:
     elf = make_elf()
     write(image / "a.py", elf)
     write(image / "short", elf[:51])

@@ -79,7 +79,7 @@ def test_a_kernel_for_another_torch(tmp_path: Path) -> None:
     assert "made for torch 2.15.0" in failure.hint and "--rebuild" in failure.hint
 
 
-def test_what_the_interpreter_and_torch_have_loaded_is_for_python_modules_alone(tmp_path: Path) -> None:
+def test_libraries_loaded_by_interpreter_and_torch_count_for_python_modules_only(tmp_path: Path) -> None:
     wants = ["PyModule_Create2", "GOMP_parallel"]
     files = {
         **TORCH,
@@ -96,7 +96,7 @@ def test_what_the_interpreter_and_torch_have_loaded_is_for_python_modules_alone(
     assert products == ["ucx/lib/libtorchy.so"]
 
 
-def test_a_plugin_gets_symbols_from_what_loads_it(tmp_path: Path) -> None:
+def test_a_plugin_uses_symbols_of_its_loader(tmp_path: Path) -> None:
     files = {
         "ucx/lib/libucs.so": {"has": ["ucs_log"]},
         "ucx/lib/ucx/libmodule.so": {"wants": ["ucs_log"]},

@@ -141,7 +141,7 @@ def scan(data: bytes) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("code", [LOOP, SHIFT])
-def test_what_a_compiler_writes_for_each_level(tmp_path: Path, code: str) -> None:
+def test_compiled_code_of_each_level(tmp_path: Path, code: str) -> None:
     for level in ("x86-64", "x86-64-v2"):
         assert scan(library(tmp_path, code, f"-march={level}")) == {}
     assert set(scan(library(tmp_path, code, "-march=x86-64-v3"))) == {"x86-64-v3"}

@@ -75,7 +75,7 @@ def test_names_in_no_character_set(tmp_path: Path, desk: Desk) -> None:
     assert b"caf\xe9" in [os.fsencode(name) for name in desk.members(found)]
 
 
-def test_what_the_user_configured_does_not_matter(
+def test_the_users_git_configuration_is_ignored(
     demo: Repo, tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = desk.lock(git_source(demo))

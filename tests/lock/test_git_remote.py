@@ -72,7 +72,7 @@ def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) ->
     assert not desk.reporter.lines
 
 
-def test_what_a_killed_git_left_is_removed(demo: Repo, tmp_path: Path, server: Served) -> None:
+def test_leftovers_of_a_killed_git_are_removed(demo: Repo, tmp_path: Path, server: Served) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
     desk.lock(git_source(demo))

@@ -248,7 +248,7 @@ def test_findings_of_the_base_have_the_place_in_the_spec(site: Site, repo: Repo,
         assert refused.value.where == place
 
 
-def test_versions_of_what_is_compiled(site: Site, repo: Repo, key: Signer) -> None:
+def test_versions_of_compiled_packages(site: Site, repo: Repo, key: Signer) -> None:
     """A commit has no version of its own: the version that the recipe declares counts, else that of the layer."""
     asked = request(repo, key)
     layers = {"widget": {"version": "may24"}, "numpy": {"version": "2"}, "library": {"version": "1.20"}, "other": {}}

@@ -89,7 +89,7 @@ def test_a_second_run_writes_nothing(store: Store, tmp_path: Path) -> None:
     assert hello.stat().st_ino == node
 
 
-def test_a_second_image_adds_what_is_new(store: Store, tmp_path: Path) -> None:
+def test_a_second_image_adds_new_files_only(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     export_mirror(lock(deb(store, "hello"), image=base(store)), store, folder, SilentReporter())
     other = base(store, tag="25.11")

@@ -51,7 +51,7 @@ def test_packages_provided_by_a_unit_are_not_resolved(subject: PythonResolution)
         subject.lock({**units, "build-apex": UnitRequest(gives=("apex==0.0.9",))})
 
 
-def test_a_build_does_not_take_what_another_one_compiles(subject: PythonResolution) -> None:
+def test_a_build_does_not_install_the_index_version_of_a_compiled_package(subject: PythonResolution) -> None:
     """torch of the index would be installed over the one that is compiled for this image."""
     units = {
         "venv": UnitRequest(python=("torch", "numpy<2")),
@@ -157,7 +157,7 @@ RELEASES = st.tuples(st.integers(0, 3), st.integers(0, 3))
 
 
 @given(st.dictionaries(NAMES, RELEASES), st.lists(st.tuples(NAMES, st.sampled_from(["<", ">=", "=="]), RELEASES)))
-def test_accepted_is_what_every_requirement_allows(
+def test_accepted_versions_satisfy_every_requirement(
     present: dict[str, tuple[int, int]], asked: list[tuple[str, str, tuple[int, int]]]
 ) -> None:
     compare = {"<": tuple.__lt__, ">=": tuple.__ge__, "==": tuple.__eq__}

@@ -156,7 +156,7 @@ def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
         (("demo @ https://files.example/demo.whl",), SpecError, "names an address"),
     ],
 )
-def test_what_cannot_be_resolved(
+def test_requests_without_a_solution(
     tmp_path: Path, wheels: str, requirements: tuple[str, ...], error: type[EnvbuildError], message: str
 ) -> None:
     with pytest.raises(error, match=f"(?s){message}") as caught:

@@ -231,7 +231,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 
 
 @given(st.lists(TEXT, max_size=4), TEXT, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)))
-def test_what_uv_reads_is_what_was_meant(requirements: list[str], place: str, names: set[str]) -> None:
+def test_generated_files_are_read_by_uv_as_intended(requirements: list[str], place: str, names: set[str]) -> None:
     """Any text of a recipe or a site remains one string of the file."""
     empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
     left_out = set(sorted(names)[:1])

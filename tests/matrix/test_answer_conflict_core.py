@@ -35,7 +35,7 @@ def possible(given: FactTable, words: Sequence[Request], rows: set[int]) -> bool
     return find_core(given, words, ignored=others) is None
 
 
-def test_a_conflict_is_what_is_needed_and_no_more(small: FactTable) -> None:
+def test_a_conflict_is_minimal(small: FactTable) -> None:
     asked = requests(small, "gpu=H100", "torch=2.0.1", "cuda=11.8", "driver=525.10", "python=3.11", "triton")
     found = find_core(small, asked)
     assert found is not None

@@ -18,7 +18,7 @@ from tests.support.torch_facts import small as small  # a fixture
 pytestmark = pytest.mark.unit
 
 
-def test_what_holds_a_version_back(small: FactTable) -> None:
+def test_reasons_why_a_version_is_not_newer(small: FactTable) -> None:
     asked = requests(small, "gpu=V100", "torch", "python=3.8", "triton<2.2")
     found = pick_newest(small, asked)
     assert found is not None

@@ -48,7 +48,7 @@ def test_the_nearest_version_and_how_far_it_reaches(small: FactTable) -> None:
     assert proposed_fixes(small, "driver=470.10", "cuda=12.1", "torch>=2.2") == [(6, ["driver>=525.10"], ())]
 
 
-def test_what_is_cheap_may_be_left_out(small: FactTable) -> None:
+def test_cheap_components_may_be_left_out(small: FactTable) -> None:
     assert proposed_fixes(small, "apex=22.03", "torch=2.0.1") == [
         (1, ["apex=23.08"], ()),
         (3, ["torch=1.13.1"], ()),
@@ -66,7 +66,7 @@ def test_two_changes_where_one_does_not_help(small: FactTable) -> None:
     ]
 
 
-def test_only_what_is_known_to_be_good_is_proposed(small: FactTable) -> None:
+def test_only_fixes_known_to_be_good_are_proposed(small: FactTable) -> None:
     number = small.number["torch"]
 
     def known(assignment: list[int]) -> bool:

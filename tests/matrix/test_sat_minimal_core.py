@@ -27,7 +27,7 @@ def test_smallest_of_several_orders() -> None:
     assert find_minimal_core(lambda members: None, [1, 2], Deadline(9), 8) is None
 
 
-def test_what_cannot_be_decided_is_not_called_minimal() -> None:
+def test_an_undecided_core_is_not_called_minimal() -> None:
     def contradict(members: Sequence[int]) -> Sequence[int]:
         if len(members) < 3:
             raise UndecidedError("no answer")

@@ -97,7 +97,7 @@ def test_implied_folders_have_the_attributes_of_the_lower_layer(store: Store) ->
     assert [member.path for member, _ in stored_members(store, above.diff_id)] == [b"home/me/file"]
 
 
-def test_a_folder_in_the_place_of_a_file_hides_what_is_below(store: Store) -> None:
+def test_a_folder_in_the_place_of_a_file_hides_the_lower_one(store: Store) -> None:
     below = layer(store, "below", first)
     gone = tar_of((".wh.a", tarfile.REGTYPE, ""))
     again = tar_of(("a", tarfile.DIRTYPE, ""), ("a/other", tarfile.REGTYPE, ""))

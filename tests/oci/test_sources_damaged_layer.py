@@ -71,7 +71,7 @@ def test_bytes_that_are_missing(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["gzip", "zstd with a sum"])
-def test_what_was_pushed_broken(form: str) -> None:
+def test_a_layer_that_was_damaged_before_the_push(form: str) -> None:
     wrong = flipped(PACKED[form])
     error = refused(lambda: read_layer(source(wrong, TAR), [Recorder()]))
     assert error.message.startswith(f"layer 1 of 1 is malformed: it is sha256:{sha256(wrong)}, as its image names")
@@ -164,7 +164,7 @@ def test_a_packed_archive_that_is_damaged_itself(tmp_path: Path) -> None:
     assert "is damaged" in error.message and ("docker save" in error.hint)
 
 
-def test_what_a_registry_holds_pushed_broken(tmp_path: Path) -> None:
+def test_a_damaged_layer_in_a_registry(tmp_path: Path) -> None:
     """The manifest names the damaged blob by its own digest and size."""
     layout = Layout(tmp_path / "layout")
     contents = foreign_images.layers()

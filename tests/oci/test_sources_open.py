@@ -252,7 +252,7 @@ def test_an_archive_s_names(tmp_path: Path) -> None:
             archive.read(name)
 
 
-def test_what_may_be_a_layer() -> None:
+def test_kinds_of_layers() -> None:
     buffer = io.BytesIO()
     tarfile.open(fileobj=buffer, mode="w").close()
     assert may_be_layer(buffer.getvalue()[:512])

@@ -289,7 +289,7 @@ def broken_layers() -> Iterator[SourceLayer]:
     yield source(evil, evil)
 
 
-def test_nothing_is_left_of_what_is_refused(tmp_path: Path) -> None:
+def test_refused_layers_leave_no_files(tmp_path: Path) -> None:
     threads = threading.active_count()
     for layer in broken_layers():
         with pytest.raises(InputError), PackWriter(tmp_path / "packs.x") as writer:

@@ -142,7 +142,7 @@ def test_types_that_are_files() -> None:
         read(file(b"folder/", b"x") + END)
 
 
-def test_sizes_of_what_has_no_data() -> None:
+def test_sizes_of_members_without_data() -> None:
     """Go and Python read no data after these, for any size in the header."""
     for kind in b"123456":
         archive = header(b"x", bytes([kind]), size=octal(5000), link=b"y") + file(b"next", b"content") + END

@@ -219,7 +219,7 @@ def test_any_bytes(content: bytes, step: int) -> None:
         check_blob(content, step)
 
 
-def test_what_is_not_damaged() -> None:
+def test_undamaged_tars() -> None:
     """The changes change something: without them everything is read."""
     for tar in TARS:
         assert check_tar(changed(tar, [], True), 1 << 30) == "read"

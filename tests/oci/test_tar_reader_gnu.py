@@ -24,7 +24,7 @@ def holes(path: Path, size: int, *parts: tuple[int, bytes]) -> None:
 
 
 @pytest.mark.parametrize("form", ["v7", "ustar", "gnu", "oldgnu", "pax", "posix"])
-def test_what_gnu_tar_writes(tmp_path: Path, form: str) -> None:
+def test_tars_written_by_gnu_tar(tmp_path: Path, form: str) -> None:
     (tmp_path / "d/sub").mkdir(parents=True)
     (tmp_path / "d/sub").chmod(0o1770)
     (tmp_path / "d/file").write_bytes(b"content" * 1000)

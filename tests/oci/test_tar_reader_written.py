@@ -51,7 +51,7 @@ MEMBERS = st.one_of(
 
 @examples(200)
 @given(st.lists(MEMBERS, max_size=6), st.sampled_from(STEPS))
-def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) -> None:
+def test_tars_written_by_envbuild(members: list[tuple[Member, bytes]], step: int) -> None:
     buffer = io.BytesIO()
     sink = TarSink(buffer)
     for item, content in members:
@@ -70,7 +70,7 @@ def test_what_envbuild_writes(members: list[tuple[Member, bytes]], step: int) ->
     st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
     st.sampled_from(STEPS),
 )
-def test_what_python_writes(members: list[tuple[Member, bytes]], form: int, step: int) -> None:
+def test_tars_written_by_python(members: list[tuple[Member, bytes]], form: int, step: int) -> None:
     buffer, written = io.BytesIO(), []
     with tarfile.open(fileobj=buffer, mode="w", format=form, encoding="utf-8", errors="surrogateescape") as tar:
         for item, content in members:
@@ -93,7 +93,7 @@ def test_what_python_writes(members: list[tuple[Member, bytes]], form: int, step
         assert found.content(number) == content
 
 
-def test_the_reader_sees_what_tarfile_sees(tmp_path: Path) -> None:
+def test_the_reader_returns_the_same_as_tarfile(tmp_path: Path) -> None:
     """Python's own library, as far as it names things alike."""
     for number in range(50):
         folder = tmp_path / f"folder{number % 7}"

@@ -12,7 +12,7 @@ from tests.support.recipes import commands, exported, recipe, stack
 pytestmark = pytest.mark.unit
 
 
-def test_deeperspeed_refuses_what_it_cannot_run_with() -> None:
+def test_deeperspeed_refuses_incompatible_layers() -> None:
     made = recipe("deeperspeed")
     assert not made.refusals(stack(made, torch="1.13.1"))
     assert not recipe("deeperspeed", ops=[]).refusals(stack(torch="2.15"))

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
         ({"version": "1.39.0", "plugin": True}, "gb200-nvl", "take 1.40 or newer"),
     ],
 )
-def test_what_efa_refuses(options: dict[str, Any], target: str, why: str) -> None:
+def test_images_that_efa_refuses(options: dict[str, Any], target: str, why: str) -> None:
     made = recipe("efa", **options)
     (reason,) = map(str, made.refusals(image(made, target=target, base="ubuntu:24.04")))
     assert why in reason

@@ -106,7 +106,7 @@ def test_invalid_files_are_refused(options: dict[str, Any], message: str) -> Non
         recipe("files", **options)
 
 
-def test_files_of_what_a_layer_builds_are_that_layers() -> None:
+def test_files_below_the_prefix_of_a_layer_are_refused() -> None:
     paths = ("/opt/ucx/etc/ucx.conf", "/opt/ucx", "/opt/ucx-notes", "/opt/ucc/x", "/etc/ucx/ucx.conf")
     made = recipe("files", text=dict.fromkeys(paths, "1"))
     compiled = recipe("ucx", version="1.20")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(("target", "code"), [("h100-ib", "90"), ("a100-ib", "80"), ("lambda-a6000", "80")])
-def test_flash_attention_is_compiled_for_what_runs_it(target: str, code: str) -> None:
+def test_flash_attention_is_compiled_for_the_gpu_of_the_target(target: str, code: str) -> None:
     made = recipe("flash-attn", version="2.8.3.post2")
     env = image(made, target=target)
     text = commands(made, env)

@@ -73,7 +73,7 @@ def test_neuron_is_for_one_architecture() -> None:
     assert any("no Neuron packages for arm64" in str(refusal) for refusal in made.refusals(env))
 
 
-def test_neuron_checks_accept_what_the_programs_print() -> None:
+def test_neuron_checks_accept_the_output_of_the_programs() -> None:
     made = recipe("neuron", sdk="2.25.0")
     checks = {item.name: item for item in made.verify(image(made, target="trn1", base="ubuntu:22.04"))}
     packages = checks["neuron: the packages are those of the SDK"].expect

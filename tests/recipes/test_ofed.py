@@ -31,7 +31,7 @@ def test_where_ofed_comes_from(options: dict[str, Any], target: str, origin: str
     assert repository.key == KEY.upper()
 
 
-def test_what_ofed_refuses() -> None:
+def test_images_that_ofed_refuses() -> None:
     keyless = recipe("ofed", version="3.2.1")
     (reason,) = map(str, keyless.refusals(image(keyless, base="ubuntu:22.04")))
     assert "key: FINGERPRINT" in reason

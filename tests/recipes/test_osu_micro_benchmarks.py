@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
         ({"version": "7.4", "cuda": True}, ("openmpi", "cuda"), "7.4 does not compile with CUDA 13.2"),
     ],
 )
-def test_what_osu_refuses(options: dict[str, Any], layers: tuple[str, ...], why: str) -> None:
+def test_images_that_osu_refuses(options: dict[str, Any], layers: tuple[str, ...], why: str) -> None:
     made, env = sample("osu-micro-benchmarks", options, layers, "debian:13")
     (reason,) = map(str, made.refusals(env))
     assert why in reason

@@ -54,7 +54,7 @@ def test_path_names_only_folders_with_programs(name: str) -> None:
     assert recipe(name, **BUILT.get(name, {})).bins == PROGRAMS[name]
 
 
-def test_what_builds_nothing_is_not_on_path() -> None:
+def test_recipes_that_build_nothing_are_not_on_path() -> None:
     for name in ("ucx", "openmpi", "libfabric", "perftest", "pmix", "rdma-core"):
         assert recipe(name).bins == ()
     assert recipe("efa", mpi="4").bins == ("/opt/amazon/efa/bin", "/opt/amazon/openmpi/bin")

@@ -131,7 +131,7 @@ def test_a_source_without_the_files(tmp_path: Path) -> None:
     assert "no ProcessGroupUCC.cpp and no UCCTracing.cpp" in done.stderr
 
 
-def test_the_sources_of_a_tag_need_only_what_no_wheel_ships(tmp_path: Path) -> None:
+def test_the_sources_of_a_tag_need_only_files_outside_of_wheels(tmp_path: Path) -> None:
     assert edits(tmp_path, FILES, "tag").returncode == 0
     text = (tmp_path / "ProcessGroupUCC.cpp").read_text()
     assert '#include "compat.h"' in text and "alltoall_base" in text

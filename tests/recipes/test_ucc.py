@@ -9,7 +9,7 @@ from tests.support.recipes import image, line, matches, recipe, steps
 pytestmark = pytest.mark.unit
 
 
-def test_ucc_compiles_for_the_target_and_over_what_the_image_has() -> None:
+def test_ucc_compiles_for_the_target_with_libraries_of_the_image() -> None:
     mine, ucx = recipe("ucc", version="1.8"), recipe("ucx", version="1.20")
     cuda, nccl = recipe("cuda", version="13.2"), recipe("nccl")
     full = steps(mine, image(mine, ucx, cuda, nccl, target="a100-ib"))[-1]

@@ -33,7 +33,7 @@ def test_debians_ucx_beside_cuda_has_to_be_requested() -> None:
     assert recipe("ucx").refusals(image(recipe("ucx"), target="cpu")) == ()
 
 
-def test_ucx_takes_what_the_image_has_and_names_the_rest() -> None:
+def test_ucx_uses_libraries_of_the_image_and_disables_the_rest() -> None:
     mine = recipe("ucx", version="1.20")
     plain = steps(mine, image(mine, target="cpu"))[-1]
     assert "--without-cuda" in plain

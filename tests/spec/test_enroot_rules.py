@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
         ("$${HOME}", {"environment", "command"}),  # enroot has no escape
     ],
 )
-def test_what_each_reader_would_expand(text: str, readers: set[str]) -> None:
+def test_values_that_a_reader_would_expand(text: str, readers: set[str]) -> None:
     assert {reader for reader in EXPANDED if expansion_fault(text, reader)} == readers
     assert bool(env_value_fault(text)) == ("environment" in readers)
     assert bool(command_fault(text)) == ("command" in readers)

@@ -214,7 +214,7 @@ def test_the_wheel_that_torch_and_the_layer_both_require_passes() -> None:
     assert resolved(torch, **whole) == []
 
 
-def test_what_comes_in_by_dependencies() -> None:
+def test_second_copies_by_dependencies() -> None:
     packages = recipe("python-packages", packages=["boost"])
     wheels = {"torch": "", "nvidia_nccl_cu13": "torch", "boost": "", "xgboost": "boost", "nvidia_nccl_cu12": "xgboost"}
     message = "layer 'python-packages' installs nvidia-nccl-cu12 (required by xgboost), which is incompatible with "

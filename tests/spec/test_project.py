@@ -43,7 +43,7 @@ def touch(path: Path, text: str = "") -> Path:
         ("recipes/cake.txt", "", False),
     ],
 )
-def test_what_makes_a_project(file: str, text: str, found: bool, tmp_path: Path) -> None:
+def test_folders_that_are_projects(file: str, text: str, found: bool, tmp_path: Path) -> None:
     touch(tmp_path / "work" / file, text)
     below = tmp_path / "work" / "a" / "b"
     below.mkdir(parents=True)

@@ -56,7 +56,7 @@ def exported(tmp_path: Path, layer, epoch: int = 9, **options):
 
 
 @pytest.mark.parametrize("owners", [False, True])
-def test_what_squashfs_cannot_hold_is_in_the_evidence(tmp_path, owners):
+def test_limits_of_squashfs_are_in_the_evidence(tmp_path, owners):
     """Members that the image replaces are not listed."""
     written, repairs, entries = exported(tmp_path, ODD, keep_owners=owners)
     assert list(written.messages) == repairs and repairs.count(MOVED) == 1
@@ -125,7 +125,7 @@ def test_places_that_cannot_be_written(tmp_path):
         raise PermissionError(errno.EACCES, "denied", "/elsewhere/pack")
 
 
-def test_what_a_killed_writer_left_is_removed(tmp_path):
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path):
     """Not those of a running writer, nor those of another image."""
     out = tmp_path / "image[1]"
     names = [".image[1].00000000", ".image[1].0000000a", ".image[1].0000000b", ".other.00000000", ".image1.00000000"]

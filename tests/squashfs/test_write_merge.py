@@ -93,7 +93,7 @@ def sizes(tree):
         ([[hard(b"b", b"a"), file(b"b", b"22"), file(b"a", b"1")]], {b"a": 1, b"b": 2}, []),
     ],
 )
-def test_a_hard_link_is_what_its_target_was_when_its_turn_came(tmp_path, layers, expected, groups):
+def test_a_hard_link_has_the_content_of_its_target_at_its_position(tmp_path, layers, expected, groups):
     assert sizes(merged(tmp_path, *layers)) == (expected, groups)
 
 

@@ -39,7 +39,7 @@ def test_which_code_runs_where(entry: str, sm: str, runs: bool) -> None:
     assert runs_on(entry, sm) is runs
 
 
-def test_nothing_but_what_the_gpu_can_use() -> None:
+def test_only_code_that_the_gpu_can_use() -> None:
     assert runs_only_on(["sm_90", "sm_90a", "compute_90"], "90")
     assert runs_only_on(["sm_80"], "86")  # FlashAttention compiles that for an A6000
     assert runs_only_on(["sm_90", "lto_90"], "90")

@@ -103,7 +103,7 @@ def test_tiers_are_passed_only_when_all_of_them_ran() -> None:
     assert partly.tiers()["run"] == "partly: 1 not run (no stub driver)"
 
 
-def test_summary_names_failures_and_what_did_not_run() -> None:
+def test_summary_names_failures_and_skipped_tiers() -> None:
     assert evidence.summary_lines(EVIDENCE) == [
         "h100-ucc: 2 passed, 1 failed",
         "FAILED audit: no device nodes: /opt/null (all folders)",

@@ -40,7 +40,7 @@ def test_the_oldest_python_can_read_it(path: Path) -> None:
     assert "from __future__ import annotations" in path.read_text() or path.stem == "__init__"
 
 
-def test_what_travels_is_the_text_of_the_files() -> None:
+def test_the_program_contains_the_text_of_its_files() -> None:
     program = run_inspector.inspector_program({})
     for path in FOLDER.glob("*.py"):
         if path.stem != "__init__":

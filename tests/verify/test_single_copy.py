@@ -78,7 +78,7 @@ def test_variants_inside_one_product() -> None:
     assert result("libucp", [DEBUG, HPCX], HPCX, {**inside, "/usr/bin/x": DEBUG}).status == Status.FAIL
 
 
-def test_a_base_image_may_have_what_nothing_takes() -> None:
+def test_a_base_image_may_have_an_unused_copy() -> None:
     theirs, own = "/usr/lib/libnccl.so.2.28", "/opt/msccl/lib/libnccl.so.2.23"
     assert result("libnccl", [own, theirs], own, complete=False).status == Status.PASS
     assert result("libnccl", [own, theirs], own).status == Status.FAIL
