@@ -99,6 +99,18 @@ def test_a_command_line_imports_its_own_command_alone() -> None:
     assert loaded & others == set()
 
 
+@pytest.mark.parametrize("words", [("--help",), ("matrix", "--help"), ("matrix", "show"), ("check", "torch=2.8")])
+def test_only_a_refresh_imports_the_collectors_of_facts(words: tuple[str, ...]) -> None:
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+        f"sys.argv[1:] = {words!r}; from envbuild.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stderr.split()
+    assert "envbuild.cli.main" in loaded
+    assert [name for name in loaded if name.startswith("envbuild.matrix.collect")] == []
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["lst"], ["--version", "list"]])
 def test_a_command_line_without_a_command_has_all_of_them(arguments: list[str]) -> None:
     assert list(named_commands(arguments)) == list(COMMANDS)
