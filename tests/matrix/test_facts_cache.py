@@ -115,9 +115,9 @@ def test_the_key_covers_every_module_that_makes_the_matrix() -> None:
     "damage",
     [
         pytest.param(lambda data: b"", id="empty"),
-        pytest.param(lambda data: data[: len(data) // 2], id="cut-short"),
+        pytest.param(lambda data: data[: len(data) // 2], id="truncated"),
         pytest.param(lambda data: data.replace(b"H100", b"H200"), id="changed"),
-        pytest.param(lambda data: b"\xff" + data, id="no-text"),
+        pytest.param(lambda data: b"\xff" + data, id="not-text"),
         pytest.param(lambda data: whole(b"[]"), id="other-shape"),
         pytest.param(lambda data: whole(b'{"atoms": [[], []], "rows": [[]], "questions": []}'), id="lists-too-short"),
         pytest.param(lambda data: whole(data.partition(b"\n")[2].replace(b"kind", b"mind")), id="other-keys"),
