@@ -1,4 +1,4 @@
-"""NVIDIA apex."""
+"""NVIDIA's fused kernels and optimizers for PyTorch."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ from envbuild.sdk import (
     unknown_words,
 )
 
-# What people pin: a tag of the monthly containers, or a commit; the names of the version matrix (facts/apex.yaml).
+# Revisions that images pin: a tag of NVIDIA's monthly containers or a commit, by the names of the version matrix
+# (envbuild/matrix/data/apex.yaml).
 COMMITS = {
     "6424da3b": "6424da3b4faa6c8f062da4a48c424fff3f02d42d",  # torch 2.15
     "25.09": "4bdecd06b3c4b2c0a8fb6603829a8f9f05a42b49",
@@ -27,12 +28,12 @@ COMMITS = {
     "265b451": "265b451de8ba9bfcb67edc7360f3d8772d0a8bea",  # metaseq, torch 1.10
     "22.03": "59978d5e37612606e2f9ef334a7687360fbaf19e",
     "a651e2c2": "a651e2c24ecf97cbf367fd3f330df36760e1c597",  # gpt-neox of Lambda, torch 1.8
-    "e2083df5": "e2083df5eb96643c61613b9df48dd4eea6b07690",  # metaseq's documents
+    "e2083df5": "e2083df5eb96643c61613b9df48dd4eea6b07690",  # metaseq's instructions
 }
-# Before 25.08 setup.py read words of its command line only.
+# Before 25.08, setup.py reads options from its command line only.
 OLD_STYLE = ("25.07", "265b451", "22.03", "a651e2c2", "e2083df5")
 
-# setup.py's word for a group of extensions → their modules (at 6424da3b; "" stands for what the word itself says).
+# Group of extensions by the name that setup.py has for it → its modules, at 6424da3b.
 CUDA_EXT = (
     "amp_C",
     "syncbn",
@@ -63,7 +64,7 @@ MODULES = {
     "transducer": ("transducer_joint_cuda", "transducer_loss_cuda"),
     "xentropy": ("xentropy_cuda",),
 }
-# What other commits make of these words (their setup.py); None: they do not know the word.
+# The modules of these groups at other commits, from their setup.py. None: the commit does not have the group.
 SOFTMAX = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda")
 OF_2022 = {"cuda_ext": (*CUDA_EXT[:5], *SOFTMAX, CUDA_EXT[-1]), "index_mul_2d": None}
 OF_2021 = {
@@ -87,20 +88,21 @@ OTHER: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
     "a651e2c2": OF_2021,
     "e2083df5": {**OF_2021, "transducer": None},
 }
-# Those that fetch a submodule or compile while setup.py is read.
+# Groups that fetch a submodule or compile something while setup.py is read.
 WITHOUT = ("cudnn_gbn", "fast_bottleneck", "fused_conv_bias_relu", "group_norm", "nccl_allocator", "permutation_search")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Apex(Recipe):
-    """apex at a commit, with chosen extensions compiled for the target.
+    """apex at a commit, with chosen groups of extensions compiled for the target.
 
-    `version` is a tag of NVIDIA's containers or a commit (``6424da3b``); `extensions_of` are setup.py's words
-    (``cpp_ext``, ``cuda_ext``, ``xentropy``, …). The project called apex on the package index is another one. Its
-    version is always 0.1. Without these words apex installs without kernels and without an error.
+    - `version`: a tag of NVIDIA's containers, or a commit (``6424da3b``).
+    - `extensions_of`: groups of extensions, by the names in setup.py (``cpp_ext``, ``cuda_ext``, ``xentropy``, …).
+      Without a group apex installs without its kernels and without an error.
+    - `commit`, `modules`: another revision, and the extension modules that its setup.py builds for these groups. A
+      group that its setup.py does not know builds nothing and reports no error; only missing modules show that.
 
-    Another revision is a `commit` and `modules`, the extension modules that its setup.py makes of these words: a word
-    that it does not know, or reads from elsewhere, makes none, without an error, and only their names can tell.
+    The version of the Python package is always 0.1. The project apex on the package index is a different one.
     """
 
     package: ClassVar[str] = "apex"
@@ -121,18 +123,14 @@ class Apex(Recipe):
 
     def __post_init__(self) -> None:
         if self.modules and not self.commit:
-            raise OptionError(
-                "'modules' belong to a commit that is not known here", "leave them out, or write its commit"
-            )
+            raise OptionError("'modules' requires 'commit'", "remove modules:, or write commit: with 40 hex digits")
         if self.commit and not self.modules:
-            write = "modules: [apex_C, amp_C, …], what its setup.py makes of extensions_of"
-            raise OptionError(
-                "nobody says which extension modules a commit of the spec's own must have", f"write {write}"
-            )
+            hint = "write modules: [apex_C, amp_C, …], the modules that its setup.py builds for extensions_of"
+            raise OptionError("'commit' requires 'modules', the extension modules that it must build", hint)
 
     @property
     def pin(self) -> str:
-        """The name in the tables above; "" for a commit of the spec's own."""
+        """Return the name in the tables above; "" for a commit that they do not have."""
         for name, commit in COMMITS.items():
             if self.commit:
                 if self.commit == commit:
@@ -146,21 +144,21 @@ class Apex(Recipe):
         return Git("apex", "github:NVIDIA/apex", self.commit or COMMITS.get(self.pin, self.version))
 
     def faults(self) -> dict[str, Refusal]:
-        untried = Refusal("fetches or compiles while it is asked what it is, and was not tried")
+        untried = Refusal("fetches or compiles something while setup.py is read, and was not tested")
         found = {word: untried for word in self.extensions_of if word in WITHOUT}
         if self.commit:
-            spelt = Refusal("is not a word of setup.py, as in cuda_ext")
-            named = Refusal("is not the name of a module, as in amp_C")
+            spelt = Refusal("is not the name of a group of extensions, such as cuda_ext")
+            named = Refusal("is not the name of a module, such as amp_C")
             found |= {word: spelt for word in self.extensions_of if not re.fullmatch(r"[a-z0-9_]+", word)}
             return found | {name: named for name in self.modules if not re.fullmatch(r"[A-Za-z_][\w.]*", name)}
         if not self.pin:
-            other = "any other is a commit, and modules: the extension modules that it must have"
-            return unknown_words((self.version,), COMMITS, "is no apex that is known here", other=other)
-        there = [word for word in MODULES if self.modules_of(word) is not None]
-        return unknown_words(self.extensions_of, there, f"is no group of extensions of apex {self.pin}") | found
+            other = "for another revision write commit: and modules:, the extension modules that it must build"
+            return unknown_words((self.version,), COMMITS, "is not a known revision of apex", other=other)
+        groups = [word for word in MODULES if self.modules_of(word) is not None]
+        return unknown_words(self.extensions_of, groups, f"is not a group of extensions of apex {self.pin}") | found
 
     def sources(self, env: RecipeEnv) -> Sources:
-        # a commit of the spec's own may be of either kind, and what the older ones need serves the newer ones too
+        # an unknown commit may be old or new, and the requirements of the old ones also work for the new ones
         old = ("setuptools>=59,<70",) if self.pin in ("", *OLD_STYLE) else ("setuptools>=77",)
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
@@ -170,7 +168,7 @@ class Apex(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # Both ways for a commit of the spec's own: old ones do not look at the environment, new ones at both.
+        # Both ways for an unknown commit: old ones read the command line only, new ones the environment as well.
         words, variables = self.pin in ("", *OLD_STYLE), self.pin not in OLD_STYLE
         return python_wheel(
             "apex",
@@ -185,10 +183,10 @@ class Apex(Recipe):
         )
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        return {"apex": self.pin} if self.pin else {}  # of a commit of the spec's own no fact can speak
+        return {"apex": self.pin} if self.pin else {}  # no fact covers an unknown commit
 
     def modules_of(self, word: str) -> tuple[str, ...] | None:
-        """The modules of a group at this commit; None when it has no such group."""
+        """Return the modules of a group at this commit; None if it has no such group."""
         other = OTHER.get(self.pin, {})
         return other[word] if word in other else MODULES[word]
 

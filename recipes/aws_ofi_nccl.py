@@ -1,4 +1,4 @@
-"""aws-ofi-nccl: the NCCL plugin that speaks libfabric."""
+"""NCCL's network plugin for libfabric."""
 
 import re
 from collections.abc import Mapping
@@ -35,12 +35,11 @@ NGC = "nvcr.io/nvidia/"  # images whose NCCL looks for libnccl-net-aws-ofi.so (N
 
 @dataclass(frozen=True, kw_only=True)
 class AwsOfiNccl(Released):
-    """The plugin in /opt/aws-ofi-nccl, compiled from its repository on the image's own libfabric: that of layer efa,
-    or of layer libfabric.
+    """NCCL's plugin in /opt/aws-ofi-nccl, compiled from its repository against the libfabric of layer efa or libfabric.
 
-    NCCL takes it for its network by its name, libnccl-net.so, and falls back to sockets without an error where it
-    cannot be used: a job should set NCCL_NET (launch profile). On a target with EFA it has AWS's tuning for its
-    instances. The EFA installer brings a copy of its own (efa: {plugin: true}): take one of the two.
+    NCCL finds it by its name, libnccl-net.so, and falls back to sockets without an error if it cannot use it. A job
+    should therefore set NCCL_NET (launch profile). On a target with EFA it has AWS's tuning for its instances. The EFA
+    installer contains a copy as well (efa: {plugin: true}): use one of the two.
     """
 
     upstream: ClassVar[str] = "aws-ofi-nccl"
@@ -64,25 +63,25 @@ class AwsOfiNccl(Released):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = self.lacking()
         if not env.has("efa") and not env.has("libfabric"):
-            why = "it is a plugin for libfabric, which the image has not got"
-            return (*found, Refusal(why, "add under layers: libfabric, or efa on AWS"))
+            why = "it is a plugin for libfabric, and the image has none"
+            return (*found, Refusal(why, "add libfabric to the layers, or efa on AWS"))
         return found
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libnccl-net",)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        # without a version the newest that is known here: the matrix also has newer ones
+        # without a version the newest that is known here: the matrix has newer ones as well
         return {self.component: self.version or f"<={next(iter(RELEASES))}"}
 
     def sources(self, env: RecipeEnv) -> Sources:
-        # the libraries that its libfabric needs: configure links against it, and the linker follows them
+        # with the libraries that its libfabric needs: configure links against it, and the linker follows them
         below = rdma.packages(env) if rdma.libfabric(env) else ("libfabric-dev",)
         return Sources(debian=(*DEBIAN, *below), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
         own, ngc = rdma.libfabric(env), env.base.startswith(NGC)
-        switched = ngc and self.at_least(1, 20)  # configure has a switch for that name since then
+        switched = ngc and self.at_least(1, 20)  # since then configure has an option for that name
         options = [
             "--disable-static",
             "--disable-tests",
@@ -90,7 +89,7 @@ class AwsOfiNccl(Released):
             *([f"--with-libfabric={own}"] if own else []),
             "--with-cuda=/opt/cuda",
             *(["--with-gdrcopy=/opt/gdrcopy"] if env.has("gdrcopy") else []),
-            # left out, configure looks whether it runs on EC2: the machine that builds is not the one that runs
+            # without this option configure detects EC2 on the build machine, which is not the one that runs jobs
             f"--{'enable' if env.target.fabric == 'efa' else 'disable'}-platform-aws",
             *(["--enable-ngc"] if switched else []),
         ]
@@ -118,12 +117,12 @@ class AwsOfiNccl(Released):
         own = rdma.libfabric(env) or "/usr/lib"
         return [
             Check(
-                "aws-ofi-nccl: the plugin loads, on the image's own libfabric",
+                "aws-ofi-nccl: the plugin loads with the image's own libfabric",
                 f'python3 -c "{program}"',
                 rf"net [0-9 ]+\n\{{'{re.escape(own)}/[^']*libfabric\.so[^']*'\}}",
             ),
             Check(
-                "aws-ofi-nccl: NCCL says that it uses the plugin",
+                "aws-ofi-nccl: NCCL reports that it uses the plugin",
                 "NCCL_NET='AWS Libfabric' NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 8M -f 2 -g 1",
                 r"NET/OFI Selected [Pp]rovider is efa",
                 tier="fabric",

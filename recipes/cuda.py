@@ -19,8 +19,8 @@ from envbuild.sdk import (
     stubs,
 )
 
-# nvcc needs crt, nvvm and cccl beside it; since 13.0 the wheel of that name holds the compiler (nvidia-cuda-nvcc-cu12
-# never did).
+# nvcc needs crt, nvvm and cccl beside it. Since 13.0 the wheel of that name contains the compiler
+# (nvidia-cuda-nvcc-cu12 does not).
 COMPILER = ("nvcc", "crt", "nvvm", "cccl", "cudart", "cuobjdump", "nvdisasm", "cuxxfilt")
 HEADERS = (
     "nvml",
@@ -31,19 +31,20 @@ HEADERS = (
     "curand",
     "cusparse",
     "cusolver",
-)  # torch 2.15 does not ask for curand itself
-# What an image without the compiler keeps: UCX, UCC and NCCL's tests link cudart; verify reads cubins with the tools.
+)  # torch 2.15 does not require curand itself
+# Parts that an image without the compiler contains: UCX, UCC and NCCL's tests link cudart; verify reads cubins with
+# the tools.
 RUNTIME = ("cudart", "cuobjdump", "nvdisasm")
 
-# What NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger, profilers
-# and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that look into cubins.
+# Packages that NVIDIA's own development images install (Dockerfiles of nvidia/cuda, "devel"), without its debugger,
+# profilers and NPP: the compiler, the libraries with their headers, NVML's header, and the tools that read cubins.
 APT = ("minimal-build", "libraries-dev", "nvml-dev", "nvtx", "cupti-dev", "nvdisasm")
-# Of the toolkit, what nobody runs or links in an image. cudart's and cudadevrt's static libraries stay: nvcc links them
-# unless it is told otherwise.
+# Parts of the toolkit that no program in an image runs or links. The static libraries of cudart and cudadevrt remain:
+# nvcc links them by default.
 HEAVY = ("doc", "nsight*", "extras/demo_suite", "extras/Debugger", "compute-sanitizer", "gds", "samples")
 
-# NVIDIA's archive has one folder for each distribution and signs each with one key; fingerprints as public
-# installation scripts pin them (each agrees with the file name that the archive offers the key under).
+# NVIDIA's archive has one folder for each distribution, each signed with one key. The fingerprints are those that
+# public installation scripts pin; each matches the name of the key file in the archive.
 CUDATOOLS = ("EB693B3035CD5710E231E123A4B469963BF863CC", "3bf863cc.pub")
 REPOSITORIES = {
     "debian:12": ("debian12", *CUDATOOLS),
@@ -58,21 +59,21 @@ BASE = "/usr/local/cuda"
 
 @dataclass(frozen=True, kw_only=True)
 class Cuda(Recipe):
-    """The toolkit as a prefix that builds expect: /opt/cuda with bin, include, nvvm, lib64 and lib64/stubs.
+    """CUDA toolkit as the prefix that builds expect: /opt/cuda with bin, include, nvvm, lib64 and lib64/stubs.
 
-    `version` is CUDA major.minor; left out, it is that of torch's own CUDA: a floating nvcc would be a newer one.
-    `provider` says where it comes from: ``wheels`` of the package index (CUDA 13; the wheels put everything below
-    site-packages/nvidia, without lib64 and unversioned library names: the prefix is links), ``apt``, NVIDIA's archive
-    for the distribution, or ``base``, the base image's own /usr/local/cuda. `key` is the fingerprint of the key that
-    signs NVIDIA's archive, where it is another than the known one.
+    - `version`: CUDA major.minor. Default: the CUDA of torch. A floating nvcc would be newer.
+    - `provider`: ``wheels`` of the package index (CUDA 13 and later), ``apt``, NVIDIA's archive for the distribution,
+      or ``base``, /usr/local/cuda of the base image. The wheels install everything below site-packages/nvidia, without
+      lib64 and without unversioned library names, so with them the prefix consists of links.
+    - `key`: fingerprint of the key that signs NVIDIA's archive, if it is not the known one.
+    - `flavor`: ``devel`` or ``runtime``, as NVIDIA calls its images; ``runtime`` requires ``provider: wheels``. With
+      ``devel`` the image contains the whole toolkit, for jobs that compile (ops of DeepSpeed and of
+      torch.utils.cpp_extension). With ``runtime`` only builds see the compiler and the headers; the image contains the
+      CUDA runtime and the tools that read cubins, and is 0.45 GB smaller. torch.compile needs no toolkit, because
+      Triton contains its own ptxas.
 
-    `flavor` is NVIDIA's word for its images: ``devel`` leaves the whole toolkit in the image, for jobs that compile
-    (DeepSpeed's and torch.utils.cpp_extension's ops); with ``runtime`` the compiler and the headers serve the builds
-    alone and the image has the CUDA runtime and what reads cubins: 0.45 GB less. torch.compile needs no toolkit, since
-    Triton brings its own ptxas. Only the wheels come apart in this way.
-
-    lib64/stubs holds libcuda.so and libnvidia-ml.so to link with, and in its folder ``driver`` the same under the
-    driver's names (LD_LIBRARY_PATH of a check on a machine without a GPU). Neither is on the loader's path.
+    lib64/stubs contains libcuda.so and libnvidia-ml.so for the linker, and its folder ``driver`` contains the same
+    under the driver's names (LD_LIBRARY_PATH of checks on a machine without a GPU). Neither is on the loader's path.
     """
 
     prefix: ClassVar[str] = "/opt/cuda"
@@ -112,17 +113,17 @@ class Cuda(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         major = self.version.partition(".")[0]
         if self.provider == "wheels" and major.isdigit() and int(major) < 13:
-            why = f"the wheels of CUDA {self.version} hold no compiler, those of 13.0 and newer do"
+            why = f"the wheels of CUDA {self.version} do not contain the compiler, those of 13.0 and newer do"
             return (Refusal(why, "take provider: apt, or provider: base on an image that has the toolkit"),)
         if self.provider == "apt" and env.distribution.name not in REPOSITORIES:
             return (
                 Refusal(
                     f"NVIDIA's archive has no folder for {env.distribution.name}",
-                    f"it has {', '.join(sorted(REPOSITORIES))}",
+                    f"take one of these as base: {', '.join(sorted(REPOSITORIES))}",
                 ),
             )
         if self.provider == "base" and not env.on_image:
-            why = f"its toolkit is to come from the base, and {env.base} is made from packages without one"
+            why = f"'provider: base' requires a base image with the toolkit, and {env.base} is a distribution"
             return (Refusal(why, "take provider: wheels or apt, or an image as base"),)
         return ()
 
@@ -136,7 +137,7 @@ class Cuda(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         if self.provider == "wheels":
             devel = () if self.flavor == "devel" else (self.wheels(*COMPILER, *HEADERS),)
-            return Sources(debian=("gcc",), devel=devel)  # gcc: for the stand-ins of the driver's libraries
+            return Sources(debian=("gcc",), devel=devel)  # gcc compiles stubs of the driver's libraries
         if self.provider == "base":
             return Sources()
         folder, key, file = REPOSITORIES[env.distribution.name]
@@ -148,11 +149,11 @@ class Cuda(Recipe):
         )
 
     def wheels(self, *extras: str) -> str:
-        """NVIDIA's package that names a release of the toolkit, with some of its parts."""
+        """Return the requirement of NVIDIA's package for a release of the toolkit, with some of its parts as extras."""
         return f"cuda-toolkit[{','.join(extras)}]=={self.version}.*"
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        # what is linked with cudart finds it without torch in the process (UCX, UCC, NCCL's tests)
+        # UCX, UCC and NCCL's tests are linked with cudart and must find it without torch in the process
         libraries = (f"{self.prefix}/lib64",)
         if self.flavor == "runtime":
             return Runtime(toolkit=(self.wheels(*RUNTIME),), libraries=libraries)
@@ -192,7 +193,7 @@ class Cuda(Recipe):
             ]
             return [comment("the toolkit, moved"), shell(commands=[*moved, *named, check])]
         if self.provider == "base":
-            # links, not one link: the folder for checks is not the base's, and a layer adds only below /opt/cuda
+            # a link for each item: the base has no stubs/driver, and the layer adds files only below /opt/cuda
             linked = [
                 f"mkdir -p {libraries}/stubs",
                 f'for item in {BASE}/*; do case "${{item##*/}}" in lib64) ;; *) ln -s "$item" {root}/;; esac; done',
@@ -233,15 +234,15 @@ class Cuda(Recipe):
             "print('stand-ins', driver.cuInit(0), nvml.nvmlInit_v2())"
         )
         compiler = Check(
-            "cuda: nvcc is the version asked for", f"{self.prefix}/bin/nvcc --version", rf"release {self.version},"
+            "cuda: nvcc has the requested version", f"{self.prefix}/bin/nvcc --version", rf"release {self.version},"
         )
         if self.flavor == "runtime":
             command = f"! test -e {self.prefix}/bin/nvcc && {self.prefix}/bin/cuobjdump --version"
-            compiler = Check("cuda: the compiler stayed with the builds", command, rf"release {self.version},")
+            compiler = Check("cuda: the image does not contain the compiler", command, rf"release {self.version},")
         return [
             compiler,
             Check(
-                "cuda: the driver's stand-ins answer for checks, and are nowhere on the loader's path",
+                "cuda: the stubs of the driver load for checks, and are not on the loader's path",
                 f'LD_LIBRARY_PATH={self.prefix}/lib64/stubs/driver python3 -c "{program}"; '
                 "! ldconfig -p | grep -E 'libcuda\\.so|libnvidia-ml'",
                 r"stand-ins 34 12" if self.provider == "wheels" else "stand-ins",
@@ -250,8 +251,10 @@ class Cuda(Recipe):
 
 
 def unversioned(folder: str, links: str) -> str:
-    """Command that makes the names in `links` which linkers look for: libNAME.so; the wheels' `folder` holds only
-    libNAME.so.MAJOR."""
+    """Return the command that creates the names that linkers search for, libNAME.so, in `links`.
+
+    The wheels' `folder` contains only libNAME.so.MAJOR.
+    """
     return (
         f'for library in {folder}/*.so.*; do name=$(basename "$library"); link="{links}/${{name%%.so.*}}.so"; '
         'test -e "$link" || ln -s "$library" "$link"; done'

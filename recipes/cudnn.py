@@ -1,4 +1,4 @@
-"""cuDNN."""
+"""NVIDIA's library for deep neural networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,14 @@ BASE_HEADER, BASE_LIBRARY = "/usr/include/*/cudnn_version*.h", "/usr/lib/*/libcu
 
 @dataclass(frozen=True, kw_only=True)
 class Cudnn(Recipe):
-    """cuDNN. `provider`: ``wheel``, the one that torch pins (`cuda`: for which CUDA, as its name has it), ``apt``,
-    from NVIDIA's archive into /opt/cudnn, or ``base``, the base image's own.
+    """cuDNN with its headers.
 
-    An image with torch from the index needs no such layer: torch's wheel requires its cuDNN. The layer asks for a
-    version of it, or brings headers for what is compiled.
+    - `provider`: ``wheel`` of the package index, the one that torch pins; ``apt``, NVIDIA's archive, into /opt/cudnn;
+      or ``base``, that of the base image.
+    - `cuda`: major version of CUDA that the wheel or the packages are for, as in their names.
+
+    An image with torch from the index does not need this layer, because torch's wheel requires its cuDNN. Add it for a
+    certain version, or for the headers.
     """
 
     prefix: ClassVar[str] = "/opt/cudnn"
@@ -24,7 +27,7 @@ class Cudnn(Recipe):
     provider: Literal["wheel", "apt", "base"] = "wheel"
     cuda: Literal["11", "12", "13"] = "13"
 
-    # what a base image brings is its own affair, unless the spec says which it is
+    # the matrix checks the cuDNN of a base image only if the spec states its version
     @property
     def component(self) -> str:
         return "" if self.provider == "base" and not self.version else "cudnn"
@@ -39,7 +42,7 @@ class Cudnn(Recipe):
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.provider == "base" and not env.on_image:
-            why = f"its library is to come from the base, and {env.base} is made from packages without one"
+            why = f"'provider: base' requires a base image with cuDNN, and {env.base} is a distribution"
             return (Refusal(why, "take provider: wheel or apt, or an image as base"),)
         cuda = env.recipes.get("cuda")
         major = cuda.version.partition(".")[0] if cuda else ""
@@ -51,7 +54,7 @@ class Cudnn(Recipe):
                 ),
             )
         if self.provider == "apt" and getattr(cuda, "provider", "") != "apt":
-            why = "NVIDIA's archive is named by the layer cuda, and that one does not use it"
+            why = "layer 'cuda' configures NVIDIA's archive, and its provider is not apt"
             return (Refusal(why, "write cuda: {provider: apt}, or take provider: wheel"),)
         return ()
 
@@ -65,8 +68,11 @@ class Cudnn(Recipe):
         return {**super().matrix(env), **({"torch-cuda": self.cuda} if self.provider == "wheel" else {})}
 
     def names(self) -> tuple[str, str]:
-        """The two packages of NVIDIA's archive: since 9 the CUDA is in their names, before it was in their versions
-        (Dockerfiles of nvidia/cuda, "cudnn")."""
+        """Return the two packages of NVIDIA's archive.
+
+        Since 9 their names contain the CUDA version, before that their versions did (Dockerfiles of nvidia/cuda,
+        "cudnn").
+        """
         major = self.version.partition(".")[0] or "9"
         if int(major) < 9:
             return f"libcudnn{major}", f"libcudnn{major}-dev"
@@ -84,7 +90,7 @@ class Cudnn(Recipe):
             shell(
                 commands=[
                     f"mkdir -p {self.prefix}/include {self.prefix}/lib",
-                    # cudnn.h and libcudnn.so lead through /etc/alternatives: contents, and links of its own
+                    # cudnn.h and libcudnn.so are links through /etc/alternatives: copy the contents, make new links
                     f"cp -L /usr/include/*/cudnn*.h {self.prefix}/include/",
                     f"cp -a /usr/lib/*/libcudnn*.so.* {self.prefix}/lib/",
                     f"for library in {self.prefix}/lib/libcudnn*.so.[0-9]; do "
@@ -113,5 +119,5 @@ class Cudnn(Recipe):
             "print('cudnn', '.'.join(map(str, (n // step, n % step // 100, n % 100))))"
         )
         wanted = env.versions.get(self.package, "") or self.version
-        said = r"\.".join(wanted.split(".")[:3]) if wanted else "[0-9]+"
-        return [Check("cudnn: the library says its version", f'{python} -c "{program}"', rf"^cudnn {said}\b")]
+        number = r"\.".join(wanted.split(".")[:3]) if wanted else "[0-9]+"
+        return [Check("cudnn: the library reports its version", f'{python} -c "{program}"', rf"^cudnn {number}\b")]

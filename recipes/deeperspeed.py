@@ -1,4 +1,4 @@
-"""DeeperSpeed, EleutherAI's fork of DeepSpeed."""
+"""EleutherAI's fork of DeepSpeed."""
 
 import re
 import shlex
@@ -25,8 +25,7 @@ OPS = {"fused_adam": "deepspeed.ops.adam.fused_adam_op", "fused_lamb": "deepspee
 
 
 class Revision(NamedTuple):
-    """A commit and the tag that names it, the version that its version.txt has, and what it needs (its
-    requirements.txt, without torch)."""
+    """A commit and its tag, the version in its version.txt, and its requirements (requirements.txt without torch)."""
 
     commit: str
     version: str
@@ -34,8 +33,8 @@ class Revision(NamedTuple):
     tag: str = ""
 
 
-RESOURCES = "setuptools<82"  # torch 2.0 and before compile with the help of pkg_resources, which later ones lack
-# `import deepspeed`, which setup.py does too, asks the GPU of the machine for its architecture where there is triton.
+RESOURCES = "setuptools<82"  # torch 2.0 and older need pkg_resources to compile; setuptools 82 removed it
+# `import deepspeed`, in setup.py too, queries the architecture of the machine's GPU if triton is installed.
 NO_GPU = r"s/^( *major, _ = torch\.cuda\.get_device_capability\(\))$/\1 if self.is_available() else (0, 0)/"
 REVISIONS = {
     "3.0": Revision(
@@ -44,7 +43,8 @@ REVISIONS = {
         DEEPSPEED,
         "v3.0",
     ),
-    # What GPT-NeoX 1.0 and LambdaLabs' branch of it ask for; three requirements of its ops stand in files of their own.
+    # The revision that GPT-NeoX 1.0 and LambdaLabs' branch of it require. Three requirements of its ops are in separate
+    # files.
     "eb7f5cff": Revision(
         "eb7f5cff36678625d23db8a8fe78b4a93e5d2c75",
         "0.3.15",
@@ -55,12 +55,13 @@ REVISIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Deeperspeed(Recipe):
-    """EleutherAI's fork, which GPT-NeoX takes under the name deepspeed.
+    """EleutherAI's fork, which GPT-NeoX imports under the name deepspeed.
 
-    `version` is 3.0 (DeepSpeed 0.16.5 with GPT-NeoX's changes) or eb7f5cff (0.3.15, for GPT-NeoX 1.0 and LambdaLabs'
-    branch). Another revision is a `commit` and the `release` that its version.txt has, with the requirements of 3.0.
-    `ops` are compiled for the target: fused_adam, fused_lamb; the others are compiled at the first use in a job, with
-    the compiler that torch brings (torch: compiler). GPT-NeoX takes apex's FusedAdam where there is apex.
+    - `version`: ``3.0`` (DeepSpeed 0.16.5 with GPT-NeoX's changes) or ``eb7f5cff`` (0.3.15, for GPT-NeoX 1.0 and
+      LambdaLabs' branch).
+    - `ops`: ops to compile for the target: fused_adam, fused_lamb. The others are compiled at their first use in a
+      job, with the compiler of layer torch (torch: compiler). GPT-NeoX uses apex's FusedAdam if the image has apex.
+    - `commit`, `release`: another revision, and the version in its version.txt. It gets the requirements of 3.0.
     """
 
     wheel: ClassVar[bool] = True
@@ -78,19 +79,19 @@ class Deeperspeed(Recipe):
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.release):
             raise OptionError(
-                "'commit' and 'release' go together", "write release: the version that its version.txt has"
+                "'commit' and 'release' require each other", "write both: 'release' is the version in its version.txt"
             )
 
     def faults(self) -> dict[str, Refusal]:
-        found = unknown_words(self.ops, OPS, "is no op that this recipe compiles")
+        found = unknown_words(self.ops, OPS, "is not an op that this recipe compiles")
         if self.commit:
             return found
-        other = "any other is a commit and its release"
-        return found | unknown_words((self.version,), REVISIONS, "is no revision that is known here", other=other)
+        other = "for another revision write commit: and release:"
+        return found | unknown_words((self.version,), REVISIONS, "is not a known revision", other=other)
 
     @property
     def known(self) -> str:
-        """The name in the table above; "" for a commit of the spec's own."""
+        """Return the name in the table above; "" for a commit of the spec."""
         return "" if self.commit else self.version
 
     @property
@@ -104,21 +105,22 @@ class Deeperspeed(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if env.has("deepspeed"):
-            found.append(Refusal("both are the Python package deepspeed", "remove one of the two"))
+            found.append(Refusal("layer 'deepspeed' has the same Python package", "remove one of the two"))
         if not env.has_nvcc:
-            why = "jobs compile its other ops with nvcc, and the cuda of this image keeps that to the builds"
+            why = "jobs compile its other ops with nvcc, and the layer cuda of this image has flavor: runtime"
             found.append(Refusal(why, "write cuda: {flavor: devel}"))
         # The matrix has no releases of the fork.
         release = re.match(r"(\d+)\.(\d+)", env.recipes["torch"].version)
         torch = (int(release[1]), int(release[2])) if release else (0, 0)
         if self.known == "eb7f5cff" and torch >= (2, 0):
             found.append(
-                Refusal("it imports torch._six, which torch 2.0 dropped", "take torch 1.13 or older, or version 3.0")
+                Refusal("it imports torch._six, which torch 2.0 removed", "take torch 1.13 or older, or version 3.0")
             )
         if self.known == "3.0" and self.ops and torch >= (2, 14):
             found.append(
                 Refusal(
-                    "it compiles its ops as C++17, which torch 2.14's headers refuse", "take an older torch, or ops: []"
+                    "it compiles its ops as C++17, which the headers of torch 2.14 reject",
+                    "take an older torch, or ops: []",
                 )
             )
         return tuple(found)
@@ -126,15 +128,16 @@ class Deeperspeed(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            # op builders are imported by setup.py, and with them what DeepSpeed itself needs
+            # setup.py imports the op builders, and with them DeepSpeed's own requirements
             python=(RESOURCES, "wheel", *self.revision.needs),
             git=(self.git,),
             gives=(f"deepspeed=={self.revision.version}",),
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        before = [": > build.txt"]  # else the version ends in the hash that git tells, or in "unknown"
-        if self.known != "eb7f5cff":  # which has no accelerators; where the line is another, there is nothing to edit
+        before = [": > build.txt"]  # else the version ends in git's hash, or in "unknown"
+        if self.known != "eb7f5cff":  # that one has no accelerators
+            # a commit of the spec may not have the line: sed then changes nothing
             before.append(f"sed -E -i {shlex.quote(NO_GPU)} accelerator/cuda_accelerator.py")
         return python_wheel(
             "deeperspeed",

@@ -1,4 +1,4 @@
-"""DeepSpeed."""
+"""Distributed training with ZeRO, and fused ops, for PyTorch."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -19,15 +19,15 @@ from envbuild.sdk import (
 
 
 class Op(NamedTuple):
-    """A builder of DeepSpeed: the variable that asks for it, the module that it makes, whether that holds GPU code."""
+    """A builder of DeepSpeed: the variable that enables it, its module, and whether that contains GPU code."""
 
     variable: str
     module: str
     gpu: bool = True
 
 
-# The builders of 0.19.8 under the accelerator cuda (op_builder.all_ops.ALL_OPS, asked itself: BUILD_VAR,
-# absolute_name(), sources()). inference_core_ops lacks a dot there, and so does its module.
+# The builders of 0.19.8 for the accelerator cuda, as op_builder.all_ops.ALL_OPS returns them (BUILD_VAR,
+# absolute_name(), sources()). The missing dot of inference_core_ops is upstream's.
 OPS = {
     "async_io": Op("AIO", "deepspeed.ops.aio.async_io_op", gpu=False),
     "cpu_adagrad": Op("CPU_ADAGRAD", "deepspeed.ops.adagrad.cpu_adagrad_op", gpu=False),
@@ -50,15 +50,15 @@ OPS = {
     ),
     "utils": Op("UTILS", "deepspeed.ops.utils_op", gpu=False),
 }
-# Those that DeepSpeed has and this recipe cannot build, and why.
+# Ops of DeepSpeed that this recipe cannot build → the reason.
 WITHOUT = {
-    "cutlass_ops": "needs the package deepspeed-kernels, which this recipe does not bring",
-    "dc": "was not tried",
-    "evoformer_attn": "needs CUTLASS's source, which this recipe does not bring",
-    "gds": "needs cuFile on the node and was not tried",
-    "ragged_device_ops": "needs the package deepspeed-kernels, which this recipe does not bring",
+    "cutlass_ops": "requires the package deepspeed-kernels, which this recipe does not provide",
+    "dc": "was not tested",
+    "evoformer_attn": "requires the source of CUTLASS, which this recipe does not provide",
+    "gds": "requires cuFile on the node and was not tested",
+    "ragged_device_ops": "requires the package deepspeed-kernels, which this recipe does not provide",
 }
-# The words of op_builder/builder.py for what a CPU can do. It looks at the machine that builds.
+# CPU → its vector instructions, by the names in op_builder/builder.py, which would detect those of the build machine.
 VECTORS = {"x86-64-v3": "AVX256", "x86-64-v4": "AVX512", "armv8-a": "NEON", "armv9-a": "NEON"}
 
 
@@ -66,8 +66,9 @@ VECTORS = {"x86-64-v3": "AVX256", "x86-64-v4": "AVX512", "armv8-a": "NEON", "arm
 class Deepspeed(Recipe):
     """DeepSpeed from its source distribution, with chosen ops compiled for the target.
 
-    `ops` are the names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …), or none. The index has no binary
-    wheel; ops left out are compiled at the first use in a job, with the compiler that torch brings (torch: compiler).
+    `ops` lists names of DeepSpeed's builders (``fused_adam``, ``cpu_adam``, …) and may be empty. The index has no
+    binary wheel. The other ops are compiled at their first use in a job, with the compiler of layer torch (torch:
+    compiler).
     """
 
     package: ClassVar[str] = "deepspeed"
@@ -84,25 +85,25 @@ class Deepspeed(Recipe):
     ops: tuple[str, ...] = ("fused_adam",)
 
     def faults(self) -> dict[str, Refusal]:
-        return unknown_words(self.ops, OPS, "is no op that can be compiled here") | {
+        return unknown_words(self.ops, OPS, "is not an op that this recipe can compile") | {
             op: Refusal(WITHOUT[op]) for op in self.ops if op in WITHOUT
         }
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if env.has_nvcc:
             return ()
-        why = "jobs compile the ops that are left out with nvcc, and the cuda of this image keeps that to the builds"
+        why = "jobs compile its other ops with nvcc, and the layer cuda of this image has flavor: runtime"
         return (Refusal(why, "write cuda: {flavor: devel}"),)
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The ops asked for, and those that DeepSpeed compiles along with them."""
+        """Return the requested ops, and those that DeepSpeed compiles along with them."""
         more = ("pin_memory",) if "async_io" in self.ops and "pin_memory" not in self.ops else ()
         return (*self.ops, *more)
 
     def sources(self, env: RecipeEnv) -> Sources:
         aio = ("libaio-dev",) if "async_io" in self.ops else ()
-        # op builders are imported by setup.py, and with them what DeepSpeed itself needs
+        # setup.py imports the op builders, and with them DeepSpeed's own requirements
         return Sources(
             debian=("g++", "gcc", *aio, "libc6-dev", "python3-dev"),
             python=(env.setuptools, *DEEPSPEED),
@@ -110,8 +111,8 @@ class Deepspeed(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # Ops for the CPU are compiled for the machine that builds; the target's may be an older one. Only setup.py is
-        # changed: ops that a job compiles at their first use are for the node that it runs on.
+        # DeepSpeed compiles CPU ops for the build machine, and the target's CPU may be older. Only setup.py is changed:
+        # ops that a job compiles at their first use are for the node of the job.
         vectors = f"-D__{VECTORS.get(env.target.cpu, 'SCALAR')}__"
         lines = (
             "import op_builder.builder as _builder",

@@ -1,4 +1,4 @@
-"""EFA: the user space of AWS's Elastic Fabric Adapter, from AWS's installer."""
+"""User space of AWS's Elastic Fabric Adapter, from AWS's installer."""
 
 import re
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ RELEASES = {
     "1.29.0": "836655f87015547e733e7d9f7c760e4e24697f8bbc261bb5f3560abd4206bc36",
     "1.28.0": "2e625d2d6d3e073b5178e8e861891273d896b66d03cb1a32244fd56789f1c435",
 }
-# Of the tarball's packages: libfabric with its programs and headers, and the verbs libraries that it is built on. The
-# kernel module, its configuration and the services stay out.
+# The packages of the tarball that are unpacked: libfabric with its programs and headers, and the verbs libraries that
+# it is linked with. The kernel module, its configuration and the services are left out.
 FABRIC = ("libfabric1-aws", "libfabric-aws-bin", "libfabric-aws-dev")
 VERBS = ("libibverbs1", "ibverbs-providers", "librdmacm1", "ibverbs-utils")
 CONFIGURATION = "/etc/libibverbs.d/efa.driver"
@@ -59,14 +59,17 @@ CONFIGURATION = "/etc/libibverbs.d/efa.driver"
 
 @dataclass(frozen=True, kw_only=True)
 class Efa(Recipe):
-    """AWS's libfabric, its rdma-core and, with `plugin`, its NCCL plugin (``mpi: "4"``: its Open MPI) in /opt/amazon.
+    """AWS's libfabric and rdma-core in /opt/amazon, on request with AWS's NCCL plugin and Open MPI.
 
-    The installer's script is not run: it wants apt with network, a kernel and root's configuration. The tarball holds
-    the packages of each distribution, and the ones that a container needs are unpacked into the prefix, verbs included:
-    AWS's libfabric needs the rdma-core that it was built with, whose providers carry a suffix of their own, and it must
-    not stand beside another, so layer rdma-core and Debian packages that link verbs are refused. The tarball's sha256
-    is checked, where the installer's own check of signatures would need the network. `sha256` is that of a version
-    that this recipe does not know.
+    - `plugin`: whether to include the NCCL plugin.
+    - `mpi`: ``"4"`` to include Open MPI 4.
+    - `sha256`: checksum of the tarball of a version that this recipe does not know.
+
+    The installer's script is not run, because it requires network, a kernel and changes to the system. The tarball
+    contains the packages of each distribution; those that a container needs are unpacked into the prefix. AWS's
+    libfabric needs the rdma-core that it was built with, whose providers have a suffix of their own, and an image can
+    have only one: layer rdma-core and Debian packages that link verbs are refused. The tarball's sha256 is checked; the
+    installer's own check of signatures would need the network.
     """
 
     package: ClassVar[str] = "efa-installer"
@@ -83,7 +86,7 @@ class Efa(Recipe):
 
     @property
     def whole(self) -> str:
-        """The version that is unpacked."""
+        """Return the version that is unpacked."""
         return self.version if self.sha256 else newest(self.version, RELEASES) or self.version
 
     def faults(self) -> dict[str, Refusal]:
@@ -93,14 +96,12 @@ class Efa(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if not self.sha256 and self.whole not in RELEASES:
-            why = f"no sha256 is known of EFA installer {self.version}"
-            found.append(
-                Refusal(why, f"write the one of AWS's list beside it (sha256:), or take one of {', '.join(RELEASES)}")
-            )
+            why = f"the sha256 of EFA installer {self.version} is not known"
+            found.append(Refusal(why, f"write sha256: as in AWS's list, or take one of {', '.join(RELEASES)}"))
         number = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2])
         first = (1, 38) if env.target.arch == "amd64" else (1, 40)
         if self.plugin and number < first:
-            why = f"EFA installer {self.whole} brings no NCCL plugin for {env.target.machine}"
+            why = f"EFA installer {self.whole} contains no NCCL plugin for {env.target.machine}"
             found.append(Refusal(why, f"take {first[0]}.{first[1]} or newer, or layer aws-ofi-nccl"))
         return tuple(found)
 
@@ -110,7 +111,7 @@ class Efa(Recipe):
         return ("libfabric", "libibverbs", "librdmacm", *plugin, *mpi)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        # without a version the newest that is known here: the matrix also has newer ones
+        # without a version the newest that is known here: the matrix has newer ones as well
         return {self.component: self.version or f"<={next(iter(RELEASES))}"}
 
     def source(self) -> Archive:
@@ -148,7 +149,7 @@ class Efa(Recipe):
                     'dpkg-deb -x "$1" tree || exit 1; '
                     f'dpkg-deb -W "$1" >> {self.prefix}/efa_installed_packages || exit 1; done',
                     f"cp -a tree/opt/amazon/. {self.prefix}/",
-                    # the verbs libraries beside libfabric; providers stay in their folder, whose links are relative
+                    # the verbs libraries beside libfabric; providers remain in their folder, whose links are relative
                     f"cp -a tree/usr/lib/{triplet}/. {efa}/lib/",
                     f"cp -a tree/usr/bin/. {efa}/bin/",
                     # the plugin is in a folder of the triplet in some releases and not in others
@@ -168,8 +169,8 @@ class Efa(Recipe):
         return Runtime(
             debian=(*hwloc, "libnl-3-200", "libnl-route-3-200", "libudev1"),
             libraries=(f"{efa}/lib", *plugin, *mpi),
-            # libibverbs looks for providers in the folder of the distribution; a path here is taken as it is, with the
-            # suffix of this build behind it
+            # libibverbs searches for providers in the folder of the distribution; to a path it only appends the suffix
+            # of this build
             files={CONFIGURATION: f"driver {efa}/lib/libibverbs/libefa\n"},
         )
 
@@ -185,7 +186,7 @@ class Efa(Recipe):
             Check("efa: libfabric is AWS's build", f"{efa}/bin/fi_info --version", r"(?m)^libfabric: .*amzn"),
             Check("efa: it has the EFA provider", f"{efa}/bin/fi_info -l", r"(?m)^efa:"),
             Check(
-                "efa: the loader finds its libibverbs, which takes the EFA provider",
+                "efa: the loader finds its libibverbs, and the EFA provider loads",
                 f'python3 -c "{program}"',
                 rf"provider\n\{{'{efa}/lib/libibverbs\.so\.[^']*'\}}",
             ),

@@ -1,4 +1,4 @@
-"""FairScale."""
+"""Fully sharded data parallel training, for metaseq."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -19,7 +19,7 @@ from envbuild.sdk import (
 
 
 class Revision(NamedTuple):
-    """A commit, the release that it calls itself, and the tag that names it."""
+    """A commit, the release in its version.py, and its tag."""
 
     commit: str
     release: str
@@ -28,7 +28,7 @@ class Revision(NamedTuple):
 
 REVISIONS = {
     "0.4.13": Revision("50b06d251730ca6e9a7d0aea9fbba3ad9391c0d4", "0.4.13", "v0.4.13"),
-    # The branches that OPT's instructions check out; each is a commit of 2022 that no release has.
+    # Branches that OPT's instructions check out; each is a commit of 2022 that is in no release.
     "may24": Revision("91132c7e997c5affe97ce002e52cadd798220b06", "0.4.6"),
     "overlap": Revision("191553190d73a5ef4a48687c889d4b1d94532135", "0.4.6"),
 }
@@ -36,12 +36,13 @@ REVISIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fairscale(Recipe):
-    """FairScale from its repository, as metaseq trains with it (fully sharded data parallel).
+    """FairScale from its repository, with which metaseq trains (fully sharded data parallel).
 
-    `version` is ``may24`` (upstream's branch fixing_memory_issues_with_keeping_overlap_may24, which metaseq's image and
-    documents check out), ``overlap`` (the branch without _may24, in cyclecloud-llm) or the release 0.4.13. Another
-    revision is a `commit` and the `release` that its version.py has. Installed, never editable: metaseq compares its
-    version, which an editable one does not have.
+    - `version`: ``may24`` (upstream's branch fixing_memory_issues_with_keeping_overlap_may24, which metaseq's image and
+      instructions check out), ``overlap`` (the branch without _may24, in cyclecloud-llm) or the release ``0.4.13``.
+    - `commit`, `release`: another revision, and the version in its version.py.
+
+    It is installed as a wheel: metaseq compares its version, and an editable installation has none.
     """
 
     wheel: ClassVar[bool] = True
@@ -54,14 +55,14 @@ class Fairscale(Recipe):
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.release):
             raise OptionError(
-                "'commit' and 'release' go together", "write release: the version that its version.py has"
+                "'commit' and 'release' require each other", "write both: 'release' is the version in its version.py"
             )
 
     def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
-        other = "any other is a commit and its release"
-        return unknown_words((self.version,), REVISIONS, "is no revision that is known here", other=other)
+        other = "for another revision write commit: and release:"
+        return unknown_words((self.version,), REVISIONS, "is not a known revision", other=other)
 
     @property
     def revision(self) -> Revision:
@@ -75,7 +76,7 @@ class Fairscale(Recipe):
         return Sources(python=("setuptools", "wheel"), git=(self.git,), gives=(f"fairscale=={self.revision.release}",))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # setup_requires asks for ninja, which only its CUDA extension uses, and there is no network
+        # setup_requires lists ninja, which only its CUDA extension uses, and would need the network
         return python_wheel("fairscale", git=self.git, before=["sed -i /setup_requires=/d setup.py"])
 
     def runtime(self, env: RecipeEnv) -> Runtime:

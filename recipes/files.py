@@ -1,4 +1,4 @@
-"""Files of an image that no package brings: topologies, NCCL's settings, a host file."""
+"""Files that no package provides: topologies, NCCL's settings, a host file."""
 
 import hashlib
 import posixpath
@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What NCCL's topology file (its public format: system, cpu, pci) says of a kind of virtual machine."""
+    """Contents of NCCL's topology file (public format: system, cpu, pci) for one kind of virtual machine."""
 
     vendor: str
     family: int
@@ -34,12 +34,12 @@ class Machine(NamedTuple):
 
 
 def _switch(*domains: str) -> Switch:
-    """Domains of devices by number: a GPU's begins with 0, an adapter's is 0100 and more."""
+    """Return the switch of devices with these PCI domains: below 0100 a GPU, else an adapter."""
     return Switch(tuple(f"{'nic' if domain >= '0100' else 'gpu'} {domain}" for domain in domains))
 
 
-# Facts of Azure/azhpc-images topology/ndv4-topo.xml and ndv5-topo.xml (8e9d055): the hypervisor hides the bus, so these
-# are what NCCL cannot find out by itself.
+# Facts of Azure/azhpc-images topology/ndv4-topo.xml and ndv5-topo.xml (8e9d055). The hypervisor hides the bus, so NCCL
+# cannot detect them.
 MACHINES = {
     # ND96amsr_A100_v4: each NUMA node has one switch with two GPUs and two adapters
     "azure-ndv4-topo": (
@@ -88,7 +88,7 @@ MACHINES = {
         ),
     ),
 }
-# The settings of the same images (components/customizations/ndv4.sh, ndv5.sh); a job's environment wins over the file.
+# The settings of the same images (components/customizations/ndv4.sh, ndv5.sh); a job's environment has precedence.
 NCCL_CONF = "/etc/nccl.conf"
 SETTINGS = {
     f"azure-{name}-nccl": {
@@ -98,10 +98,10 @@ SETTINGS = {
     }
     for name in ("ndv4", "ndv5")
 }
-HOSTFILE = "/job/hostfile"  # where DeepSpeed and GPT-NeoX look; DLTS_HOSTFILE names another
+HOSTFILE = "/job/hostfile"  # the default of DeepSpeed and GPT-NeoX; DLTS_HOSTFILE names another
 BUILT_IN = (*MACHINES, *SETTINGS, "hostfile")
 CLASSES = {"gpu": "0x030200", "nic": "0x020700", "switch": "0x060400"}
-# Folders of the system, of the venv and of envbuild, and files that enroot and login shells read.
+# Folders of the system and of envbuild, and files that enroot and login shells read: not for files of a spec.
 CLOSED = (
     "/bin",
     "/boot",
@@ -141,13 +141,16 @@ CLOSED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Files(Recipe):
-    """``files: [azure-ndv4-topo, azure-ndv4-nccl]``, or with keys: `known` names files that envbuild has, `text` maps
-    paths to what is to stand there (``\\n`` in it begins a new line), `nccl` is settings for /etc/nccl.conf.
+    """Files from the spec, and files that envbuild knows by name: ``files: [azure-ndv4-topo, azure-ndv4-nccl]``.
 
-    Known are Azure's NCCL topologies (azure-ndv4-topo, azure-ndv5-topo), NCCL's settings that go with them
-    (azure-ndv4-nccl, azure-ndv5-nccl), and `hostfile`, /job/hostfile for one node with the target's number of GPUs.
-    Contents are literal, ``${`` and ``$(`` too: no shell and no enroot reads them on the way. Two layers that give one
-    path different contents are refused, and so are paths that belong to the system or to what a layer has built.
+    - `known`: names of known files: Azure's NCCL topologies (azure-ndv4-topo, azure-ndv5-topo), the NCCL settings for
+      them (azure-ndv4-nccl, azure-ndv5-nccl), and ``hostfile``, /job/hostfile for one node with the target's number of
+      GPUs.
+    - `text`: path → content; ``\\n`` starts a new line.
+    - `nccl`: settings for /etc/nccl.conf.
+
+    Contents are literal, including ``${`` and ``$(``: neither a shell nor enroot expands them. Different contents for
+    one path are refused, and so are paths of the system and in the folder that a layer builds.
     """
 
     shorthand: ClassVar[str] = "known"
@@ -158,17 +161,17 @@ class Files(Recipe):
     nccl: Mapping[str, str] = field(default_factory=dict)
 
     def faults(self) -> dict[str, Refusal]:
-        found = unknown_words(self.known, BUILT_IN, "is no known file")
+        found = unknown_words(self.known, BUILT_IN, "is not a known file")
         for path in self.text:
             if reason := path_fault(path):
                 found[path] = reason
             elif path == NCCL_CONF and self.settings():
-                found[path] = Refusal("is written from 'nccl' and the known files: write its settings there")
-        reason = Refusal("is not the name of a setting, as in NCCL_IB_HCA")
+                found[path] = Refusal("is written from 'nccl' and the known files", "write its settings under nccl:")
+        reason = Refusal("is not the name of a setting, such as NCCL_IB_HCA")
         return found | {name: reason for name in self.nccl if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name)}
 
     def settings(self) -> dict[str, str]:
-        """What /etc/nccl.conf says; own settings win over known ones."""
+        """Return the settings in /etc/nccl.conf; those of `nccl` have precedence over those of known files."""
         found: dict[str, str] = {}
         for name in self.known:
             found |= SETTINGS.get(name, {})
@@ -177,14 +180,14 @@ class Files(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if "hostfile" in self.known and not env.target.gpus:
-            why = f"a host file says how many GPUs a node has, and {env.target.name} has none"
-            found.append(Refusal(why, "leave hostfile out"))
-        # what a recipe built is what was verified and what its layer's digest says
+            why = f"a host file states the number of GPUs of a node, and target {env.target.name} has none"
+            found.append(Refusal(why, "remove hostfile"))
+        # the prefix of a recipe must contain exactly what its unit built
         for name, recipe in env.recipes.items():
             prefix = recipe.prefix if recipe.builds else ""
             found += [
                 Refusal(
-                    f"{path} belongs to layer '{name}', which makes {prefix}",
+                    f"{path} belongs to layer '{name}', which builds {prefix}",
                     "put it into another folder of /opt, or /etc",
                 )
                 for path in self.text
@@ -193,7 +196,7 @@ class Files(Recipe):
         return tuple(found)
 
     def contents(self, env: RecipeEnv) -> dict[str, str]:
-        """Path → text."""
+        """Return path → text."""
         found = {path: xml(machine) for name, (path, machine) in MACHINES.items() if name in self.known}
         if settings := self.settings():
             found[NCCL_CONF] = "".join(f"{name}={value}\n" for name, value in sorted(settings.items()))
@@ -209,7 +212,7 @@ class Files(Recipe):
     def verify(self, env: RecipeEnv) -> list[Check]:
         return [
             Check(
-                f"files: {path} is as the spec has it",
+                f"files: {path} has the expected content",
                 f"sha256sum < '{path}'",
                 f"^{hashlib.sha256(text.encode()).hexdigest()}",
             )
@@ -218,7 +221,7 @@ class Files(Recipe):
 
 
 def path_fault(path: str) -> Refusal | None:
-    """Why a file cannot be put at `path`, if it cannot."""
+    """Return the reason against a file at `path`, or None."""
     if not path.startswith("/") or path != posixpath.normpath(path) or not re.fullmatch(r"[A-Za-z0-9/._+@-]+", path):
         return Refusal("is not a plain absolute path")
     if within(path, VENV):
@@ -234,18 +237,18 @@ def path_fault(path: str) -> Refusal | None:
 
 
 def within(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or below it."""
+    """Return whether `path` is `folder` or below it."""
     return f"{path}/".startswith(f"{folder}/")
 
 
 def affinity(first: int, last: int, cpus: int) -> str:
-    """A range of CPUs as the kernel writes masks: groups of eight hex digits, the highest first."""
+    """Return the mask of a range of CPUs as the kernel writes it: groups of eight hex digits, the highest first."""
     mask = f"{(1 << (last + 1)) - (1 << first):0{-(-cpus // 32) * 8}x}"
     return ",".join(mask[start : start + 8] for start in range(0, len(mask), 8))
 
 
 def xml(machine: Machine) -> str:
-    """NCCL's topology file of a machine."""
+    """Return NCCL's topology file of a machine."""
     cpus = max(node.cpus[1] for node in machine.nodes) + 1
     link = f'link_speed="{machine.speed}" link_width="16"'
     lines, switches = ['<system version="1">'], 0
@@ -255,7 +258,7 @@ def xml(machine: Machine) -> str:
             f'vendor="{machine.vendor}" familyid="{machine.family}" modelid="{machine.model}">'
         )
         for switch in node.switches:
-            switches += 1  # switches are not visible and get addresses that no device has
+            switches += 1  # switches are not visible, so they get addresses that no device has
             lines.append(f'    <pci busid="ffff:ff:{switches:02x}.0" class="{CLASSES["switch"]}" {link}>')
             for device in switch.devices:
                 kind, domain = device.split()

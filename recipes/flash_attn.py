@@ -1,11 +1,11 @@
-"""FlashAttention 2."""
+"""FlashAttention 2: fused attention kernels."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.sdk import Check, Recipe, RecipeEnv, Refusal, Runtime, Sources, cubins, imports, python_wheel
 
-# What setup.py of 2.8.3.post2 compiles for: other GPUs of these generations run that code.
+# Generation of GPUs → the architecture that setup.py of 2.8.3.post2 compiles for; all GPUs of it run that code.
 CODE = {"8": "80", "9": "90", "10": "100", "12": "120"}
 
 
@@ -13,9 +13,9 @@ CODE = {"8": "80", "9": "90", "10": "100", "12": "120"}
 class FlashAttn(Recipe):
     """FlashAttention 2 from its source distribution (the index has no wheel), compiled for the target alone.
 
-    Its setup.py would otherwise download a wheel whose name says nothing of the GPU. It compiles as C++17, which the
-    headers of torch 2.14 and later refuse: beside those the standard is C++20. Releases before 2.7.3 compile for every
-    GPU that their setup.py lists for the toolkit, four files in a job.
+    Its setup.py would otherwise download a wheel whose name does not state the GPU. It compiles as C++17, which the
+    headers of torch 2.14 and later reject; with those the standard is changed to C++20. Releases before 2.7.3 compile
+    for every GPU that their setup.py lists for the toolkit, four files in a job.
     """
 
     package: ClassVar[str] = "flash-attn"
@@ -32,12 +32,12 @@ class FlashAttn(Recipe):
     arch_specific: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("torch", "cuda", "nccl")
     requires: ClassVar[tuple[str, ...]] = ("torch", "cuda")
-    # Upstream plans 5 GB for each nvcc job and thread. The whole was not measured: the smallest of its 72 kernels took
-    # 2.5 CPU minutes for one architecture.
+    # No `cpu_minutes`: the whole build was not measured. The smallest of its 72 kernels took 2.5 CPU minutes for one
+    # architecture.
 
     @property
     def old(self) -> bool:
-        """Whether its setup.py knows no FLASH_ATTN_CUDA_ARCHS and compiles four files in a job (before 2.7.3)."""
+        """Return whether setup.py has no FLASH_ATTN_CUDA_ARCHS and compiles four files a job (before 2.7.3)."""
         numbers = [int(part) for part in self.version.split(".")[:3] if part.isdigit()]
         return bool(numbers) and numbers < [2, 7, 3]
 
@@ -46,7 +46,7 @@ class FlashAttn(Recipe):
         return 20.0 if self.old else 5.0  # upstream plans 5 GB for each nvcc job and thread
 
     def code(self, env: RecipeEnv) -> str:
-        """The architecture that is compiled for ("80" for an A6000, sm_86)."""
+        """Return the architecture that is compiled for ("80" for an A6000, sm_86); "" if it has no kernels."""
         return CODE.get(env.target.sm.partition(".")[0], "")
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
@@ -73,13 +73,16 @@ class FlashAttn(Recipe):
                 "FLASH_ATTENTION_FORCE_BUILD": "TRUE",
                 "FLASH_ATTN_CUDA_ARCHS": self.code(env),  # TORCH_CUDA_ARCH_LIST is ignored
                 "MAX_JOBS": "$ENVBUILD_JOBS",
-                "NVCC_THREADS": "1",  # jobs are counted by memory, and a thread takes as much as a job
+                "NVCC_THREADS": "1",  # the number of jobs follows from memory, and a thread needs as much as a job
             },
             before=self.standard(env),
         )
 
     def standard(self, env: RecipeEnv) -> list[str]:
-        """The headers of torch 2.14 and later refuse C++17; nvcc before CUDA 12 knows nothing newer."""
+        """Return the commands that set C++20 for torch 2.14 and later.
+
+        Their headers reject C++17. For older torch nothing is changed, because nvcc before CUDA 12 knows no C++20.
+        """
         version = getattr(env.recipes.get("torch"), "version", "").partition("+")[0]
         torch = [int(part) for part in version.split(".")[:2] if part.isdigit()]
         if torch and torch < [2, 14]:
@@ -93,10 +96,10 @@ class FlashAttn(Recipe):
         return ("flash_attn_cuda",) if self.version.startswith(("0.", "1.")) else ("flash_attn_2_cuda",)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        if self.old:  # it also compiles for other GPUs of its time, and 0.x does not tell its version
+        if self.old:  # it compiles for other GPUs of its time as well, and 0.x does not state its version
             return [imports("flash-attn", self.extensions())]
-        shown = "flash_attn.__version__"
+        version = "flash_attn.__version__"
         return [
-            imports("flash-attn", ("flash_attn",), show=shown, expect=self.version.replace(".", r"\.") or r"\d"),
+            imports("flash-attn", ("flash_attn",), show=version, expect=self.version.replace(".", r"\.") or r"\d"),
             cubins("flash-attn", self.extensions(), env, sm=self.code(env)),
         ]

@@ -1,4 +1,4 @@
-"""FlashAttention 3."""
+"""FlashAttention 3: fused attention kernels for H100 and H800."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from envbuild.sdk import (
 )
 
 COMMIT = "0251105a2fb19d2957484b7f023cd8c115286ced"  # the folder hopper/ has no releases; its version is 3.0.0
-# What may be left out, each about as much less to compile: upstream's variables FLASH_ATTENTION_DISABLE_….
+# Parts that may be left out to shorten the build, by upstream's variables FLASH_ATTENTION_DISABLE_….
 PARTS = (
     "appendkv",
     "backward",
@@ -39,14 +39,13 @@ PARTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class FlashAttn3(Recipe):
-    """FlashAttention 3, the folder hopper/ of the repository, for H100 and H800. `without` are parts that are left out
-    (``fp8``, ``backward``, ``hdim256``, …): the whole takes hours. Another revision is a `commit` and the `release`
-    that its setup.py gives it.
+    """FlashAttention 3 for H100 and H800, from the folder hopper/ of the repository.
 
-    Of the repository's submodules the build needs csrc/cutlass alone (its setup.py updates that one and includes from
-    it); the other two are for AMD's GPUs.
+    - `without`: parts to leave out (``fp8``, ``backward``, ``hdim256``, …). The whole takes hours to compile.
+    - `commit`, `release`: another revision, and the version in its setup.py.
 
-    The project flash-attn-3 on the package index is a placeholder.
+    Of the repository's submodules the build needs only csrc/cutlass; the other two are for AMD's GPUs. The project
+    flash-attn-3 on the package index is a placeholder.
     """
 
     package: ClassVar[str] = "flash-attn-3"
@@ -63,7 +62,7 @@ class FlashAttn3(Recipe):
     without: tuple[str, ...] = ()
 
     def faults(self) -> dict[str, Refusal]:
-        return unknown_words(self.without, PARTS, "is no part of FlashAttention 3 that can be left out")
+        return unknown_words(self.without, PARTS, "is not a part of FlashAttention 3 that can be left out")
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
@@ -73,7 +72,7 @@ class FlashAttn3(Recipe):
             )
         cuda = getattr(env.recipes.get("cuda"), "version", "")
         if cuda.startswith("12.") and not cuda.startswith("12.8"):
-            # of 12.3 to 12.9 it takes 12.8 as it is
+            # of 12.3 to 12.9 it uses only 12.8 itself
             found.append(Refusal(f"its build downloads another compiler with CUDA {cuda}", "take CUDA 12.8 or 13"))
         return tuple(found)
 
@@ -85,7 +84,7 @@ class FlashAttn3(Recipe):
         return Git("flash-attention", "github:Dao-AILab/flash-attention", self.commit, submodules=("csrc/cutlass",))
 
     def sources(self, env: RecipeEnv) -> Sources:
-        # its setup.py calls git, and goes on when that fails
+        # its setup.py calls git, and continues if that fails
         return Sources(
             debian=(
                 "g++",
@@ -113,7 +112,7 @@ class FlashAttn3(Recipe):
                 "MAX_JOBS": "$ENVBUILD_JOBS",
                 "NVCC_THREADS": "1",
             },
-            # line tables hold the paths of the build
+            # line tables contain the paths of the build
             before=["sed -i '/\"-lineinfo\"/d' setup.py"],
         )
 

@@ -1,4 +1,4 @@
-"""GDRCopy: a CPU's view of GPU memory."""
+"""Access to GPU memory from the CPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ RELEASES = {
 class Gdrcopy(Released):
     """libgdrapi in /opt/gdrcopy, compiled from NVIDIA's repository; UCX uses it for small messages from GPU memory.
 
-    The library alone: its kernel module gdrdrv belongs to the host, and enroot's GPU hook shows /dev/gdrdrv to a
-    container where the host has it.
+    Only the library is built. Its kernel module gdrdrv belongs to the host; enroot's GPU hook makes /dev/gdrdrv
+    available in a container if the host has it.
     """
 
     upstream: ClassVar[str] = "GDRCopy"
@@ -47,9 +47,9 @@ class Gdrcopy(Released):
             shell(
                 commands=[
                     f"cd {folder(self.source())}",
-                    # a value from the command line wins over the makefile's += and would take -fPIC away: environment
+                    # an argument of make would override the makefile's += and remove -fPIC
                     f'CFLAGS=-g0 make lib_install prefix={self.prefix} -j "$ENVBUILD_JOBS"',
-                    f"chmod 644 {self.prefix}/include/*",  # installed writable for a group
+                    f"chmod 644 {self.prefix}/include/*",  # they are installed group-writable
                     tidy(self.prefix),
                 ]
             ),
@@ -65,4 +65,5 @@ class Gdrcopy(Released):
             "print('gdrapi', major.value, minor.value)"
         )
         major, minor, *_ = (*(self.whole or self.version).split("."), "[0-9]+")
-        return [Check("gdrcopy: the library says its version", f'python3 -c "{program}"', rf"^gdrapi {major} {minor}$")]
+        expect = rf"^gdrapi {major} {minor}$"
+        return [Check("gdrcopy: the library reports its version", f'python3 -c "{program}"', expect)]

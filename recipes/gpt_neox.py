@@ -1,4 +1,4 @@
-"""GPT-NeoX."""
+"""EleutherAI's programs to train large language models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from envbuild.sdk import (
     unknown_words,
 )
 
-# What the code itself imports beside its requirements.txt.
+# Packages that the code imports and its requirements.txt does not list.
 IMPORTS = ("pyyaml", "requests", "tqdm")
-# `from pkg_resources import packaging` in its own code, or in torch 2.0 and before: absent in 70.0, and from 82 on
-# there is no pkg_resources (each tried).
+# Its own code, or torch 2.0 and older, runs `from pkg_resources import packaging`. 70.0 lacks packaging there, 82 and
+# later have no pkg_resources (each tested).
 RESOURCES = "setuptools!=70.0.0,<82"
 LOAD, EVAL = r"fused_kernels\.load(neox_args)", "^from eval_tasks import run_eval_harness$"
 LAZY = r"try:\n    from eval_tasks import run_eval_harness\nexcept ImportError:\n    run_eval_harness = None"
 
 
 class Revision(NamedTuple):
-    """A commit; the version of DeeperSpeed that it asks for; its pins."""
+    """A commit, the version of DeeperSpeed that it requires, and its pins."""
 
     origin: str
     commit: str
     deeperspeed: str
     pins: tuple[str, ...]
     tag: str = ""
-    sdists: tuple[str, ...] = ()  # of the pins and of what they ask for: those that the index has as source only
+    sdists: tuple[str, ...] = ()  # of the pins and their requirements: those that the index has as source only
 
 
 # requirements.txt and requirements-wandb.txt of each, without what has a recipe (DeeperSpeed, lm_dataformat, mpi4py)
@@ -89,25 +89,29 @@ REVISIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class GptNeox(Recipe):
-    """GPT-NeoX in /opt/gpt-neox, to be started from there (``python deepy.py train.py …``), with the Python packages
-    that this revision pins.
+    """GPT-NeoX in /opt/gpt-neox, with the Python packages that its revision pins.
 
-    `version` is ``ea7aefd`` (upstream in May 2026), ``66fe501`` (LambdaLabs' branch of 2023) or ``1.0``; the tag v2.0
-    does not parse (an open string in deepspeed_args.py). Another revision is an `origin`, a `commit` and `pins`, what
-    its requirements.txt asks for but for what has a recipe. The layers beside it: deeperspeed, neox-kernels, pdsh for
-    deepy.py's own way to other nodes, and lm-dataformat where data sets are prepared.
+    Start it from that folder: ``python deepy.py train.py …``. Related layers: deeperspeed and neox-kernels, pdsh if
+    deepy.py itself starts processes on other nodes, and lm-dataformat to prepare data sets.
 
-    - protobuf is 3.20.1, which upstream's images install last; in a locked venv there is no last.
-    - The C++ part of the data sets is compiled here; the job's own make finds nothing to do.
-    - With neox-kernels the kernels of ea7aefd are not compiled again in the job, as its initialize.py would: for sm_70
-      first, in this folder, which is read-only there.
-    - lm_eval is left out: it pulls in some forty packages, many as source only. The older revisions import it in the
-      training code; here they do so if it is there (python-packages).
-    - The requirements for 1-bit Adam (cupy for CUDA 11.1) and sparse attention (triton 0.4.2 or 2.1.0) are left out:
-      beside another CUDA or torch they cannot be installed.
+    - `version`: ``ea7aefd`` (upstream in May 2026), ``66fe501`` (LambdaLabs' branch of 2023) or ``1.0``. The tag v2.0
+      does not parse (an unterminated string in deepspeed_args.py).
+    - `origin`, `commit`, `pins`: another revision, and the requirements of its requirements.txt without those that have
+      a recipe.
 
-    The hostfile (DLTS_HOSTFILE, or "hostfile" in the configuration) and NCCL_* belong to the job; local_setup.yml turns
-    on wandb, which a node without a way out has to turn off.
+    It differs from upstream's images:
+
+    - protobuf is 3.20.1. Upstream's images install that last; a locked venv is installed in one step.
+    - The C++ part of the data sets is compiled in the image, and make in a job has nothing to do.
+    - With neox-kernels, ea7aefd does not compile the kernels again. Its initialize.py would do so in every job, for
+      sm_70 first, and in this folder, which is read-only there.
+    - lm_eval is left out, because it requires about forty packages, many of them as source only. The older revisions
+      import it in the training code; here they do so only if it is installed (python-packages).
+    - The requirements of 1-bit Adam (cupy for CUDA 11.1) and of sparse attention (triton 0.4.2 or 2.1.0) are left out,
+      because they cannot be installed with another CUDA or torch.
+
+    The hostfile (DLTS_HOSTFILE, or "hostfile" in the configuration) and NCCL_* belong to the job. local_setup.yml
+    enables wandb; disable it on nodes without access to the internet.
     """
 
     prefix: ClassVar[str] = "/opt/gpt-neox"
@@ -121,13 +125,14 @@ class GptNeox(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.pins):
-            raise OptionError("'commit' and 'pins' go together", "write pins: what its requirements.txt asks for")
+            hint = "write both: 'pins' are the requirements of its requirements.txt"
+            raise OptionError("'commit' and 'pins' require each other", hint)
 
     def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
-        other = "any other is an origin, a commit and pins"
-        return unknown_words((self.version,), REVISIONS, "is no revision that is known here", other=other)
+        other = "for another revision write origin:, commit: and pins:"
+        return unknown_words((self.version,), REVISIONS, "is not a known revision", other=other)
 
     @property
     def revision(self) -> Revision:
@@ -141,20 +146,19 @@ class GptNeox(Recipe):
         found = []
         given = env.recipes.get("deeperspeed")
         if self.commit and not given and not env.has("deepspeed"):
-            found.append(
-                Refusal("it trains with deepspeed, which the image has not got", "add under layers: deeperspeed: {}")
-            )
+            found.append(Refusal("it trains with deepspeed, and the image has none", "add deeperspeed to the layers"))
         elif not self.commit and (not given or given.version != self.revision.deeperspeed):
             wanted = f"deeperspeed: {{version: {self.revision.deeperspeed}}}"
-            found.append(Refusal(f"{self.version} trains with another deepspeed", f"write {wanted}"))
+            why = f"{self.version} trains with deeperspeed {self.revision.deeperspeed}, and the image does not have it"
+            found.append(Refusal(why, f"write {wanted}"))
         compiled = getattr(env.recipes.get("python-packages"), "compiled", ())
         if missing := [text for text in self.revision.sdists if text not in compiled]:
             write = f"python-packages: {{compiled: [{', '.join(missing)}]}}"
-            found.append(Refusal("the index has packages that it pins as source only", f"write {write}"))
+            found.append(Refusal("some of the packages that it pins are on the index as source only", f"write {write}"))
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        # of a commit of the spec's own no fact can speak
+        # no fact covers a commit of the spec
         return {**({} if self.commit else {"gpt-neox": self.version}), "protobuf": "==3.20.1"}
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -167,11 +171,11 @@ class GptNeox(Recipe):
             f"cp -r {folder(self.git)}/. {self.prefix}",
             f"g++ -O3 -Wall -shared -std=c++17 -fPIC -s -I/usr/include/python{env.python} {data}/helpers.cpp "
             f'-o {data}/helpers"$(python3-config --extension-suffix)"',
-            # compile_helper() runs make there in every job; its own Makefile needs a compiler and python3-config
+            # compile_helper() runs make there in every job; upstream's Makefile needs a compiler and python3-config
             f"printf 'default: ;\\n' > {data}/Makefile",
         ]
         if self.commit:
-            # which of the two lines it has is not known, and neither has to be there
+            # either line may be missing: sed then changes nothing
             commands += [f"sed -i '/{LOAD}/d' {self.prefix}/megatron/initialize.py"] * env.has("neox-kernels")
             commands.append(f"sed -i '/{EVAL}/s//{LAZY}/' {self.prefix}/megatron/training.py")
         elif self.version == "ea7aefd":
@@ -182,7 +186,7 @@ class GptNeox(Recipe):
         return [*source(self.git), comment("gpt-neox: its folder"), shell(commands=commands)]
 
     def edit(self, file: str, line: str, command: str) -> list[str]:
-        """Commands that edit the lines of `file` that match `line`, and fail where there is none."""
+        """Return the commands that edit the lines of `file` that match `line`, and fail if there is none."""
         path = f"{self.prefix}/{file}"
         return [f"grep -q '{line}' {path}", f"sed -i '/{line}/{command}' {path}"]
 
@@ -194,7 +198,7 @@ class GptNeox(Recipe):
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         python = f"cd {self.prefix} && {VENV}/bin/python"
-        # parses the configuration and works out the batch size, as deepy.py does before it starts anything
+        # parses the configuration and computes the batch size, as deepy.py does before it starts processes
         arguments = (
             "from megatron.neox_arguments import NeoXArgs; "
             "files = ['configs/2-7B.yml', 'configs/local_setup.yml']; "

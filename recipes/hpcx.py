@@ -1,4 +1,4 @@
-"""HPC-X: NVIDIA's bundle of Open MPI, UCX, UCC, SHARP and the NCCL plugin."""
+"""NVIDIA's bundle of Open MPI, UCX, UCC, SHARP and the NCCL plugin."""
 
 import re
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ NAME = re.compile(
 PARTS = {"UCX": "ucx", "UCC": "ucc", "SHARP": "sharp", "HCOLL": "hcoll", "MPI": "ompi", "OSHMEM": "ompi"}
 PLUGIN = "nccl_rdma_sharp_plugin"
 LIBRARIES = ("ucx/lib", "ucx/lib/ucx", "ucc/lib", "ucc/lib/ucc", "sharp/lib", "hcoll/lib", "ompi/lib")
-# What nobody runs in an image: sources to rebuild it, other builds of UCX, its tests and tools of the cluster's owner.
+# Parts that no image needs: sources to rebuild it, other builds of UCX, its tests, and tools for administrators.
 AWAY = ("sources", "docs", "utils", "clusterkit", "modulefiles", "ucx/debug", "ucx/prof", "hcoll/debug", "ompi/tests")
 
 
@@ -98,10 +98,12 @@ AWAY = ("sources", "docs", "utils", "clusterkit", "modulefiles", "ucx/debug", "u
 class Hpcx(Recipe):
     """HPC-X in /opt/hpcx, from NVIDIA's archive for the distribution, CPU and CUDA.
 
-    `cuda` is the major version of CUDA that the archive is for, without it that of the image's layer cuda. `plugin`
-    keeps its NCCL plugin. `file` (the archive's name without .tbz) and `sha256` name an archive that this recipe does
-    not know. Everything is in the image's environment and on the loader's path: the shell functions of hpcx-init.sh
-    are never read by srun, and hpccm's lines in bash.bashrc neither.
+    - `cuda`: major version of CUDA that the archive is for. Default: that of the image's layer cuda.
+    - `plugin`: whether to include its NCCL plugin.
+    - `file`, `sha256`: name without .tbz and checksum of an archive that this recipe does not know.
+
+    Everything is in the image's environment and on the loader's path, because srun reads neither the shell functions of
+    hpcx-init.sh nor bash.bashrc.
     """
 
     package: ClassVar[str] = "hpcx"
@@ -117,40 +119,40 @@ class Hpcx(Recipe):
 
     def __post_init__(self) -> None:
         if bool(self.file) != bool(self.sha256):
-            raise OptionError("'file' and 'sha256' go together", "write the archive's name and what it must hash to")
+            raise OptionError("'file' and 'sha256' require each other", "write both: the archive's name and its sha256")
 
     def faults(self) -> dict[str, Refusal]:
         found = {}
         if self.file and not NAME.fullmatch(self.file):
             found[self.file] = Refusal(
-                "is not the name of an archive, as in hpcx-v2.18-gcc-mlnx_ofed-ubuntu22.04-cuda12-x86_64"
+                "is not the name of an archive, such as hpcx-v2.18-gcc-mlnx_ofed-ubuntu22.04-cuda12-x86_64"
             )
         if self.sha256 and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             found[self.sha256] = Refusal("is not a sha256: 64 hex digits")
         return found
 
     def major(self, env: RecipeEnv) -> str:
-        """CUDA's major version; "" where nobody says it."""
+        """Return CUDA's major version; "" if neither the option nor layer cuda states it."""
         cuda = env.recipes.get("cuda")
         return self.cuda or (cuda.version.partition(".")[0] if cuda else "")
 
     def fitting(self, env: RecipeEnv) -> dict[str, re.Match[str]]:
-        """The known archives for this image's distribution, CPU and CUDA, the newest first: name → its parts."""
+        """Return the known archives for this distribution, CPU and CUDA, the newest first: name → its parts."""
         wanted = {"os": env.distribution.name.replace(":", ""), "machine": env.target.machine}
         wanted |= {"cuda": self.major(env)} if self.major(env) else {}
         matches = {name: match for name in ARCHIVES if (match := NAME.fullmatch(name))}
         return {name: match for name, match in matches.items() if wanted.items() <= match.groupdict().items()}
 
     def archive(self, env: RecipeEnv) -> str:
-        """The name of the archive for this image, without .tbz; "" when none is known."""
+        """Return the name of the archive for this image, without .tbz; "" if none is known."""
         if self.file:
             return self.file
         # the matrix and NVIDIA's release notes write 2.18.0 where the archive has 2.18
-        asked = f"{self.version.removesuffix('.0')}." if self.version else ""
+        requested = f"{self.version.removesuffix('.0')}." if self.version else ""
         found = {
             name: match["ofed"] == "inbox"
             for name, match in self.fitting(env).items()
-            if f"{match['version']}.".startswith(asked)
+            if f"{match['version']}.".startswith(requested)
         }
         return next((name for name, inbox in found.items() if inbox != env.has("ofed")), next(iter(found), ""))
 
@@ -160,10 +162,10 @@ class Hpcx(Recipe):
         match = NAME.fullmatch(name)
         where = f"{env.distribution.name}, {env.target.machine}, CUDA {self.major(env) or 'any'}"
         if not name:
-            why = f"no archive of HPC-X {self.version or 'at all'} is known for {where}"
+            why = f"no archive of {f'HPC-X {self.version}'.strip()} is known for {where}"
             others = ", ".join(dict.fromkeys(match["version"] for match in self.fitting(env).values()))
-            others = f"one of {others}" if others else " or ".join(elsewhere(env.target.machine))
-            found.append(Refusal(why, f"give its file: and sha256:, take {others}, or leave it out"))
+            others = f"one of {others}" if others else " or ".join(images_with_archive(env.target.machine))
+            found.append(Refusal(why, f"write file: and sha256: of an archive, take {others}, or remove 'hpcx'"))
         elif match and match["machine"] != env.target.machine:
             found.append(
                 Refusal(f"{name} is for another CPU than {env.target.machine}", f"take the archive for {where}")
@@ -180,7 +182,7 @@ class Hpcx(Recipe):
             )
         if not env.has("ofed") and not env.has("rdma-core"):
             found.append(
-                Refusal("its UCX needs libibverbs, which the image has not got", "add under layers: rdma-core or ofed")
+                Refusal("its UCX needs libibverbs, and the image has none", "add rdma-core or ofed to the layers")
             )
         return tuple(found)
 
@@ -189,7 +191,7 @@ class Hpcx(Recipe):
         return ("libucp", "libucc", "libmpi", "libsharp", "libhcoll", *plugin)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        # without a version the newest whose archive is known here: the matrix also has newer ones
+        # without a version the newest whose archive is known here: the matrix has newer ones as well
         newest = next((match["version"] for match in self.fitting(env).values()), "")
         return {self.component: self.version or (f"<={newest}" if newest else "*")}
 
@@ -197,7 +199,7 @@ class Hpcx(Recipe):
         name = self.archive(env)
         match = NAME.fullmatch(name)
         number = match["version"] if match else ""
-        # from 2.24 on the vendor has a folder for each CUDA
+        # from 2.24 on the vendor has one folder for each CUDA
         apart = tuple(int(part) for part in re.findall(r"\d+", number)[:2]) >= (2, 24)
         folder = f"v{number}_cuda{match['cuda']}" if match and apart else f"v{number}"
         digest = self.sha256 or ARCHIVES.get(name, "")
@@ -218,7 +220,7 @@ class Hpcx(Recipe):
                     f"cd {self.prefix}",
                     f"rm -rf {' '.join(away)}",
                     "find . \\( -name '*.la' -o -name '*.a' \\) -delete",
-                    # pkg-config files, wrappers and settings have the folder that it was built in
+                    # pkg-config files, wrappers and settings contain the folder in which it was built
                     f"grep -rIl /build-result/ . | xargs -r sed -i 's:/build-result/[^/]*:{self.prefix}:g'",
                     "test -x ompi/bin/mpirun && test -x ucx/bin/ucx_info && test -x ucc/bin/ucc_info",
                 ]
@@ -252,16 +254,16 @@ class Hpcx(Recipe):
     def verify(self, env: RecipeEnv) -> list[Check]:
         start = "mpirun --oversubscribe -n 2"
         return [
-            Check("hpcx: UCX from it", "ucx_info -v", r"Library version: 1\."),
+            Check("hpcx: its UCX starts", "ucx_info -v", r"Library version: 1\."),
             Check("hpcx: its InfiniBand module", "ucx_info -c -f", r"UCX_RC_MLX5_"),
-            Check("hpcx: UCC from it", "ucc_info -v", r"UCC version"),
+            Check("hpcx: its UCC starts", "ucc_info -v", r"UCC version"),
             Check("hpcx: the loader finds its libraries", "ldd $(command -v ucc_info)", r"libucc\.so\.1 => /opt/hpcx/"),
             Check("hpcx: two ranks start", f"{start} hostname", r"(?s)\n.+"),
-            Check("hpcx: no file has the folder it was built in", "! grep -rIl /build-result/ /opt/hpcx", r"\A\s*\Z"),
+            Check("hpcx: no file contains the path of its build", "! grep -rIl /build-result/ /opt/hpcx", r"\A\s*\Z"),
         ]
 
 
-def elsewhere(machine: str) -> list[str]:
-    """Where an archive for this CPU is known: ``ubuntu:24.04 with CUDA 13``."""
+def images_with_archive(machine: str) -> list[str]:
+    """Return the distributions for which an archive for this CPU is known: ``ubuntu:24.04 with CUDA 13``."""
     matches = [match for name in ARCHIVES if (match := NAME.fullmatch(name)) and match["machine"] == machine]
     return sorted({f"{match['os'].replace('ubuntu', 'ubuntu:')} with CUDA {match['cuda']}" for match in matches})

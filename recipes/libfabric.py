@@ -1,4 +1,4 @@
-"""libfabric (OFI): the network layer below aws-ofi-nccl and Open MPI's OFI transport."""
+"""Network layer (OFI) below aws-ofi-nccl and Open MPI's OFI transport."""
 
 import re
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ RELEASES = {
     "1.18.1": "a2585866c48f041ad941ab503a651d474b9a6d7b",
 }
 DEBIAN = ("autoconf", "automake", "gcc", "libc6-dev", "libibverbs-dev", "librdmacm-dev", "libtool", "make")
-# Named and not guessed: a library that the build root lacks, or brings by chance, must not change the product in
-# silence. EFA's and the verbs provider for RDMA; shared memory, TCP and what is layered over them for the rest.
+# Every provider is enabled or disabled by name: detection would let a library of the build root change the product
+# silently. EFA and verbs for RDMA; shared memory, TCP and the providers layered over them for the rest.
 PROVIDERS = ("efa", "verbs", "tcp", "udp", "shm", "sm2", "rxm", "rxd", "mrail")
 WITHOUT = ("cxi", "lpp", "opx", "psm2", "psm3", "sockets", "ucx", "usnic")
 
@@ -32,10 +32,12 @@ WITHOUT = ("cxi", "lpp", "opx", "psm2", "psm3", "sockets", "ucx", "usnic")
 class Libfabric(DebianOrSource):
     """libfabric with its EFA, verbs, shared memory and TCP providers.
 
-    `provider`: ``debian``, the distribution's package (no CUDA, and as old as the release), or ``source``, upstream's
-    repository in /opt/libfabric, with CUDA memory when the image has cuda, through libraries that it opens at run time
-    (so the same image starts on nodes without a GPU). Left out, it is source for an image that asks for a version.
-    AWS's own build with its backports comes with layer efa.
+    - `provider`: ``debian``, the distribution's package, without CUDA, or ``source``, upstream's repository, compiled
+      in /opt/libfabric. Default: ``source`` if the spec sets `version`, else ``debian``.
+    - `commit`: full hash of a `version` that this recipe does not know.
+
+    From source it supports CUDA memory if the image has cuda, through libraries that it opens at run time, so that the
+    same image starts on nodes without a GPU. AWS's own build with its backports is part of layer efa.
     """
 
     upstream: ClassVar[str] = "libfabric"
@@ -60,17 +62,17 @@ class Libfabric(DebianOrSource):
         if self.builds:
             return self.lacking()
         if env.has("cuda") and not self.provider:
-            why = f"the libfabric of {env.distribution.name} knows no CUDA memory, and this image has CUDA"
-            return (Refusal(why, "write a version to compile it, or provider: debian to take it as it is"),)
+            why = f"the libfabric of {env.distribution.name} has no support for CUDA memory, and this image has CUDA"
+            return (Refusal(why, "write version: to compile it, or provider: debian to use it without CUDA"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
         return ("libfabric",)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
-        # what is known of it is which NCCL plugin it carries; alone it is no question of versions
-        asked = self.version or f"<={next(iter(RELEASES))}"
-        return {"libfabric": asked} if self.builds and env.has("aws-ofi-nccl") else {}
+        # the matrix has facts about its versions only for the NCCL plugin
+        requested = self.version or f"<={next(iter(RELEASES))}"
+        return {"libfabric": requested} if self.builds and env.has("aws-ofi-nccl") else {}
 
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(debian=DEBIAN, git=(self.source(),)) if self.builds else Sources()
@@ -111,7 +113,7 @@ class Libfabric(DebianOrSource):
         if self.builds:
             version = re.escape(self.whole)
             checks.insert(
-                0, Check("libfabric: the version asked for", "fi_info --version", rf"(?m)^libfabric: {version}$")
+                0, Check("libfabric: the requested version", "fi_info --version", rf"(?m)^libfabric: {version}$")
             )
         if self.builds and env.has("cuda"):
             opened = f"grep -c -a 'libcudart[.]so' {self.prefix}/lib/libfabric.so.1"
@@ -129,5 +131,5 @@ class Libfabric(DebianOrSource):
 
     @staticmethod
     def pingpong(name: str, kind: str) -> str:
-        # both sides must be given the same options, or they wait for each other
+        # both sides need the same options, else each waits for the other
         return f"fi_pingpong -p {name} -e {kind} -I 100 -S 4096"

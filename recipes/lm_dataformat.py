@@ -1,4 +1,4 @@
-"""lm_dataformat, the reader of GPT-NeoX's data sets."""
+"""Reader of GPT-NeoX's data sets."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,8 +11,10 @@ RELEASE = "0.0.20"
 
 @dataclass(frozen=True, kw_only=True)
 class LmDataformat(Recipe):
-    """EleutherAI's fork, in the one commit that all revisions of GPT-NeoX pin; the index has the original under the
-    same name and version. tools/preprocess_data.py imports it, training does not."""
+    """EleutherAI's fork, at the one commit that all revisions of GPT-NeoX pin.
+
+    The index has the original under the same name and version. tools/preprocess_data.py imports it, training does not.
+    """
 
     wheel: ClassVar[bool] = True
 

@@ -15,12 +15,11 @@ KERNELS = ("scaled_masked_softmax", "scaled_softmax", "scaled_upper_triang_maske
 
 @dataclass(frozen=True, kw_only=True)
 class MegatronKernels(Recipe):
-    """The three softmax kernels that ``--masked-softmax-fusion`` of Megatron-LM imports, compiled for the target's GPU.
+    """Three softmax kernels that ``--masked-softmax-fusion`` of Megatron-LM imports, compiled for the target's GPU.
 
-    They are those of the tag 23.06, the last one that has them: core_v0.4.0 and later import the same modules from
-    apex, and the load() of later revisions has nothing left to compile. Upstream compiles them at the first use in a
-    job, always for sm_70 too, which CUDA 13 cannot. `commit` is another revision with the same three. The kernel for
-    the fused weight gradient is apex's alone.
+    They are those of the tag 23.06, the last one that contains them: core_v0.4.0 and later import the same modules from
+    apex. Upstream compiles them at their first use in a job, always for sm_70 as well, which CUDA 13 does not support.
+    `commit` is another revision with the same three kernels. The kernel for the fused weight gradient is only in apex.
     """
 
     wheel: ClassVar[bool] = True
@@ -40,11 +39,11 @@ class MegatronKernels(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         apex = env.recipes.get("apex")
         if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
-            return (Refusal(f"apex brings {', '.join(same)} too", "remove one of the two"),)
+            return (Refusal(f"layer 'apex' contains {', '.join(same)} as well", "remove one of the two"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
-        # GPT-NeoX's kernels have modules of the same names; apex has too, see refusals().
+        # GPT-NeoX's kernels are modules of the same names. For those of apex see refusals().
         return tuple(f"the module {name}" for name in self.extensions())
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
@@ -53,7 +52,7 @@ class MegatronKernels(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            # torch 2.0 and before compile extensions with the help of pkg_resources, which later setuptools lack
+            # torch 2.0 and older need pkg_resources to compile extensions; setuptools 82 removed it
             python=("ninja", "numpy", "setuptools<82", "wheel"),
             git=(self.git,),
             gives=(f"megatron-kernels=={RELEASE}",),

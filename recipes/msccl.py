@@ -1,4 +1,4 @@
-"""MSCCL: a changed NCCL that runs custom collective algorithms (Azure/msccl-executor-nccl)."""
+"""Modified NCCL that runs custom collective algorithms (Azure/msccl-executor-nccl)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,24 +22,25 @@ from envbuild.sdk import (
 
 # Commits of Azure/msccl-executor-nccl by the NCCL that each is based on; it tags no releases of the new ones.
 RELEASES = {"2.23.4": "c6f6b36d1a4c7ae44916fcc5c8e32c95cce2ae54"}
-# The algorithms for Azure's machines are another repository's, which the superproject Azure/msccl names at this commit.
+# The algorithms for Azure's machines are in another repository, a submodule of Azure/msccl at this commit.
 ALGORITHMS = Git("msccl-scheduler", "github:Azure/msccl-scheduler", "a0bfca14a1869bd8ef71328c26ee998bd2dcc368")
-NEWEST_CUDA = 12  # 2.23.4 was seen not to compile with 13.2
+NEWEST_CUDA = 12  # tested: 2.23.4 does not compile with 13.2
 STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"
-WHEELS = ("index", "vendor", "wheel", "")  # torch's providers that are wheels with NCCL beside them
+WHEELS = ("index", "vendor", "wheel", "")  # providers of torch that are wheels, with NCCL in another wheel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Msccl(Released):
-    """MSCCL's executor in /opt/msccl: a libnccl.so.2 that takes NCCL's place, compiled for the target's GPU alone.
+    """MSCCL's executor in /opt/msccl: a libnccl.so.2 that replaces NCCL, compiled for the target's GPU alone.
 
-    `algorithms` adds the algorithm files for an Azure machine (ncv4, ndv4, ndv5), which the library reads from
-    ../share/nccl/msccl-algorithms beside it; without any it is NCCL 2.23.4. A job chooses with NCCL_MSCCL_ENABLE and
-    MSCCL_ALGO_DIR. It serves one GPU per process only: launch one task for each GPU.
+    `algorithms` adds the algorithm files for an Azure machine (ncv4, ndv4, ndv5). The library reads them from
+    ../share/nccl/msccl-algorithms beside it; without them it is NCCL 2.23.4. A job selects them with NCCL_MSCCL_ENABLE
+    and MSCCL_ALGO_DIR. MSCCL supports one GPU per process only: launch one task for each GPU.
 
-    It cannot stand beside another libnccl: the loader would give programs one of the two by chance, and a torch wheel
-    loads the libnccl of its own package whatever stands beside it. So it takes a torch that is compiled here on
-    /opt/msccl, the base image's torch (whose NCCL the loader finds second, /opt/msccl being listed first), or no torch.
+    An image can have only one libnccl. With two, the search order of the loader would decide which one a program uses,
+    and a torch wheel always loads the libnccl of its own package. So torch must be compiled here with /opt/msccl
+    (``provider: source``) or come from the base image (``provider: base``), where the loader finds /opt/msccl before
+    the image's NCCL.
     """
 
     upstream: ClassVar[str] = "MSCCL"
@@ -48,7 +49,7 @@ class Msccl(Released):
     package: ClassVar[str] = "msccl-executor-nccl"
     prefix: ClassVar[str] = "/opt/msccl"
     component: ClassVar[str] = "msccl"
-    # its libnccl is listed first, and NVCC_GENCODE is given
+    # the loader finds its libnccl first, and the build sets NVCC_GENCODE
     meets: ClassVar[tuple[str, ...]] = ("msccl.nccl", "msccl.sm-90")
     requires: ClassVar[tuple[str, ...]] = ("cuda",)
     after: ClassVar[tuple[str, ...]] = ("cuda",)
@@ -63,7 +64,7 @@ class Msccl(Released):
         torch, cuda = env.recipes.get("torch"), env.recipes.get("cuda")
         major = cuda.version.partition(".")[0] if cuda else ""
         if major.isdigit() and int(major) > NEWEST_CUDA:
-            why = f"its sources do not compile with CUDA {major} (types that cudaTypedefs.h no longer has)"
+            why = f"its sources do not compile with CUDA {major} (cudaTypedefs.h no longer has some types)"
             found.append(Refusal(why, f"take CUDA {NEWEST_CUDA}"))
         if torch and getattr(torch, "provider", "") in WHEELS:
             why = "the torch wheel loads the NCCL of its own package and never this one"
@@ -84,12 +85,12 @@ class Msccl(Released):
         steps = [
             *source(self.source()),
             comment("msccl: compiled for the target's GPU"),
-            # environment: a value of the command line would take the makefile's own additions away
+            # in the environment: arguments of make would override the makefile's own additions
             environment(variables={"CUDA_HOME": "/opt/cuda", "NVCC_GENCODE": env.target.gencode}),
             shell(
                 commands=[
                     f"cd {folder(self.source())}",
-                    # debug information holds build paths
+                    # debug information contains build paths
                     "sed -i 's/^CXXFLAGS += -O3 -g$/CXXFLAGS += -O3 -g0/' makefiles/common.mk",
                     'make -j "$ENVBUILD_JOBS" src.build',
                     f"mkdir -p {self.prefix}/lib {self.prefix}/share/nccl/msccl-algorithms",
@@ -134,5 +135,5 @@ class Msccl(Released):
         checks.append(Check(f"msccl: code for sm_{arch} and nothing else", found, rf"\Asm_{arch}[af]?\s*\Z"))
         if self.algorithms != "none":
             count = f"ls {self.prefix}/share/nccl/msccl-algorithms/*.xml | wc -l"
-            checks.append(Check(f"msccl: algorithms for {self.algorithms} are there", count, "^[1-9]"))
+            checks.append(Check(f"msccl: algorithms for {self.algorithms} are present", count, "^[1-9]"))
         return checks

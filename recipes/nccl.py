@@ -1,4 +1,4 @@
-"""NCCL: collectives between GPUs."""
+"""NVIDIA's library of collectives between GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,18 +60,19 @@ RELEASES = {
     "2.12.12": "7aa1c46fd551d5514474cfc55848219dc67ca683",
     "2.10.3": "7e515921295adaab72adf56ea71a0fafb0ecb5f3",
 }
-# Where NVIDIA's images and packages have it.
+# Its paths in NVIDIA's images and packages.
 BASE_HEADER, BASE_LIBRARY = "/usr/include/nccl.h", "/usr/lib/*/libnccl.so.2"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nccl(Released):
-    """NCCL as /opt/nccl (include and lib), one libnccl in the image: a second one shadows it, and the last that was
-    installed wins.
+    """NCCL in /opt/nccl (include and lib), the only libnccl of the image: a second one would shadow it.
 
-    `provider`: ``wheel``, the one that torch itself pins (without a version: the one that torch asks for; `cuda` is the
-    CUDA of that wheel and of torch, as its name has it), ``source``, NVIDIA's repository compiled for the target's GPU
-    alone, or ``base``, the base image's own. A `version` that this recipe does not know needs its `commit`.
+    - `provider`: ``wheel``, the one that torch pins; ``source``, NVIDIA's repository, compiled for the target's GPU
+      alone; or ``base``, that of the base image.
+    - `version`: for a wheel by default that which torch requires.
+    - `commit`: full hash of a `version` that this recipe does not know (``provider: source``).
+    - `cuda`: major version of CUDA that the wheel and torch are for, as in the wheel's name.
     """
 
     upstream: ClassVar[str] = "NCCL"
@@ -86,10 +87,10 @@ class Nccl(Released):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.commit and self.provider != "source":
-            hint = "write provider: source, or leave commit out"
-            raise OptionError(f"a commit is for provider: source, not for {self.provider}", hint)
+            hint = "write provider: source, or remove commit:"
+            raise OptionError(f"'commit' is for provider: source, not for {self.provider}", hint)
 
-    # what a base image brings is its own affair, unless the spec says which it is
+    # the matrix checks the NCCL of a base image only if the spec states its version
     @property
     def component(self) -> str:
         return "" if self.provider == "base" and not self.version else "nccl"
@@ -104,7 +105,7 @@ class Nccl(Released):
 
     @property
     def on_toolkit(self) -> bool:
-        return self.provider != "base"  # the wheel, and nvcc where it comes from wheels
+        return self.provider != "base"  # for the wheel, and for nvcc if cuda comes from wheels
 
     @property
     def arch_specific(self) -> bool:
@@ -112,7 +113,7 @@ class Nccl(Released):
 
     @property
     def meets(self) -> tuple[str, ...]:
-        # NVCC_GENCODE is given
+        # the build sets NVCC_GENCODE
         return ("nccl.default-gencode", "nccl.build-cuda") if self.provider == "source" else ()
 
     @property
@@ -125,7 +126,7 @@ class Nccl(Released):
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if self.provider == "base":
-            why = f"its library is to come from the base, and {env.base} is made from packages without one"
+            why = f"'provider: base' requires a base image with NCCL, and {env.base} is a distribution"
             return () if env.on_image else (Refusal(why, "take provider: wheel or source, or an image as base"),)
         cuda, torch = env.recipes.get("cuda"), env.recipes.get("torch")
         if self.provider == "source":
@@ -136,7 +137,7 @@ class Nccl(Released):
                 )
             if torch and not torch.builds:
                 # libtorch_cuda.so of the wheel has an RPATH to nvidia/nccl/lib of its venv, and requires that package
-                why = "a torch that was compiled elsewhere loads its own NCCL whatever stands beside it"
+                why = "a torch that was compiled elsewhere always loads its own NCCL"
                 reasons += (Refusal(why, "take provider: wheel (or base), or a torch that is compiled here"),)
             return reasons
         major = cuda.version.partition(".")[0] if cuda else ""
@@ -167,7 +168,7 @@ class Nccl(Released):
         wheel: tuple[str, ...] = ()
         if self.provider == "wheel":
             wheel = (f"{self.package}=={self.version}" if self.version else self.package,)
-        # on the loader's path, so that UCC and NCCL's tests find it without torch in the process: the same file
+        # on the loader's path, so that UCC and NCCL's tests find the same file without torch in the process
         return Runtime(toolkit=wheel, libraries=() if self.provider == "base" else (f"{self.prefix}/lib",))
 
     def build(self, env: RecipeEnv) -> list[Any]:
@@ -180,7 +181,7 @@ class Nccl(Released):
                 shell(
                     commands=[
                         f"cd {folder(self.source())}",
-                        # the shared library alone: src.build makes a static one of the same size too
+                        # the shared library alone: src.build also builds a static one of the same size
                         f'make -j "$ENVBUILD_JOBS" src.lib CUDA_HOME=/opt/cuda NVCC_GENCODE={env.target.gencode} '
                         f"{revision}",
                         f"mkdir -p {self.prefix}",
@@ -215,5 +216,5 @@ class Nccl(Released):
         )
         expect = env.versions.get(self.package, "") or self.whole or self.version
         python = f"{VENV}/bin/python" if self.provider == "wheel" else "python3"
-        said = expect.replace(".", r"\.") if self.provider != "base" or self.version else r"[0-9.]+"
-        return [Check("nccl: the library says the locked version", f'{python} -c "{program}"', rf"^{said}$")]
+        number = expect.replace(".", r"\.") if self.provider != "base" or self.version else r"[0-9.]+"
+        return [Check("nccl: the library reports the locked version", f'{python} -c "{program}"', rf"^{number}$")]

@@ -1,4 +1,4 @@
-"""nccl-rdma-sharp-plugins: NCCL's network over InfiniBand, with reductions in the switches (SHARP)."""
+"""NCCL's network plugin for InfiniBand, with reductions in the switches (SHARP)."""
 
 import re
 from collections.abc import Mapping
@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from envbuild.sdk import Check, RecipeEnv, Released, Runtime, Sources, autotools, rdma
 
-# Commits of Mellanox/nccl-rdma-sharp-plugins, which tags no releases; versions as its configure.ac has them. 2.4 is the
-# one of Azure's HPC images of 2023 and 2024.
+# Commits of Mellanox/nccl-rdma-sharp-plugins, which tags no releases, by the version in its configure.ac. 2.4 is the
+# version of Azure's HPC images of 2023 and 2024.
 RELEASES = {
     "2.7": "2f5ac02e164336044388b7f1f6242cc0db575fec",
     "2.4": "575c1e0ed4511cb897bd8f909f037bfecfa512c7",
 }
-# Versions of NCCL's network interface that each offers, by the symbols of the library that was built.
+# Version → the versions of NCCL's network interface in its symbols.
 INTERFACES = {"2.7": "6 7 8 9 10 11", "2.4": "4 5 6"}
 DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libibverbs-dev", "libtool", "make")
 
@@ -22,9 +22,8 @@ DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libibverbs-dev", "
 class NcclRdmaSharp(Released):
     """libnccl-net.so in /opt/nccl-rdma-sharp, compiled from its repository.
 
-    SHARP itself comes with HPC-X alone (HPC-X has this plugin as well, so the two exclude each other unless hpcx has
-    plugin: false); without it this is the RDMA half, which NCCL also has built in. 2.4 offers NCCL's interface up to
-    version 6, 2.7 up to 11.
+    SHARP itself is only in HPC-X, which also contains this plugin: beside it write hpcx: {plugin: false}. Without HPC-X
+    this is the RDMA half, which NCCL also has built in. 2.4 has NCCL's interface up to version 6, 2.7 up to 11.
     """
 
     upstream: ClassVar[str] = "nccl-rdma-sharp-plugins"
@@ -77,12 +76,12 @@ class NcclRdmaSharp(Released):
         known = INTERFACES.get("" if self.commit else self.whole, r"[0-9 ]+")
         return [
             Check(
-                "nccl-rdma-sharp: the plugin loads and offers NCCL's interfaces",
+                "nccl-rdma-sharp: the plugin loads and has NCCL's interfaces",
                 f'python3 -c "{program}"',
                 rf"^net {known}$",
             ),
             Check(
-                "nccl-rdma-sharp: NCCL finds it by the name it looks for",
+                "nccl-rdma-sharp: it has the name that NCCL searches for",
                 f"readlink -f {self.prefix}/lib/libnccl-net.so",
                 rf"^{re.escape(self.prefix)}/lib/libnccl-net\.so\.0",
             ),

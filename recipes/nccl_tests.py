@@ -1,4 +1,4 @@
-"""nccl-tests: NVIDIA's measurements of NCCL, with which nodes are accepted."""
+"""NVIDIA's benchmarks of NCCL, used to accept nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,9 +34,10 @@ RELEASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class NcclTests(Released):
-    """all_reduce_perf and its siblings in /opt/nccl-tests, for the target's GPU; with MPI when the image has Open MPI.
+    """all_reduce_perf and the other programs in /opt/nccl-tests, compiled for the target's GPU.
 
-    Without MPI they measure one node. The newest release where no version is given.
+    With Open MPI in the image they are compiled with MPI; without it they measure one node. Default of `version`: the
+    newest release.
     """
 
     upstream: ClassVar[str] = "nccl-tests"
@@ -65,7 +66,7 @@ class NcclTests(Released):
 
     def build(self, env: RecipeEnv) -> list[Any]:
         mpi = env.recipes.get("openmpi")
-        # Debian splits Open MPI: headers and libraries are not below one bin/.. folder
+        # Debian splits Open MPI: headers and libraries are not beside the folder of mpicc
         with_mpi = f"MPI=1 MPI_HOME={mpi.home(env)} " if mpi else ""
         library = env.recipes["msccl" if env.has("msccl") else "nccl"].prefix
         return [
@@ -78,7 +79,7 @@ class NcclTests(Released):
                     f"NVCC_GENCODE={env.target.gencode}",
                     f"mkdir -p {self.prefix}/bin",
                     f"cp build/*_perf {self.prefix}/bin/",
-                    f"ln -s bin {self.prefix}/build",  # where job scripts look for them, after the makefile's folder
+                    f"ln -s bin {self.prefix}/build",  # the makefile's folder, which job scripts use
                     tidy(self.prefix),
                 ]
             ),
@@ -89,7 +90,7 @@ class NcclTests(Released):
         version = self.whole
         return [
             Check(
-                "nccl-tests: starts, has the NCCL that it was compiled with, and says that there is no driver",
+                "nccl-tests: starts, has the NCCL that it was compiled with, and reports that there is no driver",
                 f"{program} -b 8 -e 8; test $? -eq 2",
                 rf"version {version} nccl-headers=(\d+) nccl-library=\1[\s\S]*driver version is insufficient",
             ),

@@ -27,7 +27,7 @@ ROPE = "fused_rotary_positional_embedding"  # since commit 77605cab of 2024-01-0
 
 
 class Revision(NamedTuple):
-    """Where the sources of a version are; `rope`: whether the kernel for rotary embeddings is among them."""
+    """Source of a version; `rope`: whether it contains the kernel for rotary embeddings."""
 
     origin: str
     commit: str
@@ -45,13 +45,15 @@ REVISIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class NeoxKernels(Recipe):
-    """GPT-NeoX's softmax and rotary kernels, compiled for the target's GPU instead of upstream's fixed list (sm_70 and
-    sm_80, none of which an H100 runs, and sm_70 is no target of CUDA 13).
+    """GPT-NeoX's softmax and rotary kernels, compiled for the target's GPU.
 
-    `version` is that of gpt-neox (``ea7aefd``, ``66fe501`` for LambdaLabs' branch, ``1.0``); any other revision is an
-    `origin` and a `commit` of 40 digits, with `rope` where it has the rotary kernel. The sources are upstream's, the
-    build file is envbuild's own: with it revisions before 7e7c1152 (2022-10-29) build too, whose setup.py builds
-    nothing, without an error, where no GPU is visible. A commit that has other kernels than asked for stops the build.
+    - `version`: that of gpt-neox: ``ea7aefd``, ``66fe501`` (LambdaLabs' branch) or ``1.0``.
+    - `origin`, `commit`, `rope`: another revision, and whether it has the rotary kernel. If its kernels differ, the
+      build fails.
+
+    Upstream compiles for sm_70 and sm_80 only: an H100 runs neither, and CUDA 13 does not support sm_70. The sources
+    are upstream's, the build file is envbuild's own. With it revisions before 7e7c1152 (2022-10-29) build as well;
+    their setup.py builds nothing, without an error, if no GPU is visible.
     """
 
     shorthand: ClassVar[str] = "version"
@@ -72,8 +74,8 @@ class NeoxKernels(Recipe):
     def faults(self) -> dict[str, Refusal]:
         if self.commit:
             return {}
-        other = "any other is an origin, a commit and rope"
-        return unknown_words((self.version,), REVISIONS, "is no version whose kernels are known here", other=other)
+        other = "for another revision write origin:, commit: and rope:"
+        return unknown_words((self.version,), REVISIONS, "is not a known version", other=other)
 
     @property
     def revision(self) -> Revision:
@@ -92,16 +94,18 @@ class NeoxKernels(Recipe):
             found.append(
                 Refusal(
                     f"its sources are those of commit {self.git.commit[:7]} and gpt-neox is {code.commit[:7]}",
-                    "give both the same version",
+                    "write the same version for both",
                 )
             )
         apex = env.recipes.get("apex")
         if apex and (same := sorted(set(self.extensions()) & set(apex.extensions()))):
-            found.append(Refusal(f"apex brings {', '.join(same)} too", "leave cuda_ext out of apex's extensions_of"))
+            found.append(
+                Refusal(f"layer 'apex' contains {', '.join(same)} as well", "remove cuda_ext from its extensions_of")
+            )
         return tuple(found)
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
-        # Megatron-LM's kernels have modules of the same names; apex has too, see refusals().
+        # Megatron-LM's kernels are modules of the same names. For those of apex see refusals().
         return tuple(f"the module {name}" for name in self.extensions())
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
@@ -110,7 +114,7 @@ class NeoxKernels(Recipe):
     def sources(self, env: RecipeEnv) -> Sources:
         return Sources(
             debian=("g++", "gcc", "libc6-dev", "python3-dev"),
-            # torch 2.0 and before compile extensions with the help of pkg_resources, which later setuptools lack
+            # torch 2.0 and older need pkg_resources to compile extensions; setuptools 82 removed it
             python=("ninja", "numpy", "setuptools<82", "wheel"),
             git=(self.git,),
             gives=(f"neox-kernels=={RELEASE}",),

@@ -18,11 +18,11 @@ from envbuild.sdk import (
     unknown_words,
 )
 
-# The key that signs Neuron's packages, by its fingerprint as others quote it: bottlerocket-os/bottlerocket-kernel-kit
-# (kmod-6.1-neuron.spec checks aws-neuronx-dkms with it). Its last 16 digits are those that apt names in upstream's
+# Fingerprint of the key that signs Neuron's packages, from bottlerocket-os/bottlerocket-kernel-kit, whose
+# kmod-6.1-neuron.spec checks aws-neuronx-dkms with it. Its last 16 digits are those that apt prints in upstream's
 # setup-troubleshooting.rst.
 KEY = "00FA2C1079260870A76D2C285749CAD8646D9185"
-# What comes from Neuron's index only: the package index has placeholders of these names that others may own.
+# Packages that come from Neuron's index only: the package index has placeholders of these names, with other owners.
 PACKAGES = (
     "libneuronxla",
     "neuronx-cc",
@@ -39,8 +39,10 @@ LIBRARIES = "/opt/aws/neuron/lib"
 
 
 class Sdk(NamedTuple):
-    """One release: its packages belong together and are never mixed with another's. `suite` is the part of Neuron's
-    archive that upstream's image of it takes (also on a later Ubuntu)."""
+    """Versions of the packages of one release, which are never mixed with those of another.
+
+    `suite` is the part of Neuron's archive that upstream's image of the release uses (also on a later Ubuntu).
+    """
 
     suite: str
     collectives: str
@@ -54,10 +56,10 @@ class Sdk(NamedTuple):
     xla: str = ""
 
 
-# aws-neuron/deep-learning-containers, pytorch/training/*/Dockerfile.neuronx at the tags of these names; libneuronxla by
-# upstream's manifest (n2-manifest.json), where it names the one for PyTorch. 2.28.1 has no image of its own: by the
-# manifest it differs from 2.28.0 in the driver alone. 2.6.0: install_neuron.sh of aws-neuron-parallelcluster-samples,
-# which leaves the last part of two versions open. 2.23.0 is left out: image and manifest name another torch-neuronx.
+# aws-neuron/deep-learning-containers, pytorch/training/*/Dockerfile.neuronx at the tags of these names; libneuronxla as
+# in upstream's manifest (n2-manifest.json), if that names the one for PyTorch. 2.28.1 has no image of its own: in the
+# manifest it differs from 2.28.0 only in the driver. 2.6.0: install_neuron.sh of aws-neuron-parallelcluster-samples,
+# which leaves the last part of two versions open. 2.23.0 is left out: image and manifest differ in torch-neuronx.
 SDKS = {
     "2.30.0": Sdk(
         "jammy",
@@ -145,15 +147,16 @@ SDKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Neuron(Recipe):
-    """The image's half of the Neuron SDK: runtime and collectives libraries and tools from Neuron's own archive, the
-    compiler and PyTorch NeuronX from its own index, all of one release, `sdk`. The driver (aws-neuronx-dkms) and the
-    OCI hook are the host's.
+    """User space of the Neuron SDK, all of one release, `sdk`.
 
-    Without `sdk` it is 2.28.1, the last release with which upstream supports training with PyTorch/XLA and NxD
-    Training; 2.29.1 and 2.30.0 still have all packages. torch is the package index's own wheel, which torch-neuronx is
-    linked against; on x86-64 that brings CUDA libraries along, which nothing here uses.
+    The runtime and collectives libraries and the tools come from Neuron's archive, the compiler and PyTorch NeuronX
+    from its index. The driver (aws-neuronx-dkms) and the OCI hook belong to the host.
 
-    Where Neuron's archive (``apt:aws-neuron``) and index (``pip:aws-neuron``) are, a site says.
+    Default of `sdk`: 2.28.1, the last release for which upstream supports training with PyTorch/XLA and NxD Training;
+    2.29.1 and 2.30.0 still have all packages. torch is the wheel of the package index, with which torch-neuronx is
+    linked; on x86-64 it requires CUDA libraries, which nothing here uses.
+
+    site.yaml maps Neuron's archive (``apt:aws-neuron``) and index (``pip:aws-neuron``) to their addresses.
     """
 
     shorthand: ClassVar[str] = "sdk"
@@ -162,7 +165,7 @@ class Neuron(Recipe):
     sdk: str = "2.28.1"
 
     def faults(self) -> dict[str, Refusal]:
-        return unknown_words((self.sdk,), SDKS, "is no release whose packages are known here")
+        return unknown_words((self.sdk,), SDKS, "is not a known release")
 
     @property
     def release(self) -> Sdk:
@@ -170,7 +173,7 @@ class Neuron(Recipe):
 
     @property
     def compiler(self) -> str:
-        """The compiler's version as it says it itself."""
+        """Return the compiler's version as it prints it."""
         return plain(self.release.compiler)
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
@@ -180,7 +183,7 @@ class Neuron(Recipe):
             found.append(Refusal(f"there are no Neuron packages for {target.arch}", "take a target with arch: amd64"))
         if not re.search(ACCELERATORS, target.gpu):
             has = f"nodes with {target.gpu}" if target.gpu else "nodes without an accelerator"
-            found.append(Refusal(f"target {target.name} is {has}", "take a target with Trainium or Inferentia2"))
+            found.append(Refusal(f"target {target.name} has {has}", "take a target with Trainium or Inferentia2"))
         if env.has("cuda"):
             found.append(Refusal("Trainium and Inferentia do not run CUDA", "remove 'cuda'"))
         return tuple(found)
@@ -198,7 +201,7 @@ class Neuron(Recipe):
 
     def sources(self, env: RecipeEnv) -> Sources:
         keys = "GPG-PUB-KEY-AMAZON-AWS-NEURON.PUB"
-        # the older releases took torch-xla from Neuron's index too; later ones take PyTorch's own
+        # old releases use torch-xla from Neuron's index as well, later ones PyTorch's own
         xla = ("torch-xla",) if self.sdk == "2.6.0" else ()
         return Sources(
             repositories=(AptRepository("apt:aws-neuron", self.release.suite, ("main",), KEY, keys),),
@@ -232,10 +235,12 @@ class Neuron(Recipe):
         own = self.compiler.replace(".", r"\.")
         return [
             Check("neuron: the packages are those of the SDK", f'{python} -c "{names}"', rf"^{versions}$"),
-            Check("neuron: the compiler says its version", f"{VENV}/bin/neuronx-cc --version", own),
-            Check("neuron: the runtime library is the loader's", "ldconfig -p", rf"libnrt\.so\S* .*{LIBRARIES}/"),
-            Check("neuron: so is the collectives library", "ldconfig -p", rf"libnccom\.so\S* .*{LIBRARIES}/"),
-            Check("neuron: the tools are there", f"ls {TOOLS}", r"(?m)^neuron-ls$(?s:.*)^neuron-top$"),
+            Check("neuron: the compiler prints its version", f"{VENV}/bin/neuronx-cc --version", own),
+            Check("neuron: the loader finds the runtime library", "ldconfig -p", rf"libnrt\.so\S* .*{LIBRARIES}/"),
+            Check(
+                "neuron: the loader finds the collectives library", "ldconfig -p", rf"libnccom\.so\S* .*{LIBRARIES}/"
+            ),
+            Check("neuron: the tools are present", f"ls {TOOLS}", r"(?m)^neuron-ls$(?s:.*)^neuron-top$"),
             # these need the accelerator
             Check("neuron: devices", f"{TOOLS}/neuron-ls --json-output", r"nc_count", tier="gpu"),
             Check("neuron: torch sees a NeuronCore", f'{python} -c "{cores}"', r"xla:0", tier="gpu"),
@@ -243,6 +248,6 @@ class Neuron(Recipe):
 
 
 def plain(version: str) -> str:
-    """A version without what upstream's builds add to it: 2.32.31.0 of 2.32.31.0-0234f5ed2, 2.9.0.2.14.27725 of
+    """Return a version without the suffix of upstream's builds: 2.32.31.0 of 2.32.31.0-0234f5ed2, 2.9.0.2.14.27725 of
     2.9.0.2.14.27725+e2ff0410."""
     return re.split(r"[-+*]", version)[0]

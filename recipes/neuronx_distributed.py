@@ -9,10 +9,10 @@ from envbuild.sdk import VENV, Check, Recipe, RecipeEnv, Refusal, Runtime
 
 @dataclass(frozen=True, kw_only=True)
 class NeuronxDistributed(Recipe):
-    """Tensor, pipeline and data parallel training on Trainium: neuronx-distributed of the SDK that recipe neuron has.
+    """Tensor, pipeline and data parallel training on Trainium: neuronx-distributed of the SDK of layer neuron.
 
     `training` adds NxD Training (neuronx-distributed-training) of the same release. It trains with megatron-lm 0.10.0,
-    a Python-only apex and a changed NeMo 2.1.0, as upstream's image installs them; of these only megatron-lm has a
+    a Python-only apex and a modified NeMo 2.1.0, as upstream's image installs them. Of these only megatron-lm has a
     recipe.
     """
 
@@ -22,7 +22,7 @@ class NeuronxDistributed(Recipe):
     training: bool = False
 
     def versions(self, env: RecipeEnv) -> dict[str, str]:
-        """Package → version, of the SDK that the image has."""
+        """Return package → version, of the image's SDK."""
         release = getattr(env.recipes["neuron"], "release", None)
         found = {"neuronx-distributed": getattr(release, "distributed", "")}
         if self.training:
@@ -32,7 +32,7 @@ class NeuronxDistributed(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         sdk = getattr(env.recipes["neuron"], "sdk", "")
         missing = [name for name, version in self.versions(env).items() if not version]
-        return tuple(Refusal(f"the SDK {sdk} has no {name}", "take a later one") for name in missing)
+        return tuple(Refusal(f"the SDK {sdk} has no {name}", "take a later sdk of neuron") for name in missing)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
         return {"nxdt": f"=={self.versions(env)['neuronx-distributed-training']}"} if self.training else {}

@@ -1,4 +1,4 @@
-"""Nsight Systems: NVIDIA's profiler, the command line half."""
+"""Command line programs of NVIDIA's profiler Nsight Systems."""
 
 import re
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from envbuild.sdk import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runti
 
 # Folders of NVIDIA's archive for developer tools; it has none for Debian.
 DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu2004", "ubuntu:22.04": "ubuntu2204", "ubuntu:24.04": "ubuntu2404"}
-# The key that its installation guide names (7fa2af80.pub), by the fingerprint that NVIDIA's Dockerfiles pinned for it.
+# The key that its installation guide names (7fa2af80.pub), by its fingerprint in NVIDIA's Dockerfiles.
 KEY = "AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80"
 KEY_FILE = "nvidia.pub"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NsightSystems(Recipe):
-    """nsys from NVIDIA's archive of developer tools, without the graphical half: traces are looked at elsewhere.
+    """nsys from NVIDIA's archive of developer tools, without the graphical programs, which show traces.
 
-    `version` is its year and number (2025.3.2), the newest without one; `key` the fingerprint of the key that signs
-    the archive, where it is another than the known one.
+    - `version`: its year and number (2025.3.2). Default: the newest.
+    - `key`: fingerprint of the key that signs the archive, if it is not the known one.
     """
 
     package: ClassVar[str] = "nsight-systems-cli"
@@ -33,7 +33,7 @@ class NsightSystems(Recipe):
         if env.distribution.name in DISTRIBUTIONS:
             return ()
         why = f"NVIDIA's archive of developer tools has no folder for {env.distribution.name}"
-        return (Refusal(why, f"it has {', '.join(DISTRIBUTIONS)}"),)
+        return (Refusal(why, f"take one of these as base: {', '.join(DISTRIBUTIONS)}"),)
 
     def sources(self, env: RecipeEnv) -> Sources:
         origin = f"apt:nvidia-devtools/{DISTRIBUTIONS[env.distribution.name]}/{env.target.arch}"

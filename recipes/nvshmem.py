@@ -1,4 +1,4 @@
-"""NVSHMEM: one-sided communication between GPUs, from inside kernels."""
+"""One-sided communication between GPUs, from inside kernels."""
 
 import re
 from collections.abc import Mapping
@@ -12,9 +12,11 @@ from envbuild.sdk import Check, Recipe, RecipeEnv, Refusal, Runtime, comment, sh
 class Nvshmem(Recipe):
     """NVIDIA's wheel as /opt/nvshmem (include and lib), as builds expect it (DeepEP: NVSHMEM_DIR).
 
-    torch 2.10 and newer pin the same wheel; without a version it is the one that torch asks for. `cuda` is the CUDA of
-    the wheel and of torch, as its name has it. Its transports over InfiniBand, EFA and UCX and its bootstraps over MPI
-    and PMIx are plugins that are opened by name: they need the layer of that library.
+    - `version`: by default that which torch requires. torch 2.10 and newer pin this wheel.
+    - `cuda`: major version of CUDA that the wheel and torch are for, as in the wheel's name.
+
+    Its transports over InfiniBand, EFA and UCX and its bootstraps over MPI and PMIx are plugins that it opens by name.
+    Each needs the layer of its library.
     """
 
     prefix: ClassVar[str] = "/opt/nvshmem"
@@ -58,7 +60,7 @@ class Nvshmem(Recipe):
                     f"mkdir -p {libraries}",
                     f"ln -s {wheel}/include {self.prefix}/include",
                     f"ln -s {wheel}/lib/* {libraries}/",
-                    # linkers look for libNAME.so; the wheel holds only libNAME.so.MAJOR
+                    # linkers search for libNAME.so; the wheel contains only libNAME.so.MAJOR
                     f"ln -s libnvshmem_host.so.3 {libraries}/libnvshmem_host.so",
                     f"test -e {libraries}/libnvshmem_host.so",
                 ]
@@ -80,7 +82,7 @@ class Nvshmem(Recipe):
         locked = env.versions.get(self.package, "")
         return [
             Check(
-                "nvshmem: the library says the locked version",
+                "nvshmem: the library reports the locked version",
                 f'python3 -c "{program}"',
                 rf"^nvshmem {re.escape(locked)}",
             )

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from envbuild.sdk import AptRepository, Check, Recipe, RecipeEnv, Refusal, Runtime, Sources
 
-# How the vendor's two archives name distributions and CPU architectures, and the file of the key in their folders.
+# Names of distributions and CPU architectures in the vendor's two archives, and of the key file in their folders.
 DISTRIBUTIONS = {"ubuntu:20.04": "ubuntu20.04", "ubuntu:22.04": "ubuntu22.04", "ubuntu:24.04": "ubuntu24.04"}
 ARCHITECTURES = {
     "doca": {"amd64": "x86_64", "arm64": "arm64-sbsa"},
@@ -20,13 +20,15 @@ PACKAGES = ("ibverbs-providers", "ibverbs-utils", "libibumad3", "libibverbs1", "
 
 @dataclass(frozen=True, kw_only=True)
 class Ofed(Recipe):
-    """The user space half of DOCA-OFED (`provider` ``doca``, version 3.2.1) or of its forerunner MLNX_OFED
-    (``mlnx-ofed``, version 23.07-0.5.1.2), from NVIDIA's apt repository of that version.
+    """User space of DOCA-OFED or MLNX_OFED, from NVIDIA's apt repository of that version.
 
-    Its packages have the names of the distribution's (libibverbs1, ibverbs-providers, …) with higher versions and take
-    their place, so everything of the distribution that links libibverbs uses them, and layer rdma-core must give way.
-    Kernel modules, firmware and services are the host's; mlnxofedinstall is not run. `key` is the fingerprint of the
-    key that signs the repository: no public document that this recipe was written from states it, so the spec does.
+    - `provider`: ``doca`` (with a `version` such as 3.2.1) or its predecessor ``mlnx-ofed`` (23.07-0.5.1.2).
+    - `key`: fingerprint of the key that signs the repository. It is required: no public document that this recipe is
+      based on states it.
+
+    The packages have the names of the distribution's (libibverbs1, ibverbs-providers, …) and higher versions, so they
+    replace them for everything in the image that links libibverbs. Layer rdma-core is refused beside them. Kernel
+    modules, firmware and services belong to the host; mlnxofedinstall is not run.
     """
 
     package: ClassVar[str] = "libibverbs1"
@@ -46,19 +48,21 @@ class Ofed(Recipe):
         if self.key and not re.fullmatch(r"[0-9A-Fa-f]{40}", self.key):
             found[self.key] = Refusal("is not the fingerprint of a key: 40 hex digits")
         if self.version and not re.fullmatch(VERSIONS[self.provider], self.version):
-            found[self.version] = Refusal(f"is not a whole version of {self.provider}, as in {EXAMPLES[self.provider]}")
+            found[self.version] = Refusal(
+                f"is not a full version of {self.provider}, such as {EXAMPLES[self.provider]}"
+            )
         return found
 
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         if env.distribution.name not in DISTRIBUTIONS:
             why = f"no repository of {self.provider} for {env.distribution.name} is known"
-            return (Refusal(f"{why}, only for {', '.join(DISTRIBUTIONS)}", "take layer rdma-core"),)
+            return (Refusal(f"{why}, only for {', '.join(DISTRIBUTIONS)}", "use layer rdma-core"),)
         if not self.key:
-            how = "gpg --show-keys on the key file that NVIDIA offers beside the repository prints it"
-            return (Refusal("nobody says which key signs the repository", f"write key: FINGERPRINT ({how})"),)
+            how = "gpg --show-keys prints it for the key file beside NVIDIA's repository"
+            return (Refusal("the key that signs the repository is not known", f"write key: FINGERPRINT ({how})"),)
         if not self.version:
-            hint = f"write version: {EXAMPLES[self.provider]} beside it, or another"
-            return (Refusal("a key signs the repository of one version, and none is asked for", hint),)
+            hint = f"write version: {EXAMPLES[self.provider]}, or another"
+            return (Refusal("a key signs the repository of one version, and the spec states none", hint),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:

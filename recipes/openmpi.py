@@ -1,4 +1,4 @@
-"""Open MPI."""
+"""Open MPI with UCX."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ RELEASES = {
 }
 # A checkout, unlike a release's tarball, has no configure script and no generated lexers.
 DEBIAN = ("autoconf", "automake", "flex", "g++", "gcc", "libc6-dev", "libtool", "make", "perl", "pkgconf", "zlib1g-dev")
-# The tag still says that it is a release candidate; upstream takes that out while it packs the tarball.
+# The tag is still marked as a release candidate; upstream removes the mark when it packs the tarball.
 RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_version=/' VERSION"
 
 
@@ -31,10 +31,12 @@ RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_ver
 class Openmpi(Released):
     """Open MPI with its UCX point-to-point layer.
 
-    `provider`: ``debian``, the distribution's packages; ``source``, upstream's repository in /opt/openmpi, on the
-    image's own UCX and, where it has one, UCC and CUDA (with PMIx, hwloc and libevent as it carries them, so that
-    ``srun --mpi=pmix`` works); ``base``, the base image's, in `folder`. A `version` that this recipe does not know
-    needs its `commit`.
+    - `provider`: ``debian``, the distribution's packages; ``source``, upstream's repository, compiled in /opt/openmpi;
+      or ``base``, that of the base image, in `folder`.
+    - `commit`: full hash of a `version` that this recipe does not know.
+
+    From source it uses the image's own UCX, and UCC and CUDA if the image has them. It is built with the PMIx, hwloc
+    and libevent of its own repository, so that ``srun --mpi=pmix`` works.
     """
 
     upstream: ClassVar[str] = "Open MPI"
@@ -46,7 +48,7 @@ class Openmpi(Released):
     memory_gb: ClassVar[float] = 0.5
 
     provider: Literal["debian", "source", "base"] = "debian"
-    folder: str = "/usr/local/mpi"  # where NVIDIA's images have it
+    folder: str = "/usr/local/mpi"  # its folder in NVIDIA's images
 
     @property
     def builds(self) -> bool:
@@ -66,11 +68,11 @@ class Openmpi(Released):
 
     @property
     def development(self) -> tuple[str, ...]:
-        """Packages that compiling against it needs in a build root."""
+        """Return the Debian packages that a build against it needs."""
         return ("libopenmpi-dev",) if self.provider == "debian" else ()
 
     def home(self, env: RecipeEnv) -> str:
-        """The folder with its include and lib."""
+        """Return the folder with its include and lib."""
         if self.provider == "debian":
             return f"/usr/lib/{env.target.machine}-linux-gnu/openmpi"
         return self.prefix if self.provider == "source" else self.folder
@@ -80,7 +82,7 @@ class Openmpi(Released):
 
     @property
     def fifth(self) -> bool:
-        """Whether it is 5.x or newer; before, its parts are copies in the repository."""
+        """Return whether it is 5.x or newer. Older repositories contain copies instead of submodules."""
         return self.version.partition(".")[0] != "4"
 
     @property
@@ -95,11 +97,11 @@ class Openmpi(Released):
         if self.provider == "source":
             return self.lacking()
         if self.provider == "base" and not env.on_image:
-            why = f"it is to come from the base, and {env.base} is made from packages without one"
+            why = f"'provider: base' requires a base image with Open MPI, and {env.base} is a distribution"
             return (Refusal(why, "take provider: debian or source, or an image as base"),)
         if self.version and self.provider == "debian":
-            why = f"{env.distribution.name} has one version of Open MPI, and {self.version} is asked for"
-            return (Refusal(why, "leave the version out, or write provider: source"),)
+            why = f"{env.distribution.name} has only one version of Open MPI, and the spec requests {self.version}"
+            return (Refusal(why, "remove the version, or write provider: source"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
@@ -119,7 +121,7 @@ class Openmpi(Released):
             # daemons on other nodes are started by path: their shells do not read this image's profile
             "--enable-prte-prefix-by-default" if fifth else "--enable-mpirun-prefix-by-default",
             *(f"--with-{name}=internal" for name in ("hwloc", "libevent", "pmix", *(("prrte",) if fifth else ()))),
-            *(["--disable-sphinx"] if fifth else ["--without-verbs"]),  # InfiniBand is UCX's
+            *(["--disable-sphinx"] if fifth else ["--without-verbs"]),  # UCX handles InfiniBand
             f"--with-ucx={ucx}" if ucx else "--without-ucx",
             "--with-ucc=/opt/ucc" if ucx and env.has("ucc") else "--without-ucc",
             f"--with-ofi={libfabric}" if libfabric else "--without-ofi",
@@ -133,7 +135,7 @@ class Openmpi(Released):
             before=[RELEASE],
             bootstrap="./autogen.pl",
             configure=options,
-            # who compiled it, where and when is asked of the environment first
+            # configure reads who compiled it, and where, from the environment first
             environment={"CFLAGS": "-g0 -O3", "USER": "root", "HOSTNAME": "envbuild"},
         )
 
@@ -141,9 +143,9 @@ class Openmpi(Released):
         # a container's root is the only user that a build or a test has; jobs run as the submitting user
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         if self.provider == "debian":
-            # trixie's and noble's library has the suffix of the time_t transition; openmpi-bin depends on the right one
-            # Debian's UCX would bring 240 MB of AMD's libraries and LLVM, and a second libucp, for nothing: the loader
-            # takes the image's own. Debian 13 compiles it against UCX 1.18, whose interface later versions keep.
+            # The library has the suffix of the time_t transition in trixie and noble; openmpi-bin depends on the right
+            # one. Debian's UCX would add 240 MB of AMD's libraries and LLVM, and a second libucp that the loader does
+            # not use. Debian 13 compiles it against UCX 1.18, whose interface later versions preserve.
             replaces = {"libucx0": env.recipes["ucx"].whole} if env.prefix_of("ucx") else {}
             return Runtime(debian=("openmpi-bin", "openssh-client"), env=allowed, replaces=replaces)
         if self.provider == "source":
@@ -154,15 +156,15 @@ class Openmpi(Released):
         folder = "" if self.provider == "debian" else f"{self.home(env)}/bin/"
         checks = [Check("openmpi: two ranks start", f"{folder}mpirun --oversubscribe -n 2 hostname", r"(?s)\n.+")]
         if self.provider == "source":
-            said = rf"\(Open MPI\) {self.whole}$"
-            checks.append(Check("openmpi: the version asked for", f"{folder}mpirun --version", said))
+            line = rf"\(Open MPI\) {self.whole}$"
+            checks.append(Check("openmpi: the requested version", f"{folder}mpirun --version", line))
         if env.has("ucx") and self.provider != "base":
             checks.append(Check("openmpi: UCX point-to-point layer", f"{folder}ompi_info --parsable", r"mca:pml:ucx"))
         if env.prefix_of("ucx") and self.provider != "base":
             checks.append(
                 Check(
                     "openmpi: its UCX is the image's own",
-                    # 5.x holds its components in libmpi, older releases have them in files of their own
+                    # 5.x has its components in libmpi, older releases in separate files
                     f"ldd \"$(command -v {folder}ompi_info)\" $(find {self.home(env)} -name 'mca_pml_ucx.so')",
                     r"libucp\.so\.0 => /opt/ucx/lib/",
                 )

@@ -1,4 +1,4 @@
-"""OSU Micro-Benchmarks: latency and bandwidth of MPI."""
+"""Benchmarks of MPI: latency and bandwidth."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from envbuild.sdk import Archive, Check, Git, Recipe, RecipeEnv, Refusal, Sources, autotools, newest
 
-# sha256 of upstream's release tarballs, as Spack's package osu-micro-benchmarks has them.
+# sha256 of upstream's release tarballs, from Spack's package osu-micro-benchmarks.
 ARCHIVES = {
     "7.5.2": "618de3d0b1122f73a9229177d2da1e5cd62e431190580cb915f2605849cbbbdc",
     "7.5.1": "160d0d5e3c3cb022520ecb247e9875bb0973b1d3cadccd6c17624f8407c52e22",
@@ -19,14 +19,14 @@ ARCHIVES = {
     "6.2": "bb9dbc87dcf8ec6785977a61f6fceee8febf1a682488eaab4c58cf50e4fa985f",
     "5.9": "d619740a1c2cc7c02a9763931546b320d0fa4093c415ff3873c2958e121c0609",
 }
-# A copy of one old release on GitHub, for sites that reach nothing else.
+# A copy of one old release on GitHub, for sites that reach no other host.
 COPY = Git(
     "osu-micro-benchmarks",
     "github:forresti/osu-micro-benchmarks",
     "993f966d750386dd813a3d970b83c7c4938bb926",
 )
 COPIED = "5.3"
-MEASURED = 7, 4  # the newest that was seen not to compile with CUDA 13 (cudaMemPrefetchAsync has other arguments)
+BEFORE_CUDA_13 = 7, 4  # tested: the newest that does not compile with it (cudaMemPrefetchAsync has other arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +34,15 @@ class OsuMicroBenchmarks(Recipe):
     """osu_latency, osu_bw, osu_allreduce and the others, compiled against the image's MPI, in
     /opt/osu-micro-benchmarks.
 
-    5.3 comes from a copy on GitHub; any other version from upstream's download area. `cuda` compiles them with buffers
-    in GPU memory (``osu_bw D D``); 7.4 and older do not compile with CUDA 13. `sha256` is that of a tarball of a
-    version that this recipe does not know.
+    - `version`: 5.3 comes from a copy on GitHub, any other version from upstream's download area.
+    - `cuda`: whether to compile them with buffers in GPU memory (``osu_bw D D``). 7.4 and older do not compile with
+      CUDA 13.
+    - `sha256`: checksum of the tarball of a version that this recipe does not know.
     """
 
     package: ClassVar[str] = "osu-micro-benchmarks"
     prefix: ClassVar[str] = "/opt/osu-micro-benchmarks"
-    # not in bin but in a folder for each kind
+    # not bin, but one folder for each kind
     programs: ClassVar[tuple[str, ...]] = tuple(
         f"libexec/osu-micro-benchmarks/mpi/{kind}" for kind in ("pt2pt", "collective", "one-sided")
     )
@@ -55,7 +56,7 @@ class OsuMicroBenchmarks(Recipe):
 
     @property
     def whole(self) -> str:
-        """The version that is compiled."""
+        """Return the version that is compiled; "" if it is not known."""
         return self.version if self.sha256 or self.version == COPIED else newest(self.version, ARCHIVES)
 
     def faults(self) -> dict[str, Refusal]:
@@ -73,16 +74,16 @@ class OsuMicroBenchmarks(Recipe):
         found = []
         if not self.whole:
             known = ", ".join((*ARCHIVES, COPIED))
-            found.append(
-                Refusal(f"no release {self.version} is known", f"write its sha256 beside it, or take one of {known}")
-            )
+            found.append(Refusal(f"release {self.version} is not known", f"write its sha256:, or take one of {known}"))
         if not env.has("openmpi") and not env.has("hpcx"):
-            found.append(Refusal("it measures MPI, which the image has not got", "add under layers: openmpi or hpcx"))
+            found.append(Refusal("it measures MPI, and the image has none", "add openmpi or hpcx to the layers"))
         cuda = env.recipes.get("cuda")
         if self.cuda and not cuda:
-            found.append(Refusal("it is to use GPU memory, and the image has no CUDA toolkit", "add the layer cuda"))
+            found.append(
+                Refusal("'cuda: true' requires a CUDA toolkit, and the image has none", "add cuda to the layers")
+            )
         number = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:2])
-        if self.cuda and cuda and number <= MEASURED and cuda.version.partition(".")[0] == "13":
+        if self.cuda and cuda and number <= BEFORE_CUDA_13 and cuda.version.partition(".")[0] == "13":
             why = f"{self.whole} does not compile with CUDA {cuda.version} (cudaMemPrefetchAsync has other arguments)"
             found.append(Refusal(why, "take 7.5 or newer, or cuda: false"))
         return tuple(found)
@@ -96,7 +97,7 @@ class OsuMicroBenchmarks(Recipe):
         return Sources(debian=debian, archives=(source,))
 
     def mpi(self, env: RecipeEnv) -> str:
-        """The folder of mpicc and mpirun, with a slash; "" for those on PATH."""
+        """Return the folder of mpicc and mpirun, with a slash; "" for those on PATH."""
         if env.has("hpcx"):
             return "/opt/hpcx/ompi/bin/"
         openmpi: Any = env.recipes.get("openmpi")
@@ -120,9 +121,9 @@ class OsuMicroBenchmarks(Recipe):
         return autotools(self.source(), self.prefix, title="osu: compiled", configure=options, environment=environment)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        # without a fabric: shared memory inside the node
+        # without a fabric: shared memory of the node
         start = f"{self.mpi(env)}mpirun --oversubscribe --mca pml ob1 -n 2"
-        # the old release takes no size for point to point, and one number for collectives
+        # the old release has no size option for point to point, and takes one number for collectives
         one, all_ = ("", "-m 8") if self.whole == COPIED else ("-m 8:8", "-m 8:8")
         return [
             Check(

@@ -1,4 +1,4 @@
-"""perftest: bandwidth and latency of verbs (ib_write_bw and its like)."""
+"""Benchmarks of verbs: bandwidth and latency (ib_write_bw and others)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from envbuild.sdk import Check, DebianOrSource, RecipeEnv, Refusal, Runtime, Sources, autotools, rdma
 
-# Tags of linux-rdma/perftest as (tag, commit, what the programs print). Azure's health checks of 2023 use 4.5-0.12.
+# Version → (tag of linux-rdma/perftest, commit, version that the programs print). Azure's health checks of 2023 use
+# 4.5-0.12.
 TAGS = {
     "26.04.17": ("26.04.17", "720b61082454e189b1f21835ec175536a944afc3", "6.29"),
     "26.01.5": ("perftest-26.01.5", "6a66a60c60a2fab43514d26bbfda0788929b61fe", "6.28"),
@@ -31,7 +32,7 @@ DEBIAN = (
     "libtool",
     "make",
 )
-# configure asks the machine that builds which vector instructions it has; the ones that run are the target's.
+# CPU of the target → its vector instructions. configure would detect those of the build machine.
 VECTORS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx2"}
 STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"  # lets programs that link the driver start without one
 
@@ -40,9 +41,10 @@ STUBS = "LD_LIBRARY_PATH=/opt/cuda/lib64/stubs/driver"  # lets programs that lin
 class Perftest(DebianOrSource):
     """ib_write_bw, ib_send_lat and the others, as the health checks of clusters run them.
 
-    `provider`: ``debian``, the distribution's package, host memory only; ``source``, upstream's repository in
-    /opt/perftest, with GPU memory (--use_cuda) when the image has cuda. Left out, it is source for an image that asks
-    for a version.
+    - `provider`: ``debian``, the distribution's package, for host memory only, or ``source``, upstream's repository,
+      compiled in /opt/perftest, with GPU memory (--use_cuda) if the image has cuda. Default: ``source`` if the spec
+      sets `version`, else ``debian``.
+    - `commit`: full hash of a `version` that this recipe does not know.
     """
 
     upstream: ClassVar[str] = "perftest"
@@ -68,7 +70,9 @@ class Perftest(DebianOrSource):
             return self.lacking()
         if env.has("cuda") and not self.provider:
             why = f"the perftest of {env.distribution.name} measures host memory only, and this image has CUDA"
-            return (Refusal(why, "write provider: source to compile it, or provider: debian to take it as it is"),)
+            return (
+                Refusal(why, "write provider: source to compile it, or provider: debian to use it for host memory"),
+            )
         return ()
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -78,13 +82,13 @@ class Perftest(DebianOrSource):
         if not self.builds:
             return []
         cuda = env.has("cuda")
-        # without any of them a header is missing for the pause instruction
+        # without vector instructions a header is missing for the pause instruction
         bare = env.target.cpu == "x86-64"
         environment = {"CFLAGS": f"-g0 -O2{' -include xmmintrin.h' if bare else ''}"}
         if cuda:
             environment |= {
                 "CUDA_H_PATH": "/opt/cuda/include/cuda.h",
-                # configure links a driver's function to see whether it is there; the programs open it at run time
+                # configure links a function of the driver to detect it; the programs open the driver at run time
                 "LDFLAGS": "-L/opt/cuda/lib64/stubs",
                 "NVCCFLAGS": env.target.gencode,
             }
@@ -101,10 +105,10 @@ class Perftest(DebianOrSource):
 
     @staticmethod
     def vectors(env: RecipeEnv) -> str:
-        """The command that answers configure's questions for the target's CPU."""
-        asked = r"__builtin_cpu_supports *(\"%s\")"
+        """Return the command that replaces configure's detection by the instructions of the target's CPU."""
+        detection = r"__builtin_cpu_supports *(\"%s\")"
         known = VECTORS.get(env.target.cpu, "none").replace(".", "[.]")
-        return f"sed -i -e 's/{asked % known}/1/g' -e 's/{asked % '[a-z0-9.]*'}/0/g' configure.ac"
+        return f"sed -i -e 's/{detection % known}/1/g' -e 's/{detection % '[a-z0-9.]*'}/0/g' configure.ac"
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         if not self.builds:
@@ -116,8 +120,8 @@ class Perftest(DebianOrSource):
         printed = "" if self.commit or not self.builds else TAGS[self.whole][2]
         cuda = self.builds and env.has("cuda")
         start = f"{STUBS} " if cuda else ""  # releases before 26.04 link the driver
-        # it prints its version, and its help, and ends with an error
+        # it prints its version or its help, and then exits with an error
         checks = [Check("perftest: prints its version", f"{start}ib_write_bw --version | cat", rf"Version: {printed}")]
         if cuda:
-            checks.append(Check("perftest: takes GPU memory", f"{start}ib_write_bw --help | cat", r"--use_cuda="))
+            checks.append(Check("perftest: supports GPU memory", f"{start}ib_write_bw --help | cat", r"--use_cuda="))
         return checks

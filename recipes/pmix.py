@@ -1,4 +1,4 @@
-"""PMIx: how a process learns from its launcher who else is in the job."""
+"""Interface between the processes of a job and their launcher (PMIx)."""
 
 import re
 from collections.abc import Mapping
@@ -39,18 +39,19 @@ DEBIAN = (
     "python3",
     "zlib1g-dev",
 )
-# A tag's VERSION still says that it is a release candidate; upstream takes that out while it packs the tarball.
+# A tag's VERSION is still marked as a release candidate; upstream removes the mark when it packs the tarball.
 RELEASE = "sed -i -e 's/^greek=.*/greek=/' -e 's/^tarball_version=.*/tarball_version=/' VERSION"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pmix(DebianOrSource):
-    """libpmix for programs that speak PMIx themselves (NVSHMEM's bootstrap, an own launcher); Open MPI brings its own.
+    """libpmix for programs that use PMIx themselves, such as NVSHMEM's bootstrap; Open MPI contains its own.
 
-    `provider`: ``debian``, the distribution's package, or ``source``, upstream's repository in /opt/pmix; left out, it
-    is source for an image that asks for a version. ``srun --mpi=pmix`` takes the plugin of the node's Slurm
-    (``srun --mpi=list``: pmix_v3, v4, v5): client and plugin should be of the same family (3.x, 4.x, 5.x), so take
-    the version of the nodes.
+    - `provider`: ``debian``, the distribution's package, or ``source``, upstream's repository, compiled in /opt/pmix.
+      Default: ``source`` if the spec sets `version`, else ``debian``.
+    - `version`: that of the nodes. ``srun --mpi=pmix`` uses the plugin of the node's Slurm (``srun --mpi=list``:
+      pmix_v3, v4, v5), and client and plugin should be of the same family (3.x, 4.x, 5.x).
+    - `commit`: full hash of a `version` that this recipe does not know.
     """
 
     upstream: ClassVar[str] = "PMIx"
@@ -66,7 +67,7 @@ class Pmix(DebianOrSource):
 
     @property
     def submodules(self) -> tuple[str, ...]:
-        # its m4 macros are a repository of their own from 4.2.3 on
+        # from 4.2.3 on its m4 macros are in a repository of their own
         apart = tuple(int(part) for part in re.findall(r"\d+", self.whole)[:3]) >= (4, 2, 3)
         return ("*",) if apart else ()
 
@@ -93,14 +94,14 @@ class Pmix(DebianOrSource):
                 "--with-hwloc",
                 "--with-libevent",  # without a path: its libraries are in the folder of the architecture
             ],
-            # who compiled it, where and when is asked of the environment first
+            # configure reads who compiled it, and where, from the environment first
             environment={"CFLAGS": "-g0 -O2", "USER": "root", "HOSTNAME": "envbuild"},
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         if not self.builds:
             return Runtime(debian=(env.distribution.package("libpmix2"),))
-        # named by what the distribution calls them: libevent got the suffix of the time_t transition, hwloc did not
+        # by their names in the distribution: libevent has the suffix of the time_t transition, hwloc does not
         event = tuple(env.distribution.package(f"libevent-{part}-2.1-7") for part in ("core", "pthreads"))
         return Runtime(debian=(*event, "libhwloc15", "zlib1g"), libraries=(f"{self.prefix}/lib",))
 
@@ -110,4 +111,4 @@ class Pmix(DebianOrSource):
             "print(pmix.PMIx_Get_version().decode())"
         )
         expect = rf"PMIx {re.escape(self.whole)}\b" if self.builds else "PMIx [0-9]"
-        return [Check("pmix: the library says its version", f'python3 -c "{program}"', expect)]
+        return [Check("pmix: the library reports its version", f'python3 -c "{program}"', expect)]

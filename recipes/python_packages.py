@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from envbuild.sdk import INPUTS, VENV, Recipe, RecipeEnv, Refusal, Runtime, Sources, comment, shell
 
-# What most requirements look like. Only the others need `packaging`, whose import takes longer than all else of a run
+# The form of most requirements. Only the others need `packaging`, whose import takes longer than the rest of a command
 # that has nothing to do.
 PLAIN = (
     r"[A-Za-z0-9]+([._-]+[A-Za-z0-9]+)*(((==|>=|<=|!=|<|>)[0-9]+(\.[0-9]+)*)(,(==|>=|<=|!=|<|>)[0-9]+(\.[0-9]+)*)*)?"
@@ -15,12 +15,11 @@ PLAIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class PythonPackages(Recipe):
-    """``python-packages: [transformers, "datasets>=4"]``: PEP 508 requirements, resolved together with everything
-    else in the venv.
+    """Python packages from the package index: ``python-packages: [transformers, "datasets>=4"]``.
 
-    ``python-packages: {packages: […], compiled: [ftfy==6.0.1]}``: `compiled` are pure Python packages that the index
-    has as source only; wheels of them are made here, with setuptools. What they ask for is not known before they are
-    made, so it has to stand in `packages`.
+    - `packages`: requirements (PEP 508), resolved together with everything else in the venv.
+    - `compiled`: pure Python packages that the index has as source only (``ftfy==6.0.1``). Their wheels are built here,
+      with setuptools. Their own requirements are not known before that: add them to `packages`.
     """
 
     shorthand: ClassVar[str] = "packages"
@@ -57,11 +56,11 @@ class PythonPackages(Recipe):
 
 
 def requirement_fault(text: str) -> str:
-    """Why `text` is not a requirement by name (PEP 508), or ""."""
+    """Return the reason why `text` is not a requirement by name (PEP 508), or ""."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         address = Requirement(text).url
     except InvalidRequirement as error:
         return f"is not a Python requirement: {str(error).splitlines()[0]}"
-    return "names an address, and a lock holds packages of an index: write its name and version" if address else ""
+    return "names an address, and a lock contains packages of an index: write its name and version" if address else ""

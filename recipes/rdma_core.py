@@ -1,4 +1,4 @@
-"""rdma-core: the user space of InfiniBand, RoCE and EFA."""
+"""User space of InfiniBand, RoCE and EFA."""
 
 import re
 from collections.abc import Mapping
@@ -39,11 +39,14 @@ HOST = (
 class RdmaCore(DebianOrSource):
     """libibverbs, librdmacm and the providers (mlx5, EFA and others), with the tools that show devices.
 
-    `provider`: ``debian``, the distribution's packages, or ``source``, upstream's repository in /opt/rdma-core, for an
-    adapter or an EFA feature that the distribution's release does not know. Left out, it is source for an image that
-    asks for a version. The kernel half, udev rules and services belong to the host: Debian's package rdma-core, which
-    holds those and pulls in systemd, stays out. One copy only: two rdma-core in one image break plugins (their private
-    symbols differ), so with ``source`` nothing of the distribution may link its own.
+    - `provider`: ``debian``, the distribution's packages, or ``source``, upstream's repository, compiled in
+      /opt/rdma-core, for an adapter or an EFA feature that the distribution's release does not support. Default:
+      ``source`` if the spec sets `version`, else ``debian``.
+    - `commit`: full hash of a `version` that this recipe does not know.
+
+    Kernel modules, udev rules and services belong to the host: Debian's package rdma-core, which contains them and
+    requires systemd, is left out. Two copies of rdma-core in one image break plugins (their private symbols differ), so
+    with ``source`` no package of the distribution may link the distribution's copy.
     """
 
     upstream: ClassVar[str] = "rdma-core"
@@ -82,7 +85,7 @@ class RdmaCore(DebianOrSource):
             ],
             after=[
                 f"rm -rf {' '.join(f'{self.prefix}/{path}' for path in HOST)}",
-                # ibstat, iblinkinfo and the like belong to whoever looks at the fabric
+                # ibstat, iblinkinfo and others are for users, to inspect the fabric
                 f"mv {self.prefix}/sbin/* {self.prefix}/bin/ && rmdir {self.prefix}/sbin",
             ],
         )
@@ -94,7 +97,7 @@ class RdmaCore(DebianOrSource):
         return Runtime(debian=("ibverbs-providers", "ibverbs-utils", "libibverbs1", cm, "rdmacm-utils"))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        # without a device ibv_devices fails, also when all is well: the library and the mlx5 provider must load
+        # without a device ibv_devices always fails, so the check loads the library and the mlx5 provider
         folder = f"{self.prefix}/lib" if self.builds else "/usr/lib/*"
         program = (
             "import ctypes, glob; verbs = ctypes.CDLL('libibverbs.so.1'); "
@@ -108,7 +111,7 @@ class RdmaCore(DebianOrSource):
             version = re.escape(self.whole)
             checks.append(
                 Check(
-                    "rdma-core: the loader finds the version asked for",
+                    "rdma-core: the loader finds the requested version",
                     "readlink -f $(ldconfig -p | sed -n 's/.*libibverbs.so.1 .*=> //p' | head -1)",
                     rf"^{self.prefix}/lib/libibverbs\.so\.1\.[0-9]+\.{version}$",
                 )

@@ -22,33 +22,34 @@ from envbuild.sdk import (
     written,
 )
 
-BESIDE = ("torchaudio", "torchvision")  # what PyTorch's own indexes have for each of their builds of torch
+BESIDE = ("torchaudio", "torchvision")  # packages that PyTorch's own indexes have for each build of torch
 CHANNEL = r"cpu|cu(\d{2})(\d)"
-# Those with a build of torch 1.10 or newer (the version matrix, facts/torch.yaml); there will be others.
+# Channels with a build of torch 1.10 or newer (envbuild/matrix/data/torch.yaml). Newer channels are accepted as well.
 CHANNELS = ("cu132", "cu130", "cu129", "cu128", "cu126", "cu124", "cu121", "cu118", "cu117", "cu116", "cu113", "cu111")
-# What Triton and Inductor call (gcc, g++) and include (Python.h), and nvcc of /opt/cuda as its host compiler.
+# Triton and Inductor run gcc and g++ and include Python.h; nvcc of /opt/cuda uses g++ as its host compiler.
 COMPILER = ("g++", "gcc", "libc6-dev", "python3-dev")
-# What the wheel asks for that is no part of its CUDA (METADATA of the 2.x wheels).
+# Requirements of the wheel apart from CUDA (METADATA of the 2.x wheels).
 NEEDS = ("filelock", "fsspec>=0.8.5", "jinja2", "networkx>=2.5.1", "setuptools", "sympy>=1.13.3", "typing-extensions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Torch(Recipe):
-    """PyTorch, from one of four places (`provider`).
+    """PyTorch from one of four sources, `provider`:
 
-    - ``index``: the package index's wheel with the CUDA libraries that it pins; ``2.15`` takes the newest patch of it
+    - ``index``: the wheel of the package index with the CUDA libraries that it pins; version ``2.15`` is its
+      newest patch release
     - ``vendor``: PyTorch's own index for `channel` (``cu113``, ``cu126``, ``cpu``)
-    - ``source``: compiled from `commit` of pytorch/pytorch, with UCC when the image has recipe ucc
-    - ``base``: the one that the base image has
+    - ``source``: compiled from `commit` of pytorch/pytorch, with UCC if the image has layer ucc
+    - ``base``: that of the base image
 
-    `beside` names packages that exist for each build of torch and come from the same place: ``[torchvision]``, or
+    `beside` lists packages that exist for each build of torch and come from the same source: ``[torchvision]``, or
     with a version ``[torchvision==0.11.2]``.
 
-    `compiler` puts the distribution's C and C++ compilers and Python's headers into the image: 309 MB on Debian 13
-    (81 as packages) beside 3.2 GB of wheels. It is on because torch.compile fails without: Triton compiles its
-    launcher with gcc and Python.h at the first call on every node, Inductor its CPU kernels with g++, DeepSpeed,
-    Megatron-LM and torch.utils.cpp_extension their ops, and nvcc wants one as well. An image whose jobs compile nothing
-    says ``compiler: false``. A torch of the base image takes what that image has.
+    `compiler` adds the distribution's C and C++ compilers and Python's headers to the image: 309 MB on Debian 13 (81 MB
+    as packages) in addition to 3.2 GB of wheels. It is the default because torch.compile fails without them: Triton
+    compiles its launcher with gcc and Python.h at the first call on every node, and Inductor its CPU kernels with g++.
+    DeepSpeed, Megatron-LM and torch.utils.cpp_extension compile ops, for which nvcc needs a compiler as well. Write
+    ``compiler: false`` if the jobs of an image compile nothing. With ``base`` the base image's compilers are used.
     """
 
     package: ClassVar[str] = "torch"
@@ -65,27 +66,26 @@ class Torch(Recipe):
 
     def __post_init__(self) -> None:
         if (self.provider == "vendor") != bool(self.channel):
-            raise OptionError(
-                "'provider: vendor' and 'channel' go together", "write both, as channel: cu126, or neither"
-            )
+            hint = "write both, such as channel: cu126, or neither"
+            raise OptionError("'provider: vendor' and 'channel' require each other", hint)
         if (self.provider == "source") != bool(self.commit):
-            raise OptionError(
-                "'provider: source' and 'commit' go together", "write commit: the 40 digits that upstream's tag names"
-            )
+            hint = "write both: 'commit' is the full hash of upstream's tag"
+            raise OptionError("'provider: source' and 'commit' require each other", hint)
         if self.provider == "source" and self.release.count(".") != 2:
-            raise OptionError("'provider: source' needs a whole version", "write version: 2.15.0")
+            raise OptionError("'provider: source' requires a full version", "write version: 2.15.0")
         if self.provider in ("source", "base") and self.beside:
-            raise OptionError("'beside' takes packages of an index", "leave it out, or write provider: index or vendor")
+            hint = "remove it, or write provider: index or vendor"
+            raise OptionError("'beside' requires a provider with packages of an index", hint)
 
     def faults(self) -> dict[str, Refusal]:
         found: dict[str, Refusal] = {}
         if self.channel and not re.fullmatch(CHANNEL, self.channel):
-            what = "is no channel of PyTorch's own index: cpu, or cu with three digits"
+            what = "is not a channel of PyTorch's own index: cpu, or cu with three digits"
             found |= unknown_words((self.channel,), ("cpu", *CHANNELS), what)
         pattern = rf"({'|'.join(BESIDE)})(==[0-9]+(\.[0-9]+)*)?"
         wrong = [text for text in self.beside if not re.fullmatch(pattern, text)]
         return found | unknown_words(
-            wrong, BESIDE, "is none that torch brings along", other="where needed with ==VERSION after it"
+            wrong, BESIDE, "is not a package of torch's indexes", other="a version follows as in torchvision==0.11.2"
         )
 
     @property
@@ -94,20 +94,20 @@ class Torch(Recipe):
 
     @property
     def release(self) -> str:
-        """The version without the channel (2.6.0 of 2.6.0+cu126)."""
+        """Return the version without the channel (2.6.0 of 2.6.0+cu126)."""
         return self.version.partition("+")[0]
 
     @property
     def has_cuda(self) -> bool:
-        """Whether this build of torch is one for GPUs, as far as its options say."""
+        """Return whether this build of torch supports GPUs, as far as its options state."""
         return self.channel != "cpu"
 
-    # Two class variables elsewhere. What `beside` names comes from torch's own place.
+    # `meets` and `after` are class variables in other recipes. Packages of `beside` come from the source of torch.
     @property
     def meets(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("torchvision.same-cuda",) if self.beside else ()
 
-    # What torch is compiled against stands below it, and a toolkit made of wheels above.
+    # Layers that torch is compiled against are below it, a toolkit from wheels is above it.
     @property
     def after(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("cuda", "nccl", "ucx", "ucc") if self.provider == "source" else ()
@@ -133,16 +133,16 @@ class Torch(Recipe):
         if self.provider == "vendor":
             if whole:  # 2.6.0+cu126 is a build of its own in the matrix
                 return {"torch": f"=={self.release}+{self.channel}", "channel": "pytorch"}
-            asked = {"torch": self.release or "*", "channel": "pytorch"}
+            wanted = {"torch": self.release or "*", "channel": "pytorch"}
             cuda = re.fullmatch(CHANNEL, self.channel)
-            return asked | {"torch-cuda": f"{cuda[1]}.{cuda[2]}" if cuda and cuda[1] else "-"}
+            return wanted | {"torch-cuda": f"{cuda[1]}.{cuda[2]}" if cuda and cuda[1] else "-"}
         if self.provider == "base":
-            return super().matrix(env)  # the base says in the matrix which channel its torch is of
+            return super().matrix(env)  # the matrix knows the channel of the base's torch
         native = {"torch-ucc": "native"} if self.provider == "source" and env.has("ucc") else {}
         return {**super().matrix(env), "channel": self.provider, **native}
 
     def requirements(self) -> tuple[str, ...]:
-        """torch and what stands beside it, as requirements."""
+        """Return torch and the packages of `beside`, as requirements."""
         suffix = f"+{self.channel}" if self.provider == "vendor" else ""
         wanted = ""
         if self.release:
@@ -187,7 +187,7 @@ class Torch(Recipe):
         if env.has("nccl"):
             flags |= {"USE_SYSTEM_NCCL": "1", "NCCL_ROOT": "/opt/nccl"}
         if env.has("ucc"):
-            # USE_UCC alone is refused by its CMake files; both are found in config mode
+            # its CMake files refuse USE_UCC alone, and find UCC and UCX in config mode
             flags |= {
                 "USE_UCC": "1",
                 "USE_SYSTEM_UCC": "1",
@@ -199,7 +199,7 @@ class Torch(Recipe):
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         locked = env.versions.get("torch", "") or (self.release if self.provider == "source" else "")
-        # pyxis and enroot's hook set the rendezvous variables only for images that say which PyTorch they hold
+        # pyxis and enroot's hook set the rendezvous variables only for images that state their PyTorch
         variables = {"PYTORCH_VERSION": locked} if locked else {}
         if self.provider == "base":
             return Runtime(env=variables)
@@ -227,18 +227,20 @@ class Torch(Recipe):
         if self.compiler and self.provider != "base":
             checks.append(compiles())
         if self.provider == "source" and env.has("ucc"):
-            shown = f'{PYTHON} -c "import torch; print(torch.distributed.is_ucc_available())"'
-            checks.append(Check("torch: built with UCC", shown, "^True$"))
+            command = f'{PYTHON} -c "import torch; print(torch.distributed.is_ucc_available())"'
+            checks.append(Check("torch: built with UCC", command, "^True$"))
         if self.beside:
             names = [re.split("=", text)[0] for text in self.beside]
-            shown = f'{PYTHON} -c "import torch, {", ".join(names)}; print(torch.ops.{names[0]} is not None)"'
-            checks.append(Check(f"torch: {', '.join(names)} import", shown, "True"))
+            command = f'{PYTHON} -c "import torch, {", ".join(names)}; print(torch.ops.{names[0]} is not None)"'
+            checks.append(Check(f"torch: {', '.join(names)} import", command, "True"))
         return checks
 
 
 def compiles() -> Check:
-    """Whether the image's compilers make an extension module that its Python loads, as Triton does with its launchers
-    and torch.utils.cpp_extension with ops."""
+    """Return the check that the image's compilers build an extension module that its Python loads.
+
+    Triton does so with its launchers, and torch.utils.cpp_extension with ops.
+    """
     source = (
         "#include <Python.h>\n"
         "#include <stdlib.h>\n"
@@ -247,7 +249,7 @@ def compiles() -> Check:
     )
     headers = "import sysconfig; print(sysconfig.get_paths()['include'])"
     return Check(
-        "torch: C and C++ compile, and Python loads what they make",
+        "torch: the C and C++ compilers build modules that Python loads",
         f"mkdir -p /tmp/made && cd /tmp/made && {written('made.c', source)} && for compiler in gcc g++; do "
         f'$compiler -shared -fPIC -I"$({PYTHON} -c "{headers}")" made.c -o made.so && '
         f'{PYTHON} -c "import made" && echo "$compiler compiles" || exit 1; done',

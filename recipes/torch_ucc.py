@@ -46,16 +46,17 @@ DEBIAN = Archive(
 
 @dataclass(frozen=True, kw_only=True)
 class TorchUcc(Recipe):
-    """``init_process_group("ucc")`` without compiling torch: the package envbuild-torch-ucc.
+    """``init_process_group("ucc")`` without compiling torch, as the package envbuild-torch-ucc.
 
-    The wheel ships the declaration of PyTorch's class but not the class; its three source files are taken out of the
-    Debian archive's source package (`source`: ``debian``, 2.6.0, fitted to the wheel's headers) or of upstream's tag
-    (``tag``), and compiled as an extension. `version` is that of torch. CUDA tensors are served when the image has
-    recipe cuda.
+    The wheel contains the declaration of PyTorch's class but not the class. Its three source files are compiled as an
+    extension. CUDA tensors are supported if the image has layer cuda.
 
-    Use it as ``init_process_group("cpu:gloo,cuda:ucc")``: UCC cannot reduce float16 tensors in CPU memory and, left to
-    itself, says that it did. The package makes an exception of that, and the check in the finished image tells when a
-    later UCC can.
+    - `version`: that of torch.
+    - `source`: ``debian``, the source package of the Debian archive (2.6.0, adapted to the wheel's headers), or
+      ``tag``, upstream's tag.
+
+    Use it as ``init_process_group("cpu:gloo,cuda:ucc")``: UCC cannot reduce float16 tensors in CPU memory, but reports
+    success. The package raises an exception instead, and the check in the finished image shows when a later UCC can.
     """
 
     package: ClassVar[str] = "envbuild-torch-ucc"
@@ -72,25 +73,28 @@ class TorchUcc(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if self.version != TORCH:
-            reason = f"its sources are fitted to torch {TORCH}, and torch {self.version} was not tried"
-            found.append(Refusal(reason, "leave its version out"))
+            reason = f"its sources are adapted to torch {TORCH}, and torch {self.version} was not tested"
+            found.append(Refusal(reason, "remove its version"))
         torch = env.recipes["torch"]
         provider, release = getattr(torch, "provider", "index"), torch.version.partition("+")[0]
         if provider in ("source", "base"):
             found.append(
                 Refusal(
-                    f"torch of provider {provider} has its own ucc process group or none that can be added",
-                    "remove 'torch-ucc', and let torch be built with UCC",
+                    f"torch with provider: {provider} has its own ucc process group, or none can be added",
+                    "remove 'torch-ucc', or use a wheel of torch (provider: index)",
                 )
             )
         elif not f"{TORCH}.".startswith(f"{release}." if release else ""):
             found.append(
                 Refusal(
-                    f"its sources are fitted to torch {TORCH}, and torch {release} was not tried", "take that torch"
+                    f"its sources are adapted to torch {TORCH}, and torch {release} was not tested",
+                    f"write torch: {TORCH}",
                 )
             )
         if not env.recipes["ucc"].builds:
-            found.append(Refusal("it is compiled against UCC's headers in /opt/ucc", "take a ucc that is built there"))
+            found.append(
+                Refusal("it is compiled against UCC's headers in /opt/ucc", "use a ucc that is compiled there")
+            )
         return tuple(found)
 
     def matrix(self, env: RecipeEnv) -> Mapping[str, str]:
@@ -141,8 +145,8 @@ class TorchUcc(Recipe):
         ]
 
     def runtime(self, env: RecipeEnv) -> Runtime:
-        # `2.15` of recipe torch must not become a patch that nobody tried
-        # numpy: torch's collectives of objects want it, and the check looks at them
+        # `2.15` of layer torch must not become an untested patch release
+        # numpy: torch's collectives of objects need it, and the check tests them
         program = (DATA / "compare.py").read_text("utf-8")
         return Runtime(core=(f"torch=={self.version}",), python=("numpy",), files={COMPARE: program})
 
@@ -151,7 +155,7 @@ class TorchUcc(Recipe):
 
     def verify(self, env: RecipeEnv) -> list[Check]:
         names = "import torch; print(*sorted(torch.distributed.Backend._plugins))"
-        # one rank: the exception comes before anything is sent
+        # one rank: the exception is raised before anything is sent
         guard = (
             "import torch, torch.distributed as d\n"
             "d.init_process_group('ucc', store=d.HashStore(), rank=0, world_size=1)\n"
@@ -167,7 +171,7 @@ class TorchUcc(Recipe):
                 "refused: .*cpu:gloo,cuda:ucc",
             ),
             Check(
-                "torch-ucc: two ranks on CPU give what gloo gives, float16 the known defect",
+                "torch-ucc: two ranks on CPU compute the same as gloo, except for the known defect of float16",
                 two_ranks(COMPARE),
                 r"float16 on CPU: unchanged, the known defect(?s:.*)( 0 wrong\n?(?s:.*)){2}",
             ),
@@ -181,5 +185,7 @@ class TorchUcc(Recipe):
                 )
             )
             command = f"{VENV}/bin/torchrun --standalone --nproc-per-node gpu {COMPARE} --device cuda"
-            checks.append(Check("torch-ucc: all GPUs of a node give what they must", command, " 0 wrong", tier="gpu"))
+            checks.append(
+                Check("torch-ucc: all GPUs of a node compute the right results", command, " 0 wrong", tier="gpu")
+            )
         return checks

@@ -1,4 +1,4 @@
-"""NVIDIA Transformer Engine."""
+"""NVIDIA's kernels for transformers, with FP8."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,16 +15,16 @@ NEEDS = (
     "packaging",
     "pydantic",
 )
-CORES = ("12", "13")  # CUDA major versions that there is a core for
+CORES = ("12", "13")  # major versions of CUDA that have a core
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerEngine(Recipe):
     """Transformer Engine: the core from the index, the part for torch compiled here.
 
-    The wheel transformer-engine-cu12 or -cu13 holds the kernels, for all GPUs that NVIDIA compiles them for;
-    transformer-engine-torch is source only, C++ without kernels, and its setup.py would download a wheel that is named
-    after torch's version if there were one.
+    The wheel transformer-engine-cu12 or -cu13 contains the kernels, for all GPUs that NVIDIA compiles them for.
+    transformer-engine-torch is source only, C++ without kernels. Its setup.py would download a wheel for the version of
+    torch if one existed.
     """
 
     package: ClassVar[str] = "transformer-engine"
@@ -43,14 +43,14 @@ class TransformerEngine(Recipe):
         if self.core(env) not in CORES:
             found.append(
                 Refusal(
-                    f"there is a core for CUDA {' and '.join(CORES)}, not for CUDA {env.recipes['cuda'].version}",
-                    "take another cuda",
+                    f"it has a core for CUDA {' and '.join(CORES)}, not for CUDA {env.recipes['cuda'].version}",
+                    f"take CUDA {' or '.join(CORES)}",
                 )
             )
         return tuple(found)
 
     def core(self, env: RecipeEnv) -> str:
-        """CUDA's major version, which names the core; 13 where the matrix has not yet picked one."""
+        """Return CUDA's major version, which is in the core's name; 13 if the matrix has not picked one yet."""
         return env.recipes["cuda"].version.partition(".")[0] or CORES[-1]
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -62,7 +62,7 @@ class TransformerEngine(Recipe):
         )
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # cuDNN and NCCL are wheels beside the toolkit, and the build looks for their headers in the toolkit alone
+        # cuDNN and NCCL are wheels beside the toolkit, and the build searches for their headers only in the toolkit
         nvidia = f"{env.site_packages}/nvidia"
         headers = f"{nvidia}/cudnn/include:{nvidia}/nccl/include"
         return python_wheel(
@@ -87,6 +87,6 @@ class TransformerEngine(Recipe):
         return ("transformer_engine_torch",)
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        shown = "transformer_engine.__version__"
+        version = "transformer_engine.__version__"
         expect = self.version.replace(".", r"\.") or r"\d"
-        return [imports("transformer-engine", ("transformer_engine.pytorch",), show=shown, expect=expect)]
+        return [imports("transformer-engine", ("transformer_engine.pytorch",), show=version, expect=expect)]

@@ -1,4 +1,4 @@
-"""UCC: collectives over UCX, NCCL and shared memory."""
+"""Collectives over UCX, NCCL and shared memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,13 +34,14 @@ TESTED = "allreduce"  # of the collectives that ucc_perftest knows
 
 @dataclass(frozen=True, kw_only=True)
 class Ucc(Released):
-    """UCC from upstream's repository in /opt/ucc: over UCX, and over CUDA and NCCL when the image has them.
+    """UCC from upstream's repository in /opt/ucc: over UCX, and over CUDA and NCCL if the image has them.
 
-    `mpi_test` adds upstream's programs that start through MPI, ucc_perftest and ucc_test_mpi (its build makes both or
-    neither); it needs the distribution's Open MPI, because one from source is built on top of UCC.
+    - `mpi_test`: whether to add upstream's MPI programs, ucc_perftest and ucc_test_mpi (its build makes both or
+      neither). It needs the distribution's Open MPI, because one from source is compiled against UCC.
+    - `commit`: full hash of a `version` that this recipe does not know.
 
-    CPU tensors of type float16 are not reduced and bfloat16 sums are truncated, without an error (1.3.0 to 1.8.0):
-    give them to gloo.
+    In CPU memory 1.3.0 to 1.8.0 do not reduce float16 tensors and truncate bfloat16 sums, without an error: use gloo
+    for them.
     """
 
     upstream: ClassVar[str] = "UCC"
@@ -50,7 +51,7 @@ class Ucc(Released):
     prefix: ClassVar[str] = "/opt/ucc"
     programs: ClassVar[tuple[str, ...]] = ("bin",)
     component: ClassVar[str] = "ucc"
-    # --with-nvcc-gencode
+    # the build sets --with-nvcc-gencode
     meets: ClassVar[tuple[str, ...]] = ("ucc.default-gencode", "ucc.no-sm-90-before-cuda-12")
     after: ClassVar[tuple[str, ...]] = ("ucx", "cuda", "nccl")
     requires: ClassVar[tuple[str, ...]] = ("ucx",)
@@ -80,7 +81,7 @@ class Ucc(Released):
         return Sources(debian=(*DEBIAN, *ucx, *mpi), git=(self.source(),))
 
     def build(self, env: RecipeEnv) -> list[Any]:
-        # Upstream leaves its transport mlx5 out by default, the one part that links libibverbs itself.
+        # By default upstream leaves out its transport mlx5, the one part that links libibverbs itself.
         options = [
             "--disable-static",
             f"--with-ucx={env.prefix_of('ucx') or '/usr'}",
@@ -88,7 +89,7 @@ class Ucc(Released):
             "--without-rocm",
             "--without-sharp",
             "--without-valgrind",
-            "--with-mpi" if self.mpi_test else "--without-mpi",  # a folder as value makes it look for DIR/bin/mpirun
+            "--with-mpi" if self.mpi_test else "--without-mpi",  # with a folder as value it requires DIR/bin/mpirun
         ]
         options.append("--with-cuda=/opt/cuda" if env.has("cuda") else "--without-cuda")
         options.append("--with-nccl=/opt/nccl" if self.nccl(env) else "--without-nccl")
@@ -109,15 +110,17 @@ class Ucc(Released):
         return Runtime(libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        said = rf"UCC version={self.whole}\D[\s\S]*{self.revision[:7]}"
+        version = rf"UCC version={self.whole}\D[\s\S]*{self.revision[:7]}"
         checks = [
-            Check("ucc: the version and commit asked for", "ucc_info -v", said),
-            Check("ucc: what it works over without a driver", "ucc_info -s", r"self=50 ucp=10$"),
+            Check("ucc: the requested version and commit", "ucc_info -v", version),
+            Check("ucc: its transports without a driver", "ucc_info -s", r"self=50 ucp=10$"),
         ]
         if env.has("cuda"):
             over = f"cuda=40 {'nccl=20 ' if self.nccl(env) else ''}self=50 ucp=10$"
             modules = [f"{self.prefix}/lib/ucc/libucc_{name}.so" for name in ("ec_cuda", "tl_cuda")]
-            checks.append(Check("ucc: what it works over with one", f"LD_LIBRARY_PATH={STUB_DRIVER} ucc_info -s", over))
+            checks.append(
+                Check("ucc: its transports with a driver", f"LD_LIBRARY_PATH={STUB_DRIVER} ucc_info -s", over)
+            )
             if env.target.sm:
                 checks.append(only_this_gpu("ucc", modules, env))
         if self.mpi_test:
@@ -126,7 +129,7 @@ class Ucc(Released):
                 Check(
                     f"ucc: two ranks of ucc_perftest over {transports}",
                     f"UCX_TLS={transports} {run} ucc_perftest -c {TESTED} -b 8 -e 65536 -n 20 -w 2 -F",
-                    r"\A(?![\s\S]*ERROR)[\s\S]*^ +16384 +65536 ",  # it exits with 0 when nothing arrived
+                    r"\A(?![\s\S]*ERROR)[\s\S]*^ +16384 +65536 ",  # its exit status is 0 even if nothing arrived
                 )
                 for transports in env.recipes["ucx"].alone()
             ]

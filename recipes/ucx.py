@@ -1,4 +1,4 @@
-"""UCX: the communication layer below MPI and UCC."""
+"""Communication layer below MPI and UCC."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from envbuild.sdk import (
     rdma,
 )
 
-# Tags of openucx/ucx. Older ones than 1.14.0 are no use to UCC 1.4.4 and newer (ucp_memh_pack).
+# Tags of openucx/ucx. UCC 1.4.4 and newer needs 1.14.0 or newer (ucp_memh_pack).
 RELEASES = {
     "1.22.0": "8a6b06fb880accbb933a79cda893883872c68d9d",
     "1.21.0": "b6a9d47fccce849c28111f05a7fa8f1c930ff17d",
@@ -33,14 +33,14 @@ RELEASES = {
     "1.14.1": "04897a079ac88713842f7209c5e82430d095444e",
     "1.14.0": "ae505b93582b10ce15c29a546a86c168e2e36216",
 }
-# As contrib/configure-release-mt of the repository: for speed, and usable from several threads (torch,
-# MPI_THREAD_MULTIPLE). Not --enable-optimizations, which compiles for the machine at hand.
+# As contrib/configure-release-mt of the repository: fast, and usable from several threads (torch,
+# MPI_THREAD_MULTIPLE). Not --enable-optimizations, which compiles for the build machine.
 RELEASE = ("--disable-logging", "--disable-debug", "--disable-assertions", "--disable-params-check", "--enable-mt")
-# Named and not guessed: a library that the build root lacks, or brings by chance, must not change the product in
-# silence.
+# Every part is enabled or disabled by name: detection would let a library of the build root change the product
+# silently.
 FABRIC = ("mlx5", "rc", "ud", "dc", "dm", "devx", "ib-hw-tm")
-# All of its device code stands behind DOCA GPUNetIO: without that, UCX is the same for every GPU, and no architecture
-# is named (--with-nvcc-gencode), so that images for several kinds of node share it.
+# Its device code is all part of DOCA GPUNetIO. Without that UCX is the same for every GPU: no architecture is named
+# (--with-nvcc-gencode), and images for several kinds of node share it.
 WITHOUT = ("bfd", "doca-gpunetio", "fuse3", "go", "java", "knem", "mad", "rocm", "ugni", "valgrind", "xpmem", "ze")
 DEBIAN = ("autoconf", "automake", "g++", "gcc", "libc6-dev", "libtool", "make", "pkgconf")
 VERBS = ("libibverbs-dev", "librdmacm-dev")
@@ -48,11 +48,11 @@ VERBS = ("libibverbs-dev", "librdmacm-dev")
 
 @dataclass(frozen=True, kw_only=True)
 class Ucx(DebianOrSource):
-    """UCX with verbs and mlx5, shared memory and TCP; from source also with CUDA and GDRCopy when the image has them.
+    """UCX with verbs and mlx5, shared memory and TCP; from source also with CUDA and GDRCopy if the image has them.
 
-    `provider`: ``debian``, the distribution's package, which has no CUDA support, or ``source``, upstream's repository
-    in /opt/ucx. Left out, it is source for an image that asks for a version, and debian for one that does not. A
-    `version` that this recipe does not know needs its `commit`.
+    - `provider`: ``debian``, the distribution's package, without CUDA, or ``source``, upstream's repository, compiled
+      in /opt/ucx. Default: ``source`` if the spec sets `version`, else ``debian``.
+    - `commit`: full hash of a `version` that this recipe does not know.
     """
 
     upstream: ClassVar[str] = "UCX"
@@ -74,8 +74,10 @@ class Ucx(DebianOrSource):
         return "" if self.builds else "libucx0"
 
     def alone(self) -> tuple[str, ...]:
-        """Values of UCX_TLS with which two ranks reach each other on a machine without a network: 1.20.0 and 1.20.1
-        take the loopback device for unreachable (mended in 1.21.0: openucx/ucx#11202)."""
+        """Return the values of UCX_TLS with which two ranks reach each other on a machine without a network.
+
+        1.20.0 and 1.20.1 treat the loopback device as unreachable (fixed in 1.21.0: openucx/ucx#11202).
+        """
         no_loopback = self.builds and self.whole.startswith("1.20.")
         return ("self,sm",) if no_loopback else ("self,sm", "self,tcp")
 
@@ -84,7 +86,7 @@ class Ucx(DebianOrSource):
             return self.lacking()
         if not self.provider and env.has("cuda"):
             why = f"the UCX of {env.distribution.name} has no CUDA support, and this image has CUDA"
-            return (Refusal(why, "write a version to compile it, or provider: debian to take it as it is"),)
+            return (Refusal(why, "write version: to compile it, or provider: debian to use it without CUDA"),)
         return ()
 
     def provides(self, env: RecipeEnv) -> tuple[str, ...]:
@@ -117,14 +119,14 @@ class Ucx(DebianOrSource):
             before=shim,
             bootstrap="./autogen.sh",
             configure=options,
-            # upstream's own -O3 stays, its -Werror does not: the next compiler has new warnings
+            # upstream's own -O3 remains, -Werror is disabled: the next compiler has new warnings
             environment={"CFLAGS": "-g0 -Wno-error", "CXXFLAGS": "-g0 -Wno-error", "PATH": path},
         )
 
     def runtime(self, env: RecipeEnv) -> Runtime:
         if not self.builds:
             return Runtime(debian=("libucx0", "ucx-utils"))
-        # verbs are linked by modules alone, which are skipped in silence where the library is missing
+        # only modules link verbs, and without the library they are skipped silently
         return Runtime(debian=rdma.packages(env), libraries=(f"{self.prefix}/lib",))
 
     def verify(self, env: RecipeEnv) -> list[Check]:
@@ -134,8 +136,8 @@ class Ucx(DebianOrSource):
         ]
         if not self.builds:
             return checks
-        said = rf"Library version: {self.whole}[\s\S]*revision {self.revision[:7]}"
-        checks.insert(0, Check("ucx: the version and commit asked for", "ucx_info -v", said))
+        version = rf"Library version: {self.whole}[\s\S]*revision {self.revision[:7]}"
+        checks.insert(0, Check("ucx: the requested version and commit", "ucx_info -v", version))
         for number, transports in enumerate(self.alone()):
             run = f"UCX_TLS={transports} ucx_perftest -p {13337 + number}"
             once = f"{run} 127.0.0.1 -t tag_bw -s 65536 -n 200"
@@ -145,7 +147,7 @@ class Ucx(DebianOrSource):
             count = "ucx_info -c -f | grep -c -E '^#? *UCX_CUDA_COPY_'"
             checks.append(
                 Check(
-                    "ucx: its CUDA module loads where there is a driver, and is left out where there is none",
+                    "ucx: its CUDA module loads with a driver, and is skipped without one",
                     f"echo without $({count}); echo with $(LD_LIBRARY_PATH={STUB_DRIVER} {count})",
                     r"^without 0\nwith [1-9]",
                 )

@@ -1,4 +1,4 @@
-"""xFormers."""
+"""Attention kernels and parts of transformers, for PyTorch."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -8,10 +8,12 @@ from envbuild.sdk import Check, PythonIndex, Recipe, RecipeEnv, Refusal, Runtime
 
 @dataclass(frozen=True, kw_only=True)
 class Xformers(Recipe):
-    """xFormers: the index's wheel, the wheel of the channel that torch comes from (`provider: vendor`), or its source
-    distribution compiled for the target (`provider: source`).
+    """xFormers as a wheel, or compiled for the target.
 
-    A wheel is built for one CUDA version; the package index has the one that fits its own torch.
+    - `provider`: ``index``, the wheel of the package index; ``vendor``, the wheel of torch's channel (torch: channel);
+      or ``source``, the source distribution, compiled for the target.
+
+    A wheel is built for one CUDA version; that of the package index is compatible with the torch there.
     """
 
     package: ClassVar[str] = "xformers"
@@ -31,9 +33,9 @@ class Xformers(Recipe):
     def refusals(self, env: RecipeEnv) -> tuple[Refusal, ...]:
         found = []
         if self.provider == "source" and not (env.target.sm and env.has("cuda")):
-            found.append(Refusal("its kernels are compiled for a GPU, with a toolkit", "add the layer cuda"))
+            found.append(Refusal("its kernels are compiled for a GPU with a CUDA toolkit", "add cuda to the layers"))
         if self.provider == "vendor" and not getattr(env.recipes["torch"], "channel", ""):
-            found.append(Refusal("its provider vendor is the channel that torch comes from", "write provider: index"))
+            found.append(Refusal("'provider: vendor' is for a torch with a channel", "write provider: index"))
         return tuple(found)
 
     def sources(self, env: RecipeEnv) -> Sources:
@@ -71,8 +73,8 @@ class Xformers(Recipe):
         return ("xformers._C",) if self.provider == "source" else ()
 
     def verify(self, env: RecipeEnv) -> list[Check]:
-        shown = "xformers.__version__"
-        checks = [imports("xformers", ("xformers",), show=shown, expect=self.version.replace(".", r"\.") or r"\d")]
+        version = "xformers.__version__"
+        checks = [imports("xformers", ("xformers",), show=version, expect=self.version.replace(".", r"\.") or r"\d")]
         if self.provider == "source":
             checks.append(cubins("xformers", self.extensions(), env))
         return checks

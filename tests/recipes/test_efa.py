@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("options", "target", "why"),
     [
-        ({"version": "1.99.0"}, "p5-efa", "no sha256 is known of EFA installer 1.99.0"),
+        ({"version": "1.99.0"}, "p5-efa", "the sha256 of EFA installer 1.99.0 is not known"),
         ({"version": "1.37.0", "plugin": True}, "p5-efa", "take 1.38 or newer"),
         ({"version": "1.39.0", "plugin": True}, "gb200-nvl", "take 1.40 or newer"),
     ],

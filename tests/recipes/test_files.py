@@ -85,7 +85,7 @@ def test_a_host_file_has_the_gpus_of_the_target() -> None:
     [
         (
             {"known": ["azure-ndv6-topo"]},
-            "is no known file\nhint: did you mean 'azure-ndv5-topo'? there are: azure-ndv4-",
+            "is not a known file\nhint: did you mean 'azure-ndv5-topo'? there are: azure-ndv4-",
         ),
         ({"text": {"etc/x": "1"}}, "is not a plain absolute path"),
         ({"text": {"/etc/../bin/sh": "1"}}, "is not a plain absolute path"),
@@ -96,7 +96,7 @@ def test_a_host_file_has_the_gpus_of_the_target() -> None:
         ({"text": {"/opt": "1"}}, "'/opt' is a folder of the system"),
         ({"text": {"/etc": "1"}}, "'/etc' is a folder of the system"),
         ({"text": {"/var": "1"}}, "'/var' is a folder of the system"),
-        ({"text": {"/etc/nccl.conf": "A=1"}, "known": ["azure-ndv4-nccl"]}, "write its settings there"),
+        ({"text": {"/etc/nccl.conf": "A=1"}, "known": ["azure-ndv4-nccl"]}, "write its settings under nccl:"),
         ({"nccl": {"nccl_debug": "INFO"}}, "is not the name of a setting"),
         ({"nccl": {"NCCL_DEBUG": "INFO\nX=1"}}, "holds a line end"),
     ],
@@ -112,7 +112,7 @@ def test_files_below_the_prefix_of_a_layer_are_refused() -> None:
     compiled = recipe("ucx", version="1.20")
     reasons = made.refusals(image(made, compiled, recipe("gdrcopy")))
     assert {str(reason).partition(" belongs to ")[0] for reason in reasons} == {"/opt/ucx/etc/ucx.conf", "/opt/ucx"}
-    assert all("layer 'ucx', which makes /opt/ucx; put it into another folder" in str(reason) for reason in reasons)
+    assert all("layer 'ucx', which builds /opt/ucx; put it into another folder" in str(reason) for reason in reasons)
     assert made.refusals(image(made, recipe("ucx"))) == ()  # the distribution's makes no folder there
 
 

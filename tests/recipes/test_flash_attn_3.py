@@ -26,5 +26,5 @@ def test_flash_attention_3_is_for_hopper_and_one_compiler() -> None:
     assert made.git.submodules == ("csrc/cutlass",)
     other = recipe("flash-attn-3", commit="f" * 40, release="3.1.0")
     assert other.sources(image(other)).gives == ("flash-attn-3==3.1.0",)
-    with pytest.raises(SpecError, match=r"'fp7' is no part of .*\nhint: did you mean 'fp8'"):
+    with pytest.raises(SpecError, match=r"'fp7' is not a part of .*\nhint: did you mean 'fp8'"):
         recipe("flash-attn-3", without=["fp7"])

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.unit
     ("version", "beside", "missing"),
     [
         ("ea7aefd", {"deeperspeed": {}}, ()),
-        ("ea7aefd", {}, ("another deepspeed; write deeperspeed: {version: 3.0}",)),
-        ("ea7aefd", {"deepspeed": {}}, ("another deepspeed; write deeperspeed: {version: 3.0}",)),
+        ("ea7aefd", {}, ("the image does not have it; write deeperspeed: {version: 3.0}",)),
+        ("ea7aefd", {"deepspeed": {}}, ("the image does not have it; write deeperspeed: {version: 3.0}",)),
         ("66fe501", {"deeperspeed": {"version": "eb7f5cff"}, "python-packages": SOURCE_ONLY}, ()),
         ("66fe501", {"deeperspeed": {}, "python-packages": SOURCE_ONLY}, ("write deeperspeed: {version: eb7f5cff}",)),
         (
@@ -88,7 +88,7 @@ def test_pins_are_preserved_exactly() -> None:
 def test_gpt_neox_at_a_commit_of_the_specs_own(tmp_path: Path) -> None:
     made = recipe("gpt-neox", origin="github:example/gpt-neox", commit="0" * 40, pins=["transformers==4.38.0"])
     (refusal,) = map(str, made.refusals(stack(made)))
-    assert refusal.endswith("add under layers: deeperspeed: {}")
+    assert refusal.endswith("add deeperspeed to the layers")
     env = stack(made, recipe("deeperspeed"), recipe("neox-kernels", commit="0" * 40))
     assert not made.refusals(env) and made.git.origin == "github:example/gpt-neox"
     assert "transformers==4.38.0" in made.runtime(env).python

@@ -76,16 +76,16 @@ def test_which_archive_of_hpcx(version: str, base: str, target: str, layers: tup
             {"version": "2.18"},
             "ubuntu:22.04",
             "gb200-nvl",
-            "2.18 is known for ubuntu:22.04, aarch64, CUDA any; give its",
+            "2.18 is known for ubuntu:22.04, aarch64, CUDA any; write file:",
         ),
-        ({}, "debian:13", "gb200-nvl", "sha256:, take ubuntu:24.04 with CUDA 13, or leave it out"),
+        ({}, "debian:13", "gb200-nvl", "take ubuntu:24.04 with CUDA 13, or remove 'hpcx'"),
         ({"version": "2.16", "cuda": "13"}, "ubuntu:22.04", "h100-ib", "CUDA 13"),
         ({"version": "2.99"}, "ubuntu:22.04", "h100-ib", "take one of 2.25.1, 2.24.1, 2.21.2, 2.20, 2.19, 2.18, 2.16"),
         (
             {"version": "2.16"},
             "ubuntu:24.04",
             "gb200-nvl",
-            "give its file: and sha256:, take one of 2.25.1, 2.24.1, or leave",
+            "write file: and sha256: of an archive, take one of 2.25.1, 2.24.1, or remove",
         ),
         (
             {"file": "hpcx-v2.26-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64", "sha256": "0" * 64},
@@ -105,9 +105,9 @@ def test_archives_of_hpcx_that_do_not_fit(options: dict[str, Any], base: str, ta
 def test_hpcx_needs_verbs_and_whole_archives() -> None:
     made = recipe("hpcx", version="2.18")
     (reason,) = map(str, made.refusals(image(made, base="ubuntu:22.04")))
-    assert reason.endswith("add under layers: rdma-core or ofed")
+    assert reason.endswith("add rdma-core or ofed to the layers")
     for options in ({"file": "hpcx-v2.26-gcc-inbox-ubuntu24.04-cuda13-x86_64"}, {"sha256": "0" * 64}):
-        with pytest.raises(SpecError, match="go together"):
+        with pytest.raises(SpecError, match="require each other"):
             recipe("hpcx", **options)
     with pytest.raises(SpecError, match="is not the name of an archive"):
         recipe("hpcx", file="hpcx.tbz", sha256="0" * 64)

@@ -23,5 +23,5 @@ def test_megatron_lm_is_for_the_python_of_the_base() -> None:
     assert new.sources(stack(new)).gives == ("megatron-core==0.19.1",)  # what that tag calls itself
     assert not new.refusals(stack(new))
     (refusal,) = map(str, new.refusals(stack(new, base="ubuntu:22.04")))
-    assert "for Python 3.12 and later and the base has 3.10" in refusal
+    assert "requires Python 3.12 or later, and the base has 3.10" in refusal
     assert recipe("megatron-lm").extensions() == ("megatron.core.datasets.helpers_cpp",)

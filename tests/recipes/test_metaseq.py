@@ -14,7 +14,7 @@ def test_metaseq_with_apex_beside_it() -> None:
     env, with_apex = stack(own), stack(own, recipe("apex", version="265b451"))
     assert not own.refusals(env)
     (refusal,) = map(str, own.refusals(with_apex))
-    assert "both bring amp_C, apex_C, fused_dense_cuda, fused_layer_norm_cuda; write apex: false" in refusal
+    assert "both contain amp_C, apex_C, fused_dense_cuda, fused_layer_norm_cuda; write apex: false" in refusal
     other = recipe("metaseq", apex=False)
     assert not other.refusals(with_apex)
     assert "--no_apex" in commands(other, env) and "--no_apex" not in commands(own, env)

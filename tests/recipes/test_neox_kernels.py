@@ -77,5 +77,5 @@ def test_the_kernels_are_those_of_the_code() -> None:
         name: (item.origin, item.commit, item.tag) for name, item in kernels.items()
     }
     (refusal,) = map(str, recipe("neox-kernels", version="66fe501").refusals(stack(recipe("gpt-neox"))))
-    assert refusal.endswith("gpt-neox is ea7aefd; give both the same version")
+    assert refusal.endswith("gpt-neox is ea7aefd; write the same version for both")
     assert not recipe("neox-kernels").refusals(stack(recipe("gpt-neox")))

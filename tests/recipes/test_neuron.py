@@ -79,7 +79,7 @@ def test_neuron_checks_accept_the_output_of_the_programs() -> None:
     packages = checks["neuron: the packages are those of the SDK"].expect
     assert re.search(packages, "2.7.0.2.9.9357+08e1f40d 2.20.9961.0")
     assert not re.search(packages, "2.7.0.2.9.9357+08e1f40d 2.21.18209.0")
-    library = checks["neuron: the runtime library is the loader's"].expect
+    library = checks["neuron: the loader finds the runtime library"].expect
     assert re.search(library, "\tlibnrt.so.1 (libc6,x86-64) => /opt/aws/neuron/lib/libnrt.so.1\n")
     assert not re.search(library, "\tlibnrt.so.1 (libc6,x86-64) => /usr/lib/libnrt.so.1\n")
     assert {item.tier for item in checks.values()} == {"run", "gpu"}

@@ -17,4 +17,4 @@ def test_neuronx_distributed_is_of_the_same_sdk() -> None:
     assert training.matrix(env) == {"nxdt": "==1.7.0"} and not made.matrix(env)
     old = image(recipe("neuron", sdk="2.6.0"), target="trn1", base="ubuntu:20.04")
     (refusal,) = map(str, made.refusals(old))
-    assert refusal == "the SDK 2.6.0 has no neuronx-distributed; take a later one"
+    assert refusal == "the SDK 2.6.0 has no neuronx-distributed; take a later sdk of neuron"

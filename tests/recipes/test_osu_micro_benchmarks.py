@@ -15,9 +15,9 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("options", "layers", "why"),
     [
-        ({}, (), "add under layers: openmpi or hpcx"),
-        ({"version": "8.0"}, ("openmpi",), "write its sha256 beside it"),
-        ({"cuda": True}, ("openmpi",), "add the layer cuda"),
+        ({}, (), "add openmpi or hpcx to the layers"),
+        ({"version": "8.0"}, ("openmpi",), "write its sha256:"),
+        ({"cuda": True}, ("openmpi",), "add cuda to the layers"),
         ({"version": "7.4", "cuda": True}, ("openmpi", "cuda"), "7.4 does not compile with CUDA 13.2"),
     ],
 )

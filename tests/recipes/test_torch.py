@@ -73,20 +73,20 @@ def test_a_channel_is_an_index_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"provider": "vendor"}, "go together"),
-        ({"channel": "cu126"}, "go together"),
-        ({"provider": "source", "version": "2.15.0"}, "'commit' go together"),
-        ({"provider": "source", "commit": "a" * 40, "version": "2.15"}, "needs a whole version"),
+        ({"provider": "vendor"}, "require each other"),
+        ({"channel": "cu126"}, "require each other"),
+        ({"provider": "source", "version": "2.15.0"}, "'commit' require each other"),
+        ({"provider": "source", "commit": "a" * 40, "version": "2.15"}, "requires a full version"),
         ({"provider": "base", "beside": ["torchvision"]}, "'beside'"),
-        ({"provider": "vendor", "channel": "cuda12"}, "'cuda12' is no channel"),
+        ({"provider": "vendor", "channel": "cuda12"}, "'cuda12' is not a channel"),
         ({"provider": "vendor", "channel": "cuda126"}, "hint: did you mean 'cu126'\\? there are: cpu, cu132"),
         (
             {"beside": ["torch-vision"]},
-            "'torch-vision' is none that torch brings along\nhint: did you mean 'torchvision'",
+            "'torch-vision' is not a package of torch's indexes\nhint: did you mean 'torchvision'",
         ),
         ({"provider": "wheel"}, "'provider' cannot be 'wheel'\nhint: it is one of: index, vendor, source, base"),
         ({"provider": "sorce"}, "hint: did you mean 'source'\\? it is one of: index, vendor, source, base"),
-        ({"beside": ["torchvision; rm"]}, "is none that torch brings along"),
+        ({"beside": ["torchvision; rm"]}, "is not a package of torch's indexes"),
     ],
 )
 def test_invalid_options_of_torch(options: dict[str, Any], message: str) -> None:

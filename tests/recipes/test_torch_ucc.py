@@ -30,7 +30,7 @@ def test_torch_ucc_beside_the_torch_it_was_fitted_to(version: str) -> None:
 def test_torch_ucc_refuses_a_torch_that_was_not_tried(version: str) -> None:
     made = recipe("torch-ucc")
     (refusal,) = map(str, made.refusals(image(recipe("torch", version=version), Named("ucc"), made)))
-    assert f"torch {version} was not tried" in refusal
+    assert f"torch {version} was not tested" in refusal
 
 
 def test_torch_ucc_refuses_a_base_that_it_does_not_support() -> None:

@@ -21,8 +21,8 @@ def test_ucc_compiles_for_the_target_with_libraries_of_the_image() -> None:
     assert "--without-cuda" in small
     assert "--without-nccl" in small
     assert "gencode" not in small
-    assert matches(line(mine, image(mine, ucx, cuda, nccl), "over with one"), "cuda=40 nccl=20 self=50 ucp=10")
-    assert not matches(line(mine, image(mine, ucx, cuda, nccl), "over with one"), "self=50 ucp=10")
+    assert matches(line(mine, image(mine, ucx, cuda, nccl), "with a driver"), "cuda=40 nccl=20 self=50 ucp=10")
+    assert not matches(line(mine, image(mine, ucx, cuda, nccl), "with a driver"), "self=50 ucp=10")
 
 
 def test_uccs_mpi_programs_need_the_distributions_open_mpi() -> None:

@@ -130,7 +130,7 @@ def test_a_recipe_without_a_version_takes_none(field: str, tmp_path: Path) -> No
         image_spec.load_image_spec("x", project(tmp_path, '{thing: {version: "3"}}', field))
 
 
-DEBIAN = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', where needed with =VERSION after it"
+DEBIAN = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', then =VERSION if needed"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,10 @@ DEBIAN = "is not the name of a Debian package: a-z, 0-9, '+', '-' and '.', where
             [
                 (35, "'numpy >== 1' is not a Python requirement: "),
                 (50, "'-r x.txt' is not a Python requirement: "),
-                (62, "'demo @ https://files.example/demo.whl' names an address, and a lock holds packages of an index"),
+                (
+                    62,
+                    "'demo @ https://files.example/demo.whl' names an address, and a lock contains packages",
+                ),
             ],
         ),
         ('{debian-packages: {version: "1"}}', [(28, "unknown key 'version'")]),
