@@ -9,10 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# what the check of banned words reads in `make lint`: all but the recipes
-PROSE := $(wildcard *.md) docs benchmarks envbuild images tests
-
-.PHONY: help setup quickstart tools test-tools dev lint prose check check-docs test test-all bench tables clean
+.PHONY: help setup quickstart tools test-tools dev lint check check-docs test test-all bench tables clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -96,10 +93,6 @@ lint: dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python tests/prose/check.py $(PROSE)
-
-# Banned words and names (STYLE.md). `make prose` also reads the recipes, which still have some.
-prose: dev
 	$(VENV)/bin/python tests/prose/check.py
 
 # Every process of the run loads what another one has compiled, even where the user disabled such files.
