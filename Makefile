@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools dev lint check check-docs test test-all bench tables clean
+.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check check-docs test test-all bench tables clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -89,16 +89,27 @@ dev: setup $(VENV)/.dev
 $(VENV)/.dev: pyproject.toml | setup
 	@$(VENV)/bin/pip install -qq -e '.[test]' && touch $@
 
+# Two at a time, the longest first; each prints its lines when it ends, and one that fails does not stop the others.
 lint: dev
-	$(VENV)/bin/ruff check .
+	@$(MAKE) --no-print-directory -j2 -k --output-sync=target lint-mypy lint-prose lint-imports lint-ruff
+
+lint-mypy:
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+
+lint-prose:
 	$(VENV)/bin/python tests/prose/check.py
 
-# Every process of the run loads what another one has compiled, even where the user disabled such files.
+lint-imports:
+	$(VENV)/bin/lint-imports
+
+lint-ruff:
+	$(VENV)/bin/ruff check .
+
+# Every process of the run loads what another one has compiled, even where the user disabled such files. Test files start
+# in the order of their names: in xdist's order, by number of tests, the ones with few long tests would start last.
 check: export PYTHONDONTWRITEBYTECODE :=
 check: lint
-	$(PYTEST) -q -n auto --dist loadfile --hypothesis-profile=quick -m '(unit or golden) and not slow_unit'
+	$(PYTEST) -q -n auto --dist loadfile --no-loadscope-reorder --hypothesis-profile=quick -m '(unit or golden) and not slow_unit'
 
 # Links, commands and examples of the documentation; generated tables; workflows.
 check-docs: dev
