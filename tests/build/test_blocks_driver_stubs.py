@@ -88,6 +88,7 @@ def test_stubs_return_the_error_of_a_missing_driver(tmp_path: Path) -> None:
     assert nvml.nvmlErrorString(12) == text.value
 
 
+@pytest.mark.slow_unit
 def test_stubs_are_reproducible_and_have_the_sonames_of_the_driver(tmp_path: Path) -> None:
     contents = []
     for number in (1, 2):

@@ -74,7 +74,10 @@ def test_a_full_output_disk_is_not_reported_as_the_store() -> None:
     )
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [*(pytest.param(one, marks=pytest.mark.slow_unit) for one in ("2>&-", ">&-", "<&-")), "<&- >&- 2>&-"],
+)
 def test_closed_streams(closed: str, tmp_path: Path) -> None:
     """No file takes their place, and nothing fails."""
     program = f"exec {sys.executable} -m envbuild list {closed}"

@@ -60,7 +60,14 @@ def finish(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str, int]:
     return json.loads(out), err, process.returncode
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("SIGINT", 130),
+        pytest.param("SIGTERM", 143, marks=pytest.mark.slow_unit),
+        pytest.param("SIGHUP", 129, marks=pytest.mark.slow_unit),
+    ],
+)
 def test_a_signal_ends_it_with_an_object_that_has_the_results_so_far(name: str, code: int, tmp_path: Path) -> None:
     answer, err, exit_code = finish(start(tmp_path, f"os.kill(os.getpid(), signal.{name}); time.sleep(60)"))
     assert exit_code == code
@@ -69,6 +76,7 @@ def test_a_signal_ends_it_with_an_object_that_has_the_results_so_far(name: str, 
     assert answer["error"]["findings"][0]["message"] in err and "Traceback" not in err
 
 
+@pytest.mark.slow_unit
 def test_an_error_of_the_second_keeps_the_first(tmp_path: Path) -> None:
     answer, err, exit_code = finish(start(tmp_path, "raise BuildError('unit x failed', 'read the log')"))
     assert exit_code == 6 and "Traceback" not in err
@@ -95,7 +103,7 @@ def test_an_error_while_a_signal_ends_it_is_not_a_second_object(tmp_path: Path) 
     assert "the child is gone" not in err
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow_unit)])
 def test_a_signal_while_the_object_is_printed_does_not_cut_it_in_two(
     unbuffered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +118,7 @@ def test_a_signal_while_the_object_is_printed_does_not_cut_it_in_two(
     assert process.returncode == 0 and len(answer["images"]) == 2 and "error" not in answer
 
 
+@pytest.mark.slow_unit
 def test_a_reader_that_does_not_read_cannot_keep_a_stopped_command(tmp_path: Path) -> None:
     second = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"
     process = start(tmp_path, second, length=1_000_000, setting="signals.PATIENCE = 0.5")

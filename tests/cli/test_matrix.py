@@ -82,6 +82,7 @@ def test_shipped_images_have_no_conflict() -> None:
     assert {answer["verdict"] for answer in json.loads(done.stdout)["answers"]} <= {"valid", "conditional"}
 
 
+@pytest.mark.slow_unit
 def test_check_all_prints_a_line_and_the_conflicts_of_each_image(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     for name, layers in (("good", '{ucx: "1.20"}'), ("bad", '{torch: "2.15.0", nccl: "2.20.5"}')):
@@ -124,6 +125,7 @@ def test_an_empty_fact_file_of_a_project(tmp_path: Path) -> None:
     refused(envbuild("check", "torch=2.8.0", cwd=tmp_path), 2, "facts/own.yaml: the file is empty")
 
 
+@pytest.mark.slow_unit
 def test_a_fact_of_a_project_is_used(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "images", tmp_path / "images")
     (tmp_path / "facts").mkdir()

@@ -47,9 +47,9 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--help",),
-        ("recipes", "torch"),
         ("compile", "cpu-ucx"),
+        pytest.param(("--help",), marks=pytest.mark.slow_unit),
+        pytest.param(("recipes", "torch"), marks=pytest.mark.slow_unit),
         pytest.param(("check", "h100-ucc"), marks=pytest.mark.slow_unit),
         pytest.param(("show", "cpu-ucx", "--json"), marks=pytest.mark.slow_unit),
     ],

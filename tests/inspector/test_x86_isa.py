@@ -160,6 +160,7 @@ def test_the_note_that_gcc_writes(tmp_path: Path) -> None:
     assert gnu_notes.read_level(data, elf.parse(data)) == "x86-64-v3"
 
 
+@pytest.mark.slow_unit
 def test_lengths_and_findings_are_those_of_objdump() -> None:
     """Over the shell and the C library, some hundred thousand instructions."""
     on_x86()

@@ -163,6 +163,7 @@ def test_keys_of_this_machine(site: Site, key: Signer, tmp_path: Path) -> None:
     assert "curl 8.5-2" in named(lock, "base")
 
 
+@pytest.mark.slow_unit
 def test_vendors_are_used_by_every_unit_but_the_base(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     lock = resolve(at, repositories(vendor), base="libibverbs1", debian="cuda-nvcc", build_x="rdma-core")
@@ -201,6 +202,7 @@ def test_key_must_be_the_known_one(site: Site, tmp_path: Path, vendor: Signer) -
         resolve(at, repositories(vendor), base="")
 
 
+@pytest.mark.slow_unit
 def test_only_the_known_key_of_a_file_is_trusted(site: Site, tmp_path: Path, key: Signer, vendor: Signer) -> None:
     """Other keys in the file of the expected one are not trusted."""
     at = with_vendors(site, tmp_path, vendor)
@@ -269,6 +271,7 @@ def test_vendors_are_resolved_without_the_distribution_too(site: Site, tmp_path:
     assert second[0].startswith(f"the package repository {DOCA} cannot be read:\n")
 
 
+@pytest.mark.slow_unit
 def test_a_full_disk_is_not_reported_as_a_fault_of_the_mirror(site: Site, tmp_path: Path, key: Signer) -> None:
     publish(tmp_path / "ubuntu", "noble", [stanza(f"package-{number}") for number in range(1_000)], key)
     store = Store.open(site.store)
@@ -284,6 +287,7 @@ def test_a_full_disk_is_not_reported_as_a_fault_of_the_mirror(site: Site, tmp_pa
     assert "ENVBUILD_STORE" in caught.value.hint
 
 
+@pytest.mark.slow_unit
 def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     mirrors = {
@@ -295,6 +299,7 @@ def test_only_failed_repositories_use_the_next_mirror(site: Site, tmp_path: Path
     assert named(lock, "debian") == {"cuda-crt 12.4": CUDA, "cuda-nvcc 12.4": CUDA}
 
 
+@pytest.mark.slow_unit
 def test_over_the_network(site: Site, tmp_path: Path, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     with serve() as server:

@@ -93,6 +93,7 @@ def test_base_and_units_on_top_of_it(site: Site) -> None:
     assert (file.archive, file.size, len(file.sha256)) == ("debian:trixie/main", 1000, 64)
 
 
+@pytest.mark.slow_unit
 def test_the_security_archive_wins_and_a_locked_version_is_preserved(site: Site) -> None:
     newest = resolve(site, base="", debian="openssl").units["debian"][0]
     assert (newest.version, newest.archive) == ("3.0-2", "debian-security:trixie-security/main")
@@ -152,12 +153,16 @@ def test_an_unknown_package_of_a_layer_has_its_place_and_no_unlikely_suggestion(
     ("asked", "version", "chosen", "replaced"),
     [
         ("mpi", "1.20.1", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.20.1+envbuild",)),
-        ("mpi", "1.18", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.18+envbuild",)),
+        pytest.param("mpi", "1.18", ["libmpi 1.0", "mpi 1.0"], ("libucx0=1.18+envbuild",), marks=pytest.mark.slow_unit),
         # too old for a package that depends on it: the real one is installed
         ("mpi", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
         # requested by name: the real one is installed too
-        ("mpi libucx0=1.18-2", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
-        ("openssl", "1.20.1", ["openssl 3.0-2"], ()),  # nothing depends on it
+        pytest.param(
+            *("mpi libucx0=1.18-2", "1.15.0", ["libllvm17 1.0", "libmpi 1.0", "libucx0 1.18-2", "mpi 1.0"], ()),
+            marks=pytest.mark.slow_unit,
+        ),
+        # nothing depends on it
+        pytest.param("openssl", "1.20.1", ["openssl 3.0-2"], (), marks=pytest.mark.slow_unit),
     ],
 )
 def test_a_dummy_package(site: Site, asked: str, version: str, chosen: list[str], replaced: tuple[str]) -> None:
@@ -197,7 +202,7 @@ def test_dpkg_installs_a_dummy_package(tmp_path: Path) -> None:
     assert len(contents.stdout.splitlines()) == 1  # the folder ./
 
 
-@pytest.mark.parametrize("package", ["new-libc-user", "anti-dash"])
+@pytest.mark.parametrize("package", ["new-libc-user", pytest.param("anti-dash", marks=pytest.mark.slow_unit)])
 def test_packages_that_cannot_be_installed(site: Site, package: str) -> None:
     with pytest.raises(ConflictError, match=f"(?s)'debian' cannot be installed together.*{package}"):
         resolve(site, base="", debian=package)
@@ -209,6 +214,7 @@ def test_locked_versions_that_conflict_are_replaced(site: Site, tmp_path: Path, 
     assert names(lock, "debian") == ["openssl 3.0-2", "user 1.0"]
 
 
+@pytest.mark.slow_unit
 def test_lists_are_used_again_within_the_hour(site: Site, tmp_path: Path, key: Signer) -> None:
     resolve(site, base="")
     publish(tmp_path / "debian", "trixie-updates", [stanza("late")], key)
@@ -242,6 +248,7 @@ def test_the_hint_of_an_expired_archive_is_an_option(
     assert "dash 1.0" in names(resolve(frozen, base=""), "base")
 
 
+@pytest.mark.slow_unit
 def test_the_second_mirror_is_tried(site: Site, tmp_path: Path) -> None:
     mirrors = {**site.mirrors, "debian:": (str(tmp_path / "none"), *site.mirrors["debian:"])}
     assert "dash 1.0" in names(resolve(replace(site, mirrors=mirrors), base=""), "base")

@@ -39,6 +39,7 @@ def test_content(demo: Repo, desk: Desk) -> None:
     assert members["link"].issym() and not desk.reporter.lines
 
 
+@pytest.mark.slow_unit
 def test_same_bytes_from_every_place(demo: Repo, tmp_path: Path, server: Served) -> None:
     bare = demo.bare(tmp_path / "served/demo/demo.git")
     git(bare, "gc", "--quiet")

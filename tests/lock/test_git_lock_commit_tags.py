@@ -44,6 +44,7 @@ def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Serv
         assert caught.value.hint.endswith("review what changed, then change the commit in recipes/demo.py:3")
 
 
+@pytest.mark.slow_unit
 def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Served) -> None:
     """The commit is locked, and a warning reports that upstream may have deleted the tag."""
     demo.bare(tmp_path / "served/demo/demo.git")

@@ -49,6 +49,7 @@ def test_without_the_network_the_cache_serves(demo: Repo, tmp_path: Path) -> Non
     assert f"cannot verify that v1 still is {demo.head[:12]}" in line and "connection refused" in line
 
 
+@pytest.mark.slow_unit
 def test_an_old_server_that_serves_only_named_commits(demo: Repo, tmp_path: Path, server: Served) -> None:
     server.old = True
     tagged, expected = git_source(demo, tag="v1"), Desk(tmp_path / "x", github=tmp_path / "work").lock(git_source(demo))
@@ -72,6 +73,7 @@ def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) ->
     assert not desk.reporter.lines
 
 
+@pytest.mark.slow_unit
 def test_leftovers_of_a_killed_git_are_removed(demo: Repo, tmp_path: Path, server: Served) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     desk = Desk(tmp_path / "s", github=server.url)
@@ -95,6 +97,7 @@ def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
         assert "wr0ng" not in str(caught.value)
 
 
+@pytest.mark.slow_unit
 def test_proxy(demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The site's, whichever the environment names."""
     for name in ("no_proxy", "NO_PROXY"):
@@ -109,6 +112,7 @@ def test_proxy(demo: Repo, tmp_path: Path, server: Served, monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+@pytest.mark.slow_unit
 def test_certificates(demo: Repo, tmp_path: Path) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     key, certificate = certify(tmp_path)
@@ -122,7 +126,7 @@ def test_certificates(demo: Repo, tmp_path: Path) -> None:
             other.lock(git_source(demo, tag="v1"))
 
 
-@pytest.mark.parametrize("place", ["ssh://me@host{root}", "me@host:{root}"])
+@pytest.mark.parametrize("place", ["ssh://me@host{root}", pytest.param("me@host:{root}", marks=pytest.mark.slow_unit)])
 def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     (tmp_path / "bin").mkdir()

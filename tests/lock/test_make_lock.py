@@ -141,8 +141,8 @@ def test_a_misspelt_upgrade(site: Site) -> None:
     ("name", "hint"),
     [
         ("nosuch", "its packages are demo, openssl and others"),
-        ("ssl", "the package of ssl is openssl: --upgrade openssl"),
-        ("python", "did you mean 'python3.13'?"),
+        pytest.param("ssl", "the package of ssl is openssl: --upgrade openssl", marks=pytest.mark.slow_unit),
+        pytest.param("python", "did you mean 'python3.13'?", marks=pytest.mark.slow_unit),
     ],
 )
 def test_unknown_upgrade_is_answered_with_packages(site: Site, name: str, hint: str) -> None:
@@ -179,10 +179,12 @@ def test_versions_that_recipes_refuse(site: Site) -> None:
     ]
 
 
+@pytest.mark.slow_unit
 def test_versions_that_recipes_accept(site: Site) -> None:
     assert make(site, asking(ssl="3", demo="1.0.0")).versions == {"ssl": "3.0-1", "demo": "1.0"}
 
 
+@pytest.mark.slow_unit
 def test_a_lock_that_answers_its_request_is_checked_too(site: Site) -> None:
     asked = asking(ssl="9.9")
     with pytest.raises(ConflictError):

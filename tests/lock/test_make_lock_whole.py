@@ -76,6 +76,7 @@ def request(repo: Repo, key: Signer) -> LockRequest:
     )
 
 
+@pytest.mark.slow_unit
 def test_lock_on_a_third_party_image(site: Site, repo: Repo, key: Signer) -> None:
     lock = make(site, request(repo, key))
     assert lock.base_image is not None
@@ -169,6 +170,7 @@ def test_all_missing_inputs_are_reported_together(site: Site, repo: Repo, key: S
     assert Store(site.store).has_blob(content)
 
 
+@pytest.mark.slow_unit
 def test_without_the_base_image_the_rest_is_checked(site: Site, repo: Repo, key: Signer) -> None:
     asked = request(repo, key)
     mirrors = {name: places for name, places in site.mirrors.items() if name not in ("oci:docker.io/", "pip:torch")}
@@ -184,7 +186,7 @@ def test_without_the_base_image_the_rest_is_checked(site: Site, repo: Repo, key:
     assert Store(site.store).has_blob(make(site, asked).sources[f"widget-{repo.head[:12]}.tar"].sha256)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.slow_unit), False])
 def test_the_suggested_lines_are_a_valid_site_file(
     known: bool, site: Site, repo: Repo, key: Signer, tmp_path: Path
 ) -> None:
@@ -208,6 +210,7 @@ def test_the_suggested_lines_are_a_valid_site_file(
     assert make(replace(bare, mirrors={**mirrors, **found}), asked).base_image
 
 
+@pytest.mark.slow_unit
 def test_a_conflict_beside_something_missing(site: Site, repo: Repo, key: Signer) -> None:
     """What is missing decides over the exit code; a conflict alone is one."""
     asked = request(repo, key)
@@ -248,6 +251,7 @@ def test_findings_of_the_base_have_the_place_in_the_spec(site: Site, repo: Repo,
         assert refused.value.where == place
 
 
+@pytest.mark.slow_unit
 def test_versions_of_compiled_packages(site: Site, repo: Repo, key: Signer) -> None:
     """A commit has no version of its own: the version that the recipe declares counts, else that of the layer."""
     asked = request(repo, key)
@@ -283,6 +287,7 @@ def test_version_in_a_tag(tag: str, version: str) -> None:
     assert tag_version(UnitRequest(archives=(Archive("x", f"github:a/b@{tag}", "x.tar"),)), "x") == version
 
 
+@pytest.mark.slow_unit
 def test_the_release_of_a_requested_version_line(site: Site, repo: Repo, key: Signer) -> None:
     """The layer requests 1.20 and the recipe takes 1.20.1; the name of a branch is used as it is."""
     asked, plain = request(repo, key), make(site, request(repo, key))

@@ -120,12 +120,14 @@ def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
     assert reporter.lines == []
 
 
+@pytest.mark.slow_unit
 def test_a_second_missing_input_is_reported_in_the_first_run(desk: Desk) -> None:
     """An input whose digest the recipe knows is normally not requested: it is when another input is missing."""
     assert DRIVER.file in desk.lock(desk.without("vendor:")).sources
     assert len(desk.lacks(desk.without("github:", "vendor:")).findings) == 2
 
 
+@pytest.mark.slow_unit
 def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> None:
     units = {**desk.request.units, "build-cuda": UnitRequest(debian=("cuda-nvcc", "openssl"))}
     repository = AptRepository("apt:cuda", "/", (), key.fingerprint, "key.pub")
@@ -144,6 +146,7 @@ def test_units_that_need_a_missing_repository_wait(desk: Desk, key: Signer) -> N
     assert "cuda-nvcc_12.4_amd64.deb" in desk.lock(desk.site, request).debian
 
 
+@pytest.mark.slow_unit
 def test_a_probably_misspelt_name_is_reported_while_a_repository_is_missing(desk: Desk, key: Signer) -> None:
     """The name may be of that repository, so that everything else continues; a name unlike any known one surely is."""
     units = {**desk.request.units, "debian": UnitRequest(debian=("opnssl", "cuda-nvcc", "openssl"))}
@@ -158,6 +161,7 @@ def test_a_probably_misspelt_name_is_reported_while_a_repository_is_missing(desk
     assert sure.message == "neither the Debian archive nor apt:cuda has a package 'opnssl' (required by debian)"
 
 
+@pytest.mark.slow_unit
 def test_a_repository_without_its_list_does_not_stop_the_others(desk: Desk, key: Signer) -> None:
     """It offers its key, so that only apt finds out."""
     shutil.copytree(desk.folder / "cuda", desk.folder / "doca")
@@ -190,6 +194,7 @@ def test_units_that_need_a_missing_index_wait(desk: Desk) -> None:
         assert desk.has(desk.wheel("cmake"), desk.wheel("uv"), desk.wheel("torch")) == [True, True, False]
 
 
+@pytest.mark.slow_unit
 def test_an_sdist_that_is_missing(desk: Desk) -> None:
     """Its version may be known from the recipe; where it is not, the venv is unknown."""
     units = {**desk.request.units, "venv": UnitRequest(python=("demo", "fast"))}
@@ -203,6 +208,7 @@ def test_an_sdist_that_is_missing(desk: Desk) -> None:
         assert (line in desk.reporter.lines) is waits
 
 
+@pytest.mark.slow_unit
 def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
     """Also by the next run, though the first one came to no lock."""
     with serve() as server:
@@ -246,6 +252,7 @@ def test_the_places_of_a_spec_do_not_outdate_a_lock(desk: Desk) -> None:
     assert [desk.request.unit_place(unit) for unit in ("build-widget", "venv")] == ["images/demo.yaml:8:3", ""]
 
 
+@pytest.mark.slow_unit
 def test_an_available_sdist_is_fetched(desk: Desk) -> None:
     made = sdist(desk.folder / "wheels", "fast", "3.0")
     folder = replace(desk.site, mirrors={**desk.site.mirrors, "python:": (str(desk.folder / "wheels"),)})

@@ -100,6 +100,7 @@ def test_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> Non
         assert found.units["venv"].python == (f"demo-2.0-cp313-cp313-{LINUX}.whl", "user-1.0-py3-none-any.whl")
 
 
+@pytest.mark.slow_unit
 def test_the_image_gets_versions_that_its_toolkit_has_too(tmp_path: Path) -> None:
     """The toolkit's compiler has its own CCCL; another package of the image takes any."""
     folder = tmp_path / "wheels"

@@ -40,7 +40,7 @@ class Example:
     """One entry of a case file. `ask`: the words of a command line. `verdict`: of the answer, or ``refused`` for a
     request that is none. `cites`: facts that the answer must name (of a conflict: in its reasons), `never`: facts that
     must not block or need attention. `hint`: part of a fix. `chosen`: component → value, None for absent.
-    `text`: part of the text. `trap`: why this case exists."""
+    `text`: part of the text. `trap`: why this case exists. `slow`: its answer takes long (`make test`)."""
 
     ask: str
     verdict: str
@@ -50,6 +50,7 @@ class Example:
     hint: str = ""
     chosen: dict[str, str | None] = field(default_factory=dict)
     text: str = ""
+    slow: bool = False
     file: str = ""
 
     @property
@@ -75,7 +76,11 @@ CONFLICTS = [example for example in ALL if example.verdict == "conflict"]
 
 
 def each(chosen: Sequence[Example]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("example", chosen, ids=[example.name for example in chosen])
+    cases = [
+        pytest.param(example, id=example.name, marks=[pytest.mark.slow_unit] if example.slow else [])
+        for example in chosen
+    ]
+    return pytest.mark.parametrize("example", cases)
 
 
 @cache

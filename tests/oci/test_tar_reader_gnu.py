@@ -57,8 +57,8 @@ def test_tars_written_by_gnu_tar(tmp_path: Path, form: str) -> None:
     "options",
     [
         ["--format=gnu"],
-        ["--format=pax", "--sparse-version=0.0"],
-        ["--format=pax", "--sparse-version=0.1"],
+        pytest.param(["--format=pax", "--sparse-version=0.0"], marks=pytest.mark.slow_unit),
+        pytest.param(["--format=pax", "--sparse-version=0.1"], marks=pytest.mark.slow_unit),
         ["--format=pax", "--sparse-version=1.0"],
     ],
     ids=" ".join,

@@ -35,6 +35,7 @@ def test_shipped_locks_hold_no_host_and_answer_their_specs() -> None:
         }
 
 
+@pytest.mark.slow_unit
 def test_the_package_contains_images_and_recipes(tmp_path: Path) -> None:
     """A wheel holds the shipped specs, locks and recipes; from any folder they are found."""
     pytest.importorskip("hatchling", reason="hatchling is not installed")

@@ -80,6 +80,7 @@ def test_a_conflict_is_refused_with_place_reason_and_hint(tmp_path: Path) -> Non
     assert "{fact: torch.nccl, reason: …}" in finding.hint
 
 
+@pytest.mark.slow_unit
 def test_without_a_small_fix_the_hint_names_the_conflict(tmp_path: Path) -> None:
     """CUDA 11.3 for an H100, with a torch and kernels of its time: a waiver does not make nvcc compile for it."""
     text = "schema: 1\nextends: azure-ndv4-opt\ntarget: {}\n"
@@ -180,6 +181,7 @@ def test_questions_that_do_not_apply_have_no_answer(tmp_path: Path, layers: str)
     assert (answer.unknown, answer.exit_code) == ((), 0)
 
 
+@pytest.mark.slow_unit
 def test_an_unknown_version_of_one_layer_does_not_affect_others(tmp_path: Path) -> None:
     project, path = Project(tmp_path), tmp_path / "x.yaml"
     layers = f'{{cuda: "13.2", nccl: {{provider: source}}, torch: {SOURCE}, apex: 265b451}}'

@@ -19,7 +19,9 @@ from tests.support.examples import examples
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize("codec", ["gzip", "lzma", "xz", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec", ["gzip", "lz4", "zstd", *(pytest.param(codec, marks=pytest.mark.slow_unit) for codec in ("lzma", "xz"))]
+)
 def test_a_block_with_a_wrong_size_is_refused(codec):
     """A frame that declares 1 GiB, or a few bytes that unpack to 64 MiB: refused before the memory is taken."""
     import lzma

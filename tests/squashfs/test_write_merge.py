@@ -132,6 +132,7 @@ def test_a_long_chain_of_hard_links_takes_no_time(tmp_path):
     assert cpu(chained[MANY]) < 24 * cpu(chained[FEW])
 
 
+@pytest.mark.slow_unit
 def test_many_whiteouts_and_folders_take_no_time(tmp_path):
     stacks = {}
     for count in (FEW, MANY):
