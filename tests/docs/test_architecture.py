@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from envbuild.build.engines.base import Engine
 from envbuild.build.engines.select import load_engine
 from envbuild.cli.app import COMMANDS
+from envbuild.cli.matrix import matrix_app
 from envbuild.core.engines import ENGINES
 from envbuild.core.late_import import import_object
 from envbuild.export.formats import FORMATS
@@ -112,6 +114,11 @@ def test_an_engine_has_the_methods_of_the_interface(name: str) -> None:
     assert engine.name == name
     for method in ("probe", "build"):
         assert parameters(getattr(type(engine), method)) == parameters(getattr(Engine, method))
+
+
+def test_the_help_of_refresh_names_the_collectors() -> None:
+    (parameter,) = [item for item in get_command(matrix_app).commands["refresh"].params if item.name == "names"]  # type: ignore[attr-defined]
+    assert [name for name in COLLECTORS if not re.search(rf"\b{name}\b", parameter.help)] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from envbuild.core.errors import InputError, SpecError
 from envbuild.matrix.answer.newer_releases import newer_than_facts
 from envbuild.matrix.collect import fact_diff
 from envbuild.matrix.collect.fact_writer import Derived, DerivedFact, DerivedRow, read_derived
-from envbuild.matrix.collect.refresh import Manifest, RefreshReport, refresh_facts
+from envbuild.matrix.collect.refresh import NAMES, Manifest, RefreshReport, refresh_facts
 from envbuild.matrix.facts.compile import compile_facts
 from envbuild.matrix.facts.fact_table import FactTable
 from envbuild.matrix.facts.model import Component, Fact, Facts, Source
@@ -137,7 +137,7 @@ def test_unknown_collectors_are_refused(tmp_path: Path) -> None:
         run(site, tmp_path / "derived", names=("troch", "torch", "banana"))
     assert [finding.hint for finding in caught.value.findings] == [
         "did you mean 'torch'?",
-        "the collectors are: cubins, neuron, nvcc, pins, torch",
+        f"the collectors are: {', '.join(sorted(NAMES))}",
     ]
     with pytest.raises(SpecError, match="reads a file, but none was passed"):
         run(site, tmp_path / "derived", names=("neuron",))

@@ -104,7 +104,7 @@ def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_engines_are_the_existing_ones() -> None:
     from envbuild.build.engines.select import load_engine
 
-    assert list(ENGINES) == ["embedded", "buildah"]
+    assert {"embedded", "buildah"} <= set(ENGINES)
     assert [load_engine(name).name for name in ENGINES] == list(ENGINES)
     assert set(CACHES) <= set(ENGINES)
     program = (
@@ -124,8 +124,7 @@ def test_the_engines_are_the_existing_ones() -> None:
             '{"https://git.example/": [/x]}',
             "2:11",
             "'https://git.example/' is not a kind of origin",
-            "origins begin with one of: apt, debian, debian-security, file, git, github, gitlab, mirror, oci, pip, "
-            "python, ubuntu, vendor",
+            f"origins begin with one of: {', '.join(sorted(ORIGIN_KINDS))}",
         ),
         (
             '{"python:torch": [/x]}',

@@ -9,6 +9,7 @@ import pytest
 
 from envbuild.core.errors import SpecError
 from envbuild.lock.resolve import resolve_in
+from envbuild.net.origin_kinds import SOURCE_KINDS
 from envbuild.spec import image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.recipe_loader import call_recipe, load_recipe
@@ -253,4 +254,4 @@ def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         resolve_in(image_spec.load_image_spec("x", place), place)
     assert caught.value.message == f"recipe 'thing': origin '{origin}' of x.tar.gz has an unknown kind"
-    assert caught.value.hint == "begin it with one of: github:, gitlab:, file:, mirror:, vendor:, debian:, ubuntu:"
+    assert caught.value.hint == f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}"
