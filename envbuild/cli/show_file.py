@@ -11,8 +11,9 @@ from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.core.text import amount, printable
 from envbuild.lock.lockfile import lock_digest
+from envbuild.squashfs.read.inode import printable_path
 from envbuild.squashfs.read.superblock import describe_superblock
-from envbuild.squashfs.read.tree import SquashTree, printable_path
+from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary
 from envbuild.verify.contents.squashfs_path import find_squashfs_file

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli.show_file import show_file
-from envbuild.squashfs.read.tree import BLOCK_DEVICE, CHAR_DEVICE, DIRECTORY, FIFO, REGULAR, SOCKET, SYMLINK, SquashTree
+from envbuild.squashfs.read.inode import BLOCK_DEVICE, CHAR_DEVICE, DIRECTORY, FIFO, REGULAR, SOCKET, SYMLINK
+from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import read_image_texts
 from tests.support.squashfs_image import compare_trees
 from tests.support.squashfs_snapshot import differences, mounted

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from envbuild.squashfs.read.tree import DIRECTORY, REGULAR, SquashTree
+from envbuild.squashfs.read.inode import DIRECTORY, REGULAR
+from envbuild.squashfs.read.tree import SquashTree
 from tests.support.examples import examples
 from tests.support.packs import file
 from tests.support.squashfs_image import compare_trees

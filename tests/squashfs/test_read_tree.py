@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from envbuild.core.errors import VerifyError
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs import format as sq
-from envbuild.squashfs.read.tree import KINDS, REGULAR, SquashTree
+from envbuild.squashfs.read.inode import KINDS, REGULAR
+from envbuild.squashfs.read.tree import SquashTree
 from tests.support.examples import examples
 from tests.support.packs import file, folder, symlink
 from tests.support.squashfs_tree import LAYER, build, hard_links

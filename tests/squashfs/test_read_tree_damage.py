@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from envbuild.core.errors import VerifyError
-from envbuild.squashfs.read.tree import REGULAR, SquashTree
+from envbuild.squashfs.read.inode import REGULAR
+from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.metadata import read_metadata
 from tests.support.examples import examples
 from tests.support.packs import file, folder

@@ -9,7 +9,8 @@ import pytest
 
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.codec import DEFAULTS
-from envbuild.squashfs.read.tree import DIRECTORY, SquashTree
+from envbuild.squashfs.read.inode import DIRECTORY
+from envbuild.squashfs.read.tree import SquashTree
 from tests.support.packs import file, folder, hard, pack, symlink
 from tests.support.squashfs_image import write_image
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.squashfs.read.tree import DIRECTORY, REGULAR, SYMLINK, Entry, Inode
+from envbuild.squashfs.read.inode import DIRECTORY, REGULAR, SYMLINK, Inode
+from envbuild.squashfs.read.tree import Entry
 from envbuild.verify.contents.size_summary import LARGEST, SizeSummary, counted_folder
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.content import ContentComparison
 from envbuild.squashfs.read.decompress import CorruptDataError
+from envbuild.squashfs.read.inode import DIRECTORY, KINDS, REGULAR, SYMLINK, Inode, printable_path
 from envbuild.squashfs.read.superblock import damaged_image
-from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, SYMLINK, Entry, Inode, SquashTree, printable_path
+from envbuild.squashfs.read.tree import Entry, SquashTree
 
 TIME = "time"
 # The name of a field of an inode → its value as text.

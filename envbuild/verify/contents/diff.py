@@ -16,8 +16,9 @@ from envbuild.core.result import Result
 from envbuild.lock.lockfile import Lock
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import TIME, Change, Comparison, pair_entries
+from envbuild.squashfs.read.inode import KINDS, printable_path
 from envbuild.squashfs.read.superblock import describe_superblock
-from envbuild.squashfs.read.tree import KINDS, SquashTree, printable_path
+from envbuild.squashfs.read.tree import SquashTree
 from envbuild.verify.contents.diff_text import diff_report
 from envbuild.verify.contents.metadata import ImageMetadata, locked_packages, read_metadata
 from envbuild.verify.contents.size_summary import SizeSummary, counted_folder

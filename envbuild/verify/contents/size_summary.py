@@ -7,7 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from envbuild.squashfs.read.tree import DIRECTORY, KINDS, REGULAR, Entry
+from envbuild.squashfs.read.inode import DIRECTORY, KINDS, REGULAR
+from envbuild.squashfs.read.tree import Entry
 from envbuild.verify.contents.metadata import group_versions, normalize_name
 
 PACKAGES = re.compile(rb"(.*/(?:site|dist)-packages/(?:nvidia/)?[^/]+)/.")  # nvidia: one name of many wheels
