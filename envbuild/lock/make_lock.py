@@ -29,8 +29,11 @@ from envbuild.lock.diff import BASE, EVERYTHING, check_upgrades
 from envbuild.lock.inputs import Input
 from envbuild.lock.lockfile import DebianFile, Lock, SourceFile
 from envbuild.lock.missing_inputs import combine_errors, fixable_in_site_config
-from envbuild.lock.python import choose_files, uv
+from envbuild.lock.python import choose_files
 from envbuild.lock.python import resolve as python
+from envbuild.lock.python.pins import Pin
+from envbuild.lock.python.uv import Uv
+from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.python.vendor_index import reachable_indexes, vendor_indexes
 from envbuild.lock.request import LockRequest
 from envbuild.lock.sources import lock_sources
@@ -256,7 +259,7 @@ class LockMaker:
                     vendors,
                 )
                 work = python.PythonResolution(
-                    uv.Resolver(self.site, number, platform, workdir, self.store.root / "uv", vendors),
+                    Resolver(Uv(self.site, number, platform, workdir, self.store.root / "uv", vendors)),
                     choice,
                     earlier_versions(previous, self.upgraded),
                     present=base.image.python if base else {},
@@ -271,7 +274,7 @@ class LockMaker:
                     before=[InputError.of(findings) for findings in without_mirror.values()],
                 )
                 reuse = previous is not None and "uv" in previous.tools and "uv" not in self.upgraded
-                tool = uv.Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())
+                tool = Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())
                 try:
                     return work.lock(request.units), choice.wheel(tool)
                 except EnvbuildError:

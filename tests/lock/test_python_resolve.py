@@ -10,9 +10,10 @@ import pytest
 from packaging.tags import Tag
 
 from envbuild.core.errors import ConflictError, EngineError, EnvbuildError, InputError, SpecError
-from envbuild.lock.python import uv
 from envbuild.lock.python.choose_files import uv_platform, wheel_tags
+from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.resolve import PythonResolution, names_package
+from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.request import UnitRequest
 from envbuild.net.site import Site
 from tests.support.lock_server import sdist, serve, sha256, simple_index, wheel
@@ -143,7 +144,7 @@ def test_same_name_with_other_content_elsewhere(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / real.name).write_bytes(b"not a wheel")
     subject = work(tmp_path, str(folder), simple_index(tmp_path / "simple", [real]))
-    file = subject.choice.wheel(uv.Pin("demo", "1.0", frozenset({sha256(real.read_bytes())})))
+    file = subject.choice.wheel(Pin("demo", "1.0", frozenset({sha256(real.read_bytes())})))
     assert file.sha256 == sha256(real.read_bytes())
 
 
@@ -207,27 +208,6 @@ def test_index_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             work(tmp_path, f"{server.url}/simple").lock({"venv": UnitRequest(python=("demo",))})
 
 
-def test_uv_sees_the_settings_of_the_site_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UV_INDEX_URL", "https://other.example")
-    monkeypatch.setenv("VIRTUAL_ENV", "/somewhere")
-    (tmp_path / "ca.pem").touch()
-    site = Site(
-        tmp_path,
-        mirrors={"python:": ("https://i.example/simple", "file:///x/simple", "/wheels")},
-        ca_bundle=tmp_path / "ca.pem",
-        proxy="http://proxy.example",
-        insecure_hosts=("i.example",),
-    )
-    text = " ".join(uv.site_arguments(site))
-    assert "--default-index https://i.example/simple --index file:///x/simple --find-links /wheels" in text
-    assert "--allow-insecure-host i.example" in text and "--no-config" in text
-    environment = uv.site_environment(site)
-    assert environment["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")
-    assert environment["HTTPS_PROXY"] == "http://proxy.example"
-    assert "UV_INDEX_URL" not in environment and "VIRTUAL_ENV" not in environment
-    assert "--no-index" in uv.site_arguments(Site(tmp_path, mirrors={"python:": ("/wheels",)}))
-
-
 def test_tags_are_those_of_the_platform() -> None:
     tags = wheel_tags("3.13", "amd64", (2, 41))
     assert tags[0] == Tag("cp313", "cp313", "manylinux_2_40_x86_64")
@@ -272,7 +252,7 @@ def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
     try:
         (full / "rest").write_bytes(bytes(4096))
         with pytest.raises(EngineError, match=r"os error 28") as caught:
-            replace(subject.resolver, cache=full / "cache").resolve("venv", ["sympy"])
+            Resolver(replace(subject.resolver.uv, cache=full / "cache")).resolve("venv", ["sympy"])
     finally:
         subprocess.run(["umount", str(full)], check=True)
     assert "ENVBUILD_STORE" in caught.value.hint
@@ -281,8 +261,8 @@ def test_a_full_disk_under_uv(tmp_path: Path, wheels: str) -> None:
 def test_all_missing_wheels_are_reported(tmp_path: Path, wheels: str) -> None:
     """A package that was resolved and is on no index any more."""
     subject = work(tmp_path, wheels)
-    asked = {("sympy", "9"): uv.Pin("sympy", "9", frozenset()), ("torch", "9"): uv.Pin("torch", "9", frozenset())}
-    subject.choose(asked | {("sympy", "1.14"): uv.Pin("sympy", "1.14", frozenset())})
+    asked = {("sympy", "9"): Pin("sympy", "9", frozenset()), ("torch", "9"): Pin("torch", "9", frozenset())}
+    subject.choose(asked | {("sympy", "1.14"): Pin("sympy", "1.14", frozenset())})
     assert [type(error) for error in subject.errors] == [InputError, InputError]
     assert [file.file for file in subject.found()] == ["sympy-1.14-py3-none-any.whl"]
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from envbuild.core.errors import ConflictError, EnvbuildError, InputError
-from envbuild.lock.python import uv
+from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.resolve import PythonLock, PythonResolution
-from envbuild.lock.python.vendor_index import VendorIndex, vendor_indexes
+from envbuild.lock.python.vendor_index import vendor_indexes
 from envbuild.lock.request import UnitRequest
-from envbuild.net.host_config import PythonIndexes
-from envbuild.net.python_index import PackageIndex
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import PythonIndex
@@ -109,7 +104,7 @@ def test_placeholder_in_a_folder_is_not_taken(tmp_path: Path, neuron: tuple[str,
     assert locked(subject.lock({"venv": UnitRequest(python=("libneuronxla",))})) == {"libneuronxla 2.2": "pip:neuron"}
     # Independent of the resolution: the file is one that the vendor lists.
     with pytest.raises(InputError) as caught:
-        subject.choice.wheel(uv.Pin("libneuronxla", "7.0", frozenset()))
+        subject.choice.wheel(Pin("libneuronxla", "7.0", frozenset()))
     assert caught.value.message == (
         "libneuronxla 7.0 is not available: it comes from pip:neuron only, and that index does not list a "
         "wheel of it for this image"
@@ -225,22 +220,6 @@ def test_a_package_has_one_owner(tmp_path: Path) -> None:
         vendor_indexes(
             [PythonIndex("pip:a", ("torch",)), PythonIndex("pip:b", ("Torch", "x"))], at, Transport(at.network())
         )
-
-
-TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
-
-
-@given(st.lists(TEXT, max_size=4), TEXT, st.sets(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)))
-def test_generated_files_are_read_by_uv_as_intended(requirements: list[str], place: str, names: set[str]) -> None:
-    """Any text of a recipe or a site remains one string of the file."""
-    empty = PackageIndex(Transport(Site(Path("/none"), use_host=False).network()), PythonIndexes())
-    left_out = set(sorted(names)[:1])
-    vendor = VendorIndex("pip:v", f"https://{place}", frozenset(names), empty)
-    text = uv.pyproject_text("venv", requirements, [vendor], dict.fromkeys(left_out, "1"))
-    value = tomllib.loads(text)
-    assert value["project"]["dependencies"] == requirements
-    assert value["tool"]["uv"]["index"] == [{"name": "vendor-0", "url": f"https://{place}", "explicit": True}]
-    assert value["tool"]["uv"]["sources"] == {name: {"index": "vendor-0"} for name in names - left_out}
 
 
 def test_failures_of_uv_are_reported_once(tmp_path: Path, neuron: tuple[str, str]) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envbuild.core.store.store import Store
-from envbuild.lock.python import uv
 from envbuild.lock.python.choose_files import FileChooser, uv_platform, wheel_tags
 from envbuild.lock.python.resolve import PythonLock, PythonResolution
+from envbuild.lock.python.uv import Uv
+from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.python.vendor_index import vendor_indexes
 from envbuild.net.download import Transfer
 from envbuild.net.python_index import PackageIndex
@@ -30,7 +31,7 @@ def work_at(
     (folder / "work").mkdir(parents=True, exist_ok=True)
     vendors = vendor_indexes(indexes, site, transport)
     return PythonResolution(
-        uv.Resolver(site, python, uv_platform("amd64", glibc), folder / "work", folder / "cache", vendors),
+        Resolver(Uv(site, python, uv_platform("amd64", glibc), folder / "work", folder / "cache", vendors)),
         FileChooser(
             python,
             wheel_tags(python, "amd64", glibc),

@@ -21,7 +21,7 @@ from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import ConflictError, InputError, SpecError
 from envbuild.lock.lockfile import PythonFile
 from envbuild.lock.missing_inputs import InvalidInputError
-from envbuild.lock.python.uv import Pin
+from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.python_index import IndexFile, PackageIndex, is_file_of, split_name

@@ -24,6 +24,7 @@ from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputErr
 from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.missing_inputs import combine_errors
 from envbuild.lock.python.choose_files import FileChooser
+from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.provided import Provided, compiled_packages, parse_exact
 from envbuild.lock.python.requirements import (
     BUILD_TOOLS,
@@ -32,7 +33,7 @@ from envbuild.lock.python.requirements import (
     runtime_requirements,
     venv_parts,
 )
-from envbuild.lock.python.uv import Pin, Resolver
+from envbuild.lock.python.uv_resolver import Resolver
 from envbuild.lock.request import UnitRequest
 from envbuild.lock.unit_names import VENV, VENV_PARTS
 
@@ -113,8 +114,8 @@ class PythonResolution:
     def provided_packages(self, units: Mapping[str, UnitRequest], assumed: Mapping[str, str]) -> Provided:
         """Return the packages that no index provides: those of builds, `assumed` ones too, and of the base image."""
         made = compiled_packages(units, {unit: self.sdists.get(unit, []) for unit in units})
-        machine = self.resolver.platform.partition("-")[0]
-        return Provided.of(made, assumed, self.present, self.resolver.python, machine)
+        machine = self.resolver.uv.platform.partition("-")[0]
+        return Provided.of(made, assumed, self.present, self.resolver.uv.python, machine)
 
     def resolve_venv(
         self, units: Mapping[str, UnitRequest], runtime: Sequence[str], omit: Mapping[str, str]

@@ -2,9 +2,9 @@
 there only.
 
 The package index has projects of the same names: placeholders, builds for other hardware, unrelated projects. So
-the resolver gets the index of these names (`envbuild.lock.python.uv`), and the file that is locked must be one that
-the vendor's index lists (`envbuild.lock.python.resolve`). Everything else on such an index is ignored: other projects
-that it mirrors come from the package index.
+the resolver gets the index of these names (`envbuild.lock.python.uv_resolver`), and the file that is locked must be
+one that the vendor's index lists (`envbuild.lock.python.resolve`). Everything else on such an index is ignored: other
+projects that it mirrors come from the package index.
 """
 
 from __future__ import annotations
