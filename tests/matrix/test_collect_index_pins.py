@@ -181,3 +181,13 @@ def test_a_component_with_a_package_for_each_cuda() -> None:
         ({"nvshmem": "==3.2", "cuda": ["-", "13"]}, {"arch": ["amd64", "arm64"]}),
         ({"nvshmem": "==3.1"}, {"arch": ["amd64", "arm64"]}),
     ]
+
+
+def test_a_release_without_wheels_is_not_a_version_of_a_component_that_comes_as_wheels(tmp_path: Path) -> None:
+    found = collect(
+        tmp_path,
+        make_wheel(tmp_path, f"nvidia_nccl_cu12-2.27.3-py3-none-{AMD}.whl"),
+        make_wheel(tmp_path, f"nvidia_nccl_cu13-2.28.9-py3-none-{AMD}.whl"),
+        sdist(tmp_path, "nvidia_nccl_cu12-2.29.1"),
+    )["nccl"]
+    assert found.components["nccl"]["values"] == ["2.28.9", "2.27.3"]

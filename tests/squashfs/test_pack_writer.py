@@ -219,3 +219,13 @@ def test_device_numbers():
     for major, minor in [(1, 3), (8, 255), (8, 256), (259, 70_000), (4095, (1 << 20) - 1)]:
         assert device_number(major, minor) == os.makedev(major, minor) & 0xFFFFFFFF
     assert TAIL.size == 64
+
+
+def test_a_pack_that_cannot_be_closed_leaves_nothing(tmp_path):
+    member, _ = file(b"a", b"12345")
+    writer = PackWriter(tmp_path / "x.pack")
+    writer.begin(member)
+    writer.data(b"123")
+    with pytest.raises(EnvbuildError):
+        writer.close()
+    assert list(tmp_path.iterdir()) == []

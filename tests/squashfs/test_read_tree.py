@@ -152,3 +152,11 @@ def test_a_codec_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(VerifyError, match=r"compressed with unknown \(77\)") as caught:
         SquashTree(path)
     assert "mksquashfs" in caught.value.hint
+
+
+def test_lookup_follows_as_many_links_as_linux_and_no_more(tmp_path):
+    links = [*(symlink(b"%02d" % number, b"%02d" % (number + 1)) for number in range(40)), file(b"40", b"end")]
+    with SquashTree(build(tmp_path, links)) as tree:
+        assert tree.read(b"00") == b"end"
+    with SquashTree(build(tmp_path, [symlink(b"a", b"00"), *links], name="more")) as tree:
+        assert tree.read(b"a") is None and tree.read(b"00") == b"end"

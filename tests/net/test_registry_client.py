@@ -1,0 +1,120 @@
+"""Manifests and blobs of a repository, from folders of OCI layouts that a site has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.core.errors import InputError
+from envbuild.net.registry.client import LayoutFolder, RegistryAddress, Repository
+from envbuild.net.registry.reference import parse_reference
+from envbuild.net.site import Site
+from envbuild.net.transport import NotFoundError, RefusedError, Transport
+
+pytestmark = pytest.mark.unit
+
+REF_NAME = "org.opencontainers.image.ref.name"
+TRANSPORT = Transport(Site(Path("/none")).network())
+
+
+def add(folder: Path, *names: str, text: str = "") -> list[str]:
+    """Add a manifest to a layout under each of `names` ("": without a name); return their digests."""
+    (folder / "blobs/sha256").mkdir(parents=True, exist_ok=True)
+    (folder / "oci-layout").write_text("{}")
+    index = folder / "index.json"
+    listed: list[dict[str, Any]] = json.loads(index.read_text())["manifests"] if index.exists() else []
+    digests = []
+    for name in names:
+        content = json.dumps({"schemaVersion": 2, "name": text or name}).encode()
+        digests.append(hashlib.sha256(content).hexdigest())
+        (folder / "blobs/sha256" / digests[-1]).write_bytes(content)
+        entry = {"digest": f"sha256:{digests[-1]}"}
+        listed.append({**entry, "annotations": {REF_NAME: name}} if name else entry)
+    index.write_text(json.dumps({"manifests": listed}))
+    return digests
+
+
+def repository(text: str, *mirrors: str, host: bool = False) -> Repository:
+    found = parse_reference(text)
+    sites = {f"{found.origin.partition('/')[0]}/": mirrors} if mirrors else {}
+    return Repository(found, Site(Path("/none"), mirrors=sites, use_host=host), TRANSPORT)
+
+
+def test_a_manifest_by_digest_is_a_blob_of_the_layout(tmp_path: Path) -> None:
+    (digest,) = add(tmp_path, "1")
+    layout = LayoutFolder(tmp_path, ("1",), False)
+    assert json.loads(layout.manifest(TRANSPORT, f"sha256:{digest}"))["name"] == "1"
+    assert layout.blob(digest) == str(tmp_path / "blobs/sha256" / digest)
+    with pytest.raises(NotFoundError):
+        layout.manifest(TRANSPORT, f"sha256:{'0' * 64}")
+
+
+def test_a_manifest_by_its_name(tmp_path: Path) -> None:
+    add(tmp_path, "1", "2")
+    for names, wanted in ((("2",), "2"), (("none", "1"), "1")):
+        assert json.loads(LayoutFolder(tmp_path, names, False).manifest(TRANSPORT, "x"))["name"] == wanted
+    for exclusive in (False, True):
+        with pytest.raises(NotFoundError):
+            LayoutFolder(tmp_path, ("3",), exclusive).manifest(TRANSPORT, "3")
+
+
+def test_a_single_image_without_a_name_is_that_of_a_layout_for_one_repository(tmp_path: Path) -> None:
+    add(tmp_path, "", text="only")
+    assert json.loads(LayoutFolder(tmp_path, ("1",), True).manifest(TRANSPORT, "1"))["name"] == "only"
+    with pytest.raises(NotFoundError):
+        LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1")
+    add(tmp_path, "", text="second")
+    with pytest.raises(NotFoundError):
+        LayoutFolder(tmp_path, ("1",), True).manifest(TRANSPORT, "1")
+
+
+def test_one_name_for_several_architectures_is_an_index(tmp_path: Path) -> None:
+    digests = add(tmp_path, "1", text="amd64") + add(tmp_path, "1", text="arm64")
+    found = json.loads(LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1"))
+    assert [item["digest"] for item in found["manifests"]] == [f"sha256:{digest}" for digest in digests]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"manifests": 1}', '{"manifests": [1]}', '{"manifests": [{}]}'])
+def test_a_malformed_index_and_a_folder_that_is_not_a_layout(text: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1")
+    (tmp_path / "oci-layout").write_text("{}")
+    (tmp_path / "index.json").write_text(text)
+    with pytest.raises(RefusedError):
+        LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1")
+
+
+def test_places_are_those_of_the_site(tmp_path: Path) -> None:
+    own, shared = repository("ghcr.io/a/b:1", str(tmp_path), "https://mirror.example/ghcr").places[:2]
+    assert isinstance(own, LayoutFolder) and isinstance(shared, LayoutFolder)
+    assert (own.path, own.exclusive, shared.path, shared.exclusive) == (tmp_path / "a/b", True, tmp_path, False)
+    assert own.names == ("1", "ghcr.io/a/b:1", "a/b:1") and shared.names == own.names[1:]
+    last = repository("ghcr.io/a/b:1", str(tmp_path), "https://mirror.example/ghcr").places[2]
+    assert last == RegistryAddress("https://mirror.example", "ghcr/a/b")
+    assert last.manifest_url("1") == "https://mirror.example/v2/ghcr/a/b/manifests/1"
+    assert last.blob("ab") == "https://mirror.example/v2/ghcr/a/b/blobs/sha256:ab"
+
+
+def test_the_registry_itself_is_a_place_unless_the_site_forbids_it() -> None:
+    assert [str(place) for place in repository("ghcr.io/a/b:1", host=True).places] == ["https://ghcr.io/a/b"]
+    assert [str(place) for place in repository("localhost:5000/b:1", host=True).places] == [
+        "https://localhost:5000/b",
+        "http://localhost:5000/b",
+    ]
+    with pytest.raises(InputError) as caught:
+        _ = repository("ghcr.io/a/b:1").places
+    assert caught.value.findings[0].mirror_lines
+
+
+def test_the_digest_of_a_manifest_is_checked(tmp_path: Path) -> None:
+    (digest,) = add(tmp_path / "a/b", "1")
+    wanted = repository("ghcr.io/a/b:1", str(tmp_path))
+    assert json.loads(wanted.manifest("1"))["name"] == "1"
+    assert json.loads(wanted.manifest(f"sha256:{digest}"))["name"] == "1"
+    (tmp_path / "a/b/blobs/sha256" / digest).write_text("{}")
+    with pytest.raises(InputError):
+        wanted.manifest(f"sha256:{digest}")
