@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli.app import COMMANDS, named_commands
+from envbuild.core.engines import ENGINES
+from envbuild.export.formats import FORMATS
 from tests.support.command import ROOT
 
 pytestmark = pytest.mark.unit
@@ -37,8 +39,9 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("words", "answers"),
     [
-        ("export --to ", ["squashfs", "oci", "docker"]),
+        ("export --to ", [*FORMATS]),
         ("export --compression g", ["gzip"]),
+        ("make --engine ", ["auto", *ENGINES]),
         ("export --block 1", ["128K", "1M"]),
         ("export --platform ", ["linux/amd64", "linux/arm64"]),
     ],
