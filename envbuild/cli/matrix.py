@@ -115,8 +115,8 @@ def refresh(
     from envbuild.matrix import FACTS
     from envbuild.matrix.collect.refresh import Manifest
     from envbuild.matrix.collect.refresh import refresh_facts as collect
-    from envbuild.net.site import load_site
     from envbuild.spec.project import Project
+    from envbuild.spec.workspace import load_site
 
     if manifest is not None and not manifest_from:
         raise SpecError(

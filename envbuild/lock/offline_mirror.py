@@ -37,7 +37,7 @@ from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
 from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
 from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS
 from envbuild.net.registry.reference import parse_reference
-from envbuild.net.site import read_site
+from envbuild.net.site_file import read_site
 
 SITE = """\
 # The inputs of images, written by  envbuild fetch NAME --to FOLDER.  Folders are relative to this file (or to the one

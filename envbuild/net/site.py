@@ -14,33 +14,18 @@ no mirror fits has its default place (`envbuild.net.origin_kinds`, the host's co
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.core.engines import ENGINES
 from envbuild.core.errors import InputError
-from envbuild.core.yaml_nodes import Node, Scalar
-from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.network_settings import NetworkSettings
-from envbuild.net.origin_kinds import ARCHIVES, DEFAULT_ADDRESSES, ORIGIN_KINDS, ORIGINS, SIGNED_KINDS
+from envbuild.net.origin_kinds import ARCHIVES, DEFAULT_ADDRESSES, ORIGINS
 from envbuild.net.urls import join
 
 if TYPE_CHECKING:
     from envbuild.net.host_config import PythonIndexes
-
-RESERVED = ("registry", "images", "partition", "mounts")  # for publish and launch: accepted, and nothing reads them yet
-KEYS = (
-    "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", *RESERVED,
-)  # fmt: skip
-PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
-PREFIX_ADVICE = (
-    "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
-)
-SCHEMES = ("https", "http", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,71 +126,6 @@ class Site:
         return NetworkSettings(self.proxy, insecure, self.certificates())
 
 
-def load_site(project: Path | None = None) -> Site:
-    """Return the site of `project` (a folder), of the user, or of the host. Raises SpecError with every mistake of a
-    ``site.yaml``.
-    """
-    for folder in (project, config_folder()):
-        if folder is not None and (folder / "site.yaml").is_file():
-            return read_site(folder / "site.yaml")
-    return Site(store=store_folder(None))
-
-
-def read_site(path: Path) -> Site:
-    """Read one ``site.yaml``. Folders in it may hold ``~`` and ``$NAME`` and are relative to the file, or to the one
-    that a link points at. Raises SpecError.
-    """
-    reader = Reader()
-    top = reader.load(path)
-    reader.schema(top, "site")
-    entries = reader.table(top, KEYS, "site", "a site")
-
-    def text(key: str) -> str:
-        return (reader.text(entries[key], key) or "") if key in entries else ""
-
-    def folder(value: str) -> str:
-        return str(path.resolve().parent / Path(os.path.expandvars(value)).expanduser()) if value else ""
-
-    mirrors: dict[str, tuple[str, ...]] = {}
-    for full, key, node in _read_prefixes(reader, entries, "mirrors", ORIGIN_KINDS):
-        if full in mirrors:
-            reader.wrong(key.where, f"'{full}' has mirrors already", "put all of them into one list")
-        places = _read_places(reader, node, key.value)
-        mirrors[full] = tuple(place if "://" in place else folder(place) for place in places)
-    keyrings: dict[str, Path] = {}
-    for full, key, node in _read_prefixes(reader, entries, "keyrings", SIGNED_KINDS):
-        file = folder(reader.text(node, key.value) or "")
-        if full in keyrings:
-            reader.wrong(key.where, f"'{full}' has a file of keys already", "put all keys into one file")
-        if file and not Path(file).is_file():
-            reader.wrong(node.where, f"'{key.value}': there is no {file}")
-        keyrings[full] = Path(file)
-    engine = reader.choice(entries["engine"], "engine", ("auto", *sorted(ENGINES))) if "engine" in entries else "auto"
-    ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
-    for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
-        if file and not Path(file).exists():
-            reader.wrong(entries[name].where, f"'{name}': there is no {file}")
-    site = Site(
-        store=store_folder(folder(text("store")) or None),
-        engine=engine or "auto",
-        mirrors=mirrors,
-        ca_bundle=Path(ca_bundle) if ca_bundle else None,
-        proxy=text("proxy"),
-        insecure_hosts=reader.texts(entries["insecure_hosts"], "insecure_hosts") if "insecure_hosts" in entries else (),
-        debian_keyring=Path(keyring) if keyring else None,
-        apt=reader.text_map(entries["apt"], "apt") if "apt" in entries else {},
-        registry=text("registry"),
-        images=folder(text("images")),
-        partition=text("partition"),
-        mounts=reader.texts(entries["mounts"], "mounts") if "mounts" in entries else (),
-        use_host=reader.value(entries["upstream"], bool, "upstream") is not False if "upstream" in entries else True,
-        where=str(path),
-        keyrings=keyrings,
-    )
-    reader.finish()
-    return site
-
-
 def mirror_line(origin: str, place: str = "ADDRESS-OR-FOLDER") -> str:
     """Return the line below ``mirrors:`` of a ``site.yaml`` with which `origin` comes from `place`."""
     kind, _, rest = origin.partition(":")
@@ -235,47 +155,6 @@ def longest_prefix(prefixes: Iterable[str], origin: str) -> str:
         and (prefix.endswith((":", "/")) or origin[len(prefix) :][:1] in ("", "/", "@", ":"))
     ]
     return max(fitting, key=len, default="")
-
-
-def _read_prefixes(
-    reader: Reader, entries: Mapping[str, Node], name: str, kinds: tuple[str, ...]
-) -> Iterator[tuple[str, Scalar, Node]]:
-    """Yield (prefix of origins, its key, its value) of the table `name`; report mistakes and leave them out."""
-    for prefix, (key, node) in reader.entries(entries[name], name).items() if name in entries else ():
-        if mistake := _prefix_mistake(prefix, kinds):
-            reader.wrong(key.where, *mistake)
-        else:
-            # In YAML the colon of ``debian: [...]`` ends the key, so it is added again.
-            yield prefix if ":" in prefix else f"{prefix}:", key, node
-
-
-def _prefix_mistake(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return the mistake in a prefix of origins, and the hint; None if it is valid."""
-    kind, _, rest = prefix.partition(":")
-    if not PREFIX.fullmatch(prefix):
-        return f"'{short(prefix)}' is not a prefix of origins", PREFIX_ADVICE
-    if kind not in ORIGIN_KINDS:
-        return f"'{short(prefix)}' is not a kind of origin", did_you_mean(kind, kinds, "origins begin with one of")
-    if kind not in kinds:
-        return f"'{short(prefix)}' needs no keys", f"package lists that are signed begin with: {', '.join(kinds)}"
-    if kind == "python" and rest:
-        hint = "write python: [ADDRESS, …]; a vendor's own index is  pip:NAME: [ADDRESS, …]"
-        return f"'{short(prefix)}': the indexes of Python packages are the same for all", hint
-    return None
-
-
-def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
-    """Return the addresses and folders of one prefix, as they are written."""
-    found = []
-    for item in (node,) if isinstance(node, Scalar) else reader.items(node, prefix):
-        place = reader.text(item, prefix)
-        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", place or "")
-        if scheme and (scheme[1] not in SCHEMES or "://" not in (place or "")):
-            hint = f"write {', '.join(f'{known}://…' for known in SCHEMES)} or a folder"
-            reader.wrong(item.where, f"'{prefix}': '{short(place or '')}' is not an address that can be read", hint)
-        elif place:
-            found.append(place)
-    return found
 
 
 def store_folder(configured: str | None) -> Path:

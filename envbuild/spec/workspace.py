@@ -8,7 +8,8 @@ from pathlib import Path
 from envbuild.core import console
 from envbuild.core.console import Reporter
 from envbuild.core.store.store import Store
-from envbuild.net.site import Site, load_site
+from envbuild.net import site as sites
+from envbuild.net.site import Site
 from envbuild.spec.project import Project
 
 
@@ -20,6 +21,18 @@ class Workspace:
     site: Site
     store: Store
     reporter: Reporter
+
+
+def load_site(project: Path | None = None) -> Site:
+    """Return the site of `project` (a folder), of the user, or of the host. Raises SpecError with every mistake of a
+    ``site.yaml``.
+    """
+    for folder in (project, sites.config_folder()):
+        if folder is not None and (folder / "site.yaml").is_file():
+            from envbuild.net.site_file import read_site
+
+            return read_site(folder / "site.yaml")
+    return Site(store=sites.store_folder(None))
 
 
 def store_folder(folder: Path | None = None) -> Path:

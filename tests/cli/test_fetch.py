@@ -15,7 +15,8 @@ from envbuild.lock.lockfile import DebianFile, UnitLock, write_lock
 from envbuild.lock.offline_mirror import export_mirror
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked
-from envbuild.net.site import Site, read_site
+from envbuild.net.site import Site
+from envbuild.net.site_file import read_site
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project
 from envbuild.spec.workspace import Workspace

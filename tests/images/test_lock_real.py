@@ -17,7 +17,8 @@ from envbuild.lock.fetch import fetch, inputs_to_fetch
 from envbuild.lock.lockfile import dump_lock, read_lock, write_lock
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.net.site import Site, load_site
+from envbuild.net.site import Site
+from envbuild.spec.workspace import load_site
 
 pytestmark = [
     pytest.mark.images,

@@ -16,7 +16,8 @@ from envbuild.lock.diff import describe_changes
 from envbuild.lock.lockfile import dump_lock, parse_lock
 from envbuild.lock.make_lock import make_lock
 from envbuild.lock.request import LockRequest, UnitRequest
-from envbuild.net.site import Site, read_site
+from envbuild.net.site import Site
+from envbuild.net.site_file import read_site
 from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex
 from tests.support import local_registry as kit
 from tests.support.debian_archive import RELEASED, Signer, installed, stanza

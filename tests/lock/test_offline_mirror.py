@@ -19,7 +19,8 @@ from envbuild.lock.inputs import list_inputs
 from envbuild.lock.lockfile import read_lock
 from envbuild.lock.offline_mirror import MirrorStats, export_mirror, mirror_path
 from envbuild.net.origin_kinds import MIRROR_FOLDERS, ORIGIN_KINDS
-from envbuild.net.site import Site, read_site
+from envbuild.net.site import Site
+from envbuild.net.site_file import read_site
 from tests.support.git_server import Repo
 from tests.support.stored_inputs import base, blob, deb, everything, lock, paths
 

@@ -16,7 +16,8 @@ from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.missing_inputs import source_finding
 from envbuild.lock.sources import candidate_places, lock_source, lock_sources, merge_sources
 from envbuild.net.download import Transfer
-from envbuild.net.site import Site, mirrors_setting, read_site
+from envbuild.net.site import Site, mirrors_setting
+from envbuild.net.site_file import read_site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Archive, Git
 from tests.support.git_server import Repo

@@ -1,17 +1,14 @@
-"""Site files: valid ones, every mistake, and which file is used."""
+"""Sites: the store, and the places of origins."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from envbuild.core.engines import CACHES, ENGINES
-from envbuild.core.errors import InputError, SpecError
-from envbuild.net.origin_kinds import ORIGIN_KINDS
-from envbuild.net.site import Site, load_site, read_site, store_folder
+from envbuild.core.errors import SpecError
+from envbuild.net.site import Site, store_folder
+from envbuild.net.site_file import read_site
 
 pytestmark = pytest.mark.unit
 
@@ -20,147 +17,6 @@ def write(folder: Path, text: str) -> Path:
     path = folder / "site.yaml"
     path.write_text(text)
     return path
-
-
-def test_everything_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ENVBUILD_STORE", raising=False)
-    monkeypatch.setenv("SCRATCH", "/scratch/me")
-    (tmp_path / "ca.pem").touch()
-    site = read_site(
-        write(
-            tmp_path,
-            """
-schema: 1
-engine: embedded
-store: $SCRATCH/envbuild
-mirrors:
-  debian: [http://archive.example/debian, mirror/debian]
-  python: http://index.example/simple
-  github:openucx/: [/shared/sources]
-ca_bundle: ca.pem
-proxy: http://proxy.example:3128
-insecure_hosts: [index.example]
-apt: {"Acquire::Check-Valid-Until": "false"}
-registry: registry.example/images
-images: /shared/images
-partition: gpu
-mounts: ["/data:/data:ro"]
-upstream: false
-keyrings: {ubuntu: ca.pem, "apt:nvidia-cuda": ca.pem}
-""",
-        )
-    )
-    assert site == Site(
-        store=Path("/scratch/me/envbuild"),
-        engine="embedded",
-        mirrors={
-            "debian:": ("http://archive.example/debian", str(tmp_path / "mirror/debian")),
-            "python:": ("http://index.example/simple",),
-            "github:openucx/": ("/shared/sources",),
-        },
-        ca_bundle=tmp_path / "ca.pem",
-        proxy="http://proxy.example:3128",
-        insecure_hosts=("index.example",),
-        apt={"Acquire::Check-Valid-Until": "false"},
-        registry="registry.example/images",
-        images="/shared/images",
-        partition="gpu",
-        mounts=("/data:/data:ro",),
-        use_host=False,
-        where=str(tmp_path / "site.yaml"),
-        keyrings={"ubuntu:": tmp_path / "ca.pem", "apt:nvidia-cuda": tmp_path / "ca.pem"},
-    )
-
-
-def test_every_mistake_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        read_site(
-            write(tmp_path, "schema: 1\nengin: auto\nengine: dokcer\nmirrors:\n  Debian x: [a]\nca_bundle: none.pem\n")
-        )
-    findings = [
-        (finding.where.rsplit("site.yaml:", 1)[-1], finding.message, finding.hint) for finding in caught.value.findings
-    ]
-    assert findings[0] == ("2:1", "unknown key 'engin' for a site", "did you mean 'engine'?")
-    assert findings[1] == ("3:9", "'engine' cannot be 'dokcer'", f"it is one of: auto, {', '.join(sorted(ENGINES))}")
-    assert findings[2][:2] == ("5:3", "'Debian x' is not a prefix of origins")
-    assert findings[3][0] == "6:12" and "there is no" in findings[3][1]
-    assert len(findings) == 4
-
-
-def test_project_before_user_before_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
-    project, user = tmp_path / "project", tmp_path / "config/envbuild"
-    for folder in (project, user):
-        folder.mkdir(parents=True)
-    assert load_site(project) == Site(store=tmp_path / "store")
-    write(user, "schema: 1\nengine: embedded\n")
-    assert load_site(project).engine == "embedded"
-    write(project, "schema: 1\nengine: buildah\n")
-    assert load_site(project).engine == "buildah"
-    assert load_site(None).engine == "embedded"
-
-
-def test_the_engines_are_the_existing_ones() -> None:
-    from envbuild.build.engines.select import load_engine
-
-    assert {"embedded", "buildah"} <= set(ENGINES)
-    assert [load_engine(name).name for name in ENGINES] == list(ENGINES)
-    assert set(CACHES) <= set(ENGINES)
-    program = (
-        "import sys; from envbuild.net.site import load_site; load_site(None); "
-        "print(any(name.startswith('envbuild.build.engines') for name in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-
-
-@pytest.mark.parametrize(
-    ("mirrors", "place", "message", "hint"),
-    [
-        ('{"debain:": [/x]}', "2:11", "'debain:' is not a kind of origin", "did you mean 'debian'?"),
-        ("{pyton: [/x]}", "2:11", "'pyton' is not a kind of origin", "did you mean 'python'?"),
-        (
-            '{"https://git.example/": [/x]}',
-            "2:11",
-            "'https://git.example/' is not a kind of origin",
-            f"origins begin with one of: {', '.join(sorted(ORIGIN_KINDS))}",
-        ),
-        (
-            '{"python:torch": [/x]}',
-            "2:11",
-            "'python:torch': the indexes of Python packages are the same for all",
-            "write python: [ADDRESS, …]; a vendor's own index is  pip:NAME: [ADDRESS, …]",
-        ),
-        (
-            '{debian: [/x, "ftp://a.example/debian"]}',
-            "2:24",
-            "'debian': 'ftp://a.example/debian' is not an address that can be read",
-            "write https://…, http://…, file://… or a folder",
-        ),
-        (
-            '{debian: "http:/a.example/debian"}',
-            "2:19",
-            "'debian': 'http:/a.example/debian' is not an address that can be read",
-            "write https://…, http://…, file://… or a folder",
-        ),
-        ('{debian: [/x], "debian:": [/y]}', "2:25", "'debian:' has mirrors already", "put all of them into one list"),
-    ],
-)
-def test_mirrors_that_would_never_be_used(tmp_path: Path, mirrors: str, place: str, message: str, hint: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        read_site(write(tmp_path, f"schema: 1\nmirrors: {mirrors}\n"))
-    found = [(item.where.rsplit("site.yaml:", 1)[1], item.message, item.hint) for item in caught.value.findings]
-    assert found == [(place, message, hint)]
-
-
-def test_every_kind_of_origin_may_have_mirrors(tmp_path: Path) -> None:
-    lines = "".join(f"  {kind}: [/x]\n" for kind in ORIGIN_KINDS)
-    site = read_site(
-        write(tmp_path, f"schema: 1\nmirrors:\n{lines}  gitlab:group/: ['file:///y', 'http://z.example']\n")
-    )
-    assert set(site.mirrors) == {*(f"{kind}:" for kind in ORIGIN_KINDS), "gitlab:group/"}
-    assert site.mirrors["gitlab:group/"] == ("file:///y", "http://z.example")
 
 
 def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,23 +32,6 @@ def test_store_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store_folder(None) == Path("/home/me/.cache/envbuild")
 
 
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As in many containers: a home is needed only if no store is configured."""
-
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", no_home)
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path))
-    assert load_site(None).store == tmp_path
-    monkeypatch.delenv("ENVBUILD_STORE")
-    with pytest.raises(InputError, match="no home") as caught:
-        load_site(None)
-    assert "ENVBUILD_STORE" in caught.value.hint
-
-
 def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) -> None:
     assert Site(Path("/s")).roots("github:openucx/ucx") == ("https://github.com/openucx/ucx",)
     own = Site(Path("/s"), mirrors={"github:openucx/": ("/srv/git",)})
@@ -205,19 +44,3 @@ def test_default_places_are_used_unless_the_site_turns_them_off(tmp_path: Path) 
     assert gapped.python().links == ("/wheels",)
     with pytest.raises(SpecError, match="'upstream' must be true or false"):
         read_site(write(tmp_path, "schema: 1\nupstream: never\n"))
-
-
-def test_mistakes_about_keys(tmp_path: Path) -> None:
-    (tmp_path / "k.gpg").touch()
-    with pytest.raises(SpecError) as caught:
-        read_site(
-            write(
-                tmp_path,
-                'schema: 1\nkeyrings:\n  python: k.gpg\n  apt:x: none.gpg\n  ubuntu: k.gpg\n  "ubuntu:": k.gpg\n',
-            )
-        )
-    assert [(item.where.rsplit("site.yaml:", 1)[1], item.message) for item in caught.value.findings] == [
-        ("3:3", "'python' needs no keys"),
-        ("4:10", f"'apt:x': there is no {tmp_path / 'none.gpg'}"),
-        ("6:3", "'ubuntu:' has a file of keys already"),
-    ]

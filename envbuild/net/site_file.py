@@ -1,0 +1,138 @@
+"""``site.yaml``: what a user may write about a site, and every mistake in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from envbuild.core.engines import ENGINES
+from envbuild.core.yaml_nodes import Node, Scalar
+from envbuild.core.yaml_reader import Reader, did_you_mean, short
+from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
+from envbuild.net.site import Site, store_folder
+
+RESERVED = ("registry", "images", "partition", "mounts")  # for publish and launch: accepted, and nothing reads them yet
+KEYS = (
+    "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
+    "keyrings", "apt", *RESERVED,
+)  # fmt: skip
+PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
+PREFIX_ADVICE = (
+    "a prefix is a kind of origin, or the beginning of one: debian, python, apt:nvidia-cuda, github:openucx/"
+)
+SCHEMES = ("https", "http", "file")
+
+
+def read_site(path: Path) -> Site:
+    """Read one ``site.yaml``. Folders in it may hold ``~`` and ``$NAME`` and are relative to the file, or to the one
+    that a link points at. Raises SpecError.
+    """
+    reader = Reader()
+    top = reader.load(path)
+    reader.schema(top, "site")
+    entries = reader.table(top, KEYS, "site", "a site")
+
+    folder = partial(_absolute_path, path)
+
+    def text(key: str) -> str:
+        return (reader.text(entries[key], key) or "") if key in entries else ""
+
+    engine = reader.choice(entries["engine"], "engine", ("auto", *sorted(ENGINES))) if "engine" in entries else "auto"
+    ca_bundle, keyring = folder(text("ca_bundle")), folder(text("debian_keyring"))
+    for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
+        if file and not Path(file).exists():
+            reader.wrong(entries[name].where, f"'{name}': there is no {file}")
+    site = Site(
+        store=store_folder(folder(text("store")) or None),
+        engine=engine or "auto",
+        mirrors=_read_mirrors(reader, entries, folder),
+        ca_bundle=Path(ca_bundle) if ca_bundle else None,
+        proxy=text("proxy"),
+        insecure_hosts=reader.texts(entries["insecure_hosts"], "insecure_hosts") if "insecure_hosts" in entries else (),
+        debian_keyring=Path(keyring) if keyring else None,
+        apt=reader.text_map(entries["apt"], "apt") if "apt" in entries else {},
+        registry=text("registry"),
+        images=folder(text("images")),
+        partition=text("partition"),
+        mounts=reader.texts(entries["mounts"], "mounts") if "mounts" in entries else (),
+        use_host=reader.value(entries["upstream"], bool, "upstream") is not False if "upstream" in entries else True,
+        where=str(path),
+        keyrings=_read_keyrings(reader, entries, folder),
+    )
+    reader.finish()
+    return site
+
+
+def _absolute_path(file: Path, value: str) -> str:
+    """Return a folder as `file` names it; "" remains."""
+    return str(file.resolve().parent / Path(os.path.expandvars(value)).expanduser()) if value else ""
+
+
+def _read_mirrors(
+    reader: Reader, entries: Mapping[str, Node], folder: Callable[[str], str]
+) -> dict[str, tuple[str, ...]]:
+    """Return prefix of origins → addresses and folders; report mistakes."""
+    mirrors: dict[str, tuple[str, ...]] = {}
+    for full, key, node in _read_prefixes(reader, entries, "mirrors", ORIGIN_KINDS):
+        if full in mirrors:
+            reader.wrong(key.where, f"'{full}' has mirrors already", "put all of them into one list")
+        places = _read_places(reader, node, key.value)
+        mirrors[full] = tuple(place if "://" in place else folder(place) for place in places)
+    return mirrors
+
+
+def _read_keyrings(reader: Reader, entries: Mapping[str, Node], folder: Callable[[str], str]) -> dict[str, Path]:
+    """Return prefix of origins → file of keys; report mistakes."""
+    keyrings: dict[str, Path] = {}
+    for full, key, node in _read_prefixes(reader, entries, "keyrings", SIGNED_KINDS):
+        file = folder(reader.text(node, key.value) or "")
+        if full in keyrings:
+            reader.wrong(key.where, f"'{full}' has a file of keys already", "put all keys into one file")
+        if file and not Path(file).is_file():
+            reader.wrong(node.where, f"'{key.value}': there is no {file}")
+        keyrings[full] = Path(file)
+    return keyrings
+
+
+def _read_prefixes(
+    reader: Reader, entries: Mapping[str, Node], name: str, kinds: tuple[str, ...]
+) -> Iterator[tuple[str, Scalar, Node]]:
+    """Yield (prefix of origins, its key, its value) of the table `name`; report mistakes and leave them out."""
+    for prefix, (key, node) in reader.entries(entries[name], name).items() if name in entries else ():
+        if mistake := _prefix_mistake(prefix, kinds):
+            reader.wrong(key.where, *mistake)
+        else:
+            # In YAML the colon of ``debian: [...]`` ends the key, so it is added again.
+            yield prefix if ":" in prefix else f"{prefix}:", key, node
+
+
+def _prefix_mistake(prefix: str, kinds: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the mistake in a prefix of origins, and the hint; None if it is valid."""
+    kind, _, rest = prefix.partition(":")
+    if not PREFIX.fullmatch(prefix):
+        return f"'{short(prefix)}' is not a prefix of origins", PREFIX_ADVICE
+    if kind not in ORIGIN_KINDS:
+        return f"'{short(prefix)}' is not a kind of origin", did_you_mean(kind, kinds, "origins begin with one of")
+    if kind not in kinds:
+        return f"'{short(prefix)}' needs no keys", f"package lists that are signed begin with: {', '.join(kinds)}"
+    if kind == "python" and rest:
+        hint = "write python: [ADDRESS, …]; a vendor's own index is  pip:NAME: [ADDRESS, …]"
+        return f"'{short(prefix)}': the indexes of Python packages are the same for all", hint
+    return None
+
+
+def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
+    """Return the addresses and folders of one prefix, as they are written."""
+    found = []
+    for item in (node,) if isinstance(node, Scalar) else reader.items(node, prefix):
+        place = reader.text(item, prefix)
+        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", place or "")
+        if scheme and (scheme[1] not in SCHEMES or "://" not in (place or "")):
+            hint = f"write {', '.join(f'{known}://…' for known in SCHEMES)} or a folder"
+            reader.wrong(item.where, f"'{prefix}': '{short(place or '')}' is not an address that can be read", hint)
+        elif place:
+            found.append(place)
+    return found
