@@ -45,7 +45,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     from envbuild.build.plan.planner import make_plan
     from envbuild.export.project_image import link_artifact, write_artifact
     from envbuild.lock.fetch import fetch
-    from envbuild.lock.lockfile import lock_digest
+    from envbuild.lock.model import lock_digest
     from envbuild.lock.request import lock_request
     from envbuild.lock.update import ensure_lock
     from envbuild.verify.verify import verify

@@ -17,8 +17,8 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import amount, counted
 from envbuild.lock.fetch import fetch, report_site_lines
 from envbuild.lock.inputs import list_inputs
-from envbuild.lock.lockfile import Lock
 from envbuild.lock.missing_inputs import combine_errors
+from envbuild.lock.model import Lock
 from envbuild.lock.offline_mirror import check_site, export_mirror
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_image

@@ -10,7 +10,7 @@ from typing import IO, Any
 from envbuild.core.errors import SpecError
 from envbuild.core.result import Result
 from envbuild.core.text import amount, printable
-from envbuild.lock.lockfile import lock_digest
+from envbuild.lock.model import lock_digest
 from envbuild.squashfs.read.inode import printable_path
 from envbuild.squashfs.read.superblock import describe_superblock
 from envbuild.squashfs.read.tree import SquashTree

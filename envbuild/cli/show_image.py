@@ -12,7 +12,7 @@ from envbuild.core.result import Result
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount, flow, human_list, table
 from envbuild.export.built_image import read_image_record
-from envbuild.lock.lockfile import lock_digest
+from envbuild.lock.model import lock_digest
 from envbuild.lock.resolve import resolve_image
 from envbuild.lock.update import current_lock
 from envbuild.spec.recipe_loader import option_fields

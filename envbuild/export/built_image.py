@@ -15,7 +15,7 @@ from envbuild.spec.recipe_loader import recipe_file
 if TYPE_CHECKING:  # reading a file needs none of them
     from envbuild.build.plan.units import Plan
     from envbuild.core.store.store import LayerRecord
-    from envbuild.lock.lockfile import Lock
+    from envbuild.lock.model import Lock
     from envbuild.spec.resolve import Resolution
     from envbuild.spec.workspace import Workspace
 

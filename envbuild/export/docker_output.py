@@ -6,7 +6,7 @@ from envbuild.core.result import Result
 from envbuild.export.built_image import BuiltImage
 from envbuild.export.options import ExportOptions
 from envbuild.export.progress import Progress
-from envbuild.lock.lockfile import lock_digest
+from envbuild.lock.model import lock_digest
 from envbuild.oci.docker_engine import load_image
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from envbuild.build.plan.units import Plan
     from envbuild.core.store.store import LayerRecord, Store
     from envbuild.export.squashfs_image import MergedPacks
-    from envbuild.lock.lockfile import Lock
+    from envbuild.lock.model import Lock
     from envbuild.oci.config import ImageConfig
     from envbuild.squashfs.write.writer import WrittenImage
 
@@ -37,7 +37,7 @@ class Artifact:
 
 def write_artifact(plan: Plan, built: BuildResult, lock: Lock, store: Store, reporter: Reporter) -> Artifact:
     """Write ``artifacts/NAME-<lock digest 12>.sqsh`` from the packs of the layers."""
-    from envbuild.lock.lockfile import lock_digest
+    from envbuild.lock.model import lock_digest
 
     out = store.root / "artifacts" / f"{plan.image}-{lock_digest(lock)[7:19]}.sqsh"
     return write_squashfs(plan, built.layers, lock, store, reporter, out, ExportOptions(sha256=True))
@@ -53,7 +53,7 @@ def write_squashfs(
     options: ExportOptions,
 ) -> Artifact:
     """Write the image of `layers` (bottom first) to `out`, from packs; write the packs that are missing."""
-    from envbuild.lock.lockfile import lock_digest
+    from envbuild.lock.model import lock_digest
     from envbuild.oci.config import config_json
     from envbuild.squashfs.pack.store_packs import pack_layer
 

@@ -10,7 +10,7 @@ from envbuild.core.errors import LockError
 from envbuild.lock.base_image.lock_base import LockedBase
 from envbuild.lock.debian.resolve import DebianLock
 from envbuild.lock.inputs import Input, image_blobs
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.python.resolve import PythonLock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import BASE, TOOLS

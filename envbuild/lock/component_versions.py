@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envbuild.core.errors import ConflictError, Finding
-from envbuild.lock.lockfile import Lock
+from envbuild.lock.model import Lock
 from envbuild.lock.python.provided import parse_exact
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import VENV, build_unit, built_recipe

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import Finding, SpecError
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile
 
 EVERYTHING = "*"  # in `upgrade`
 BASE = "base"  # in `upgrade`: the image of a registry that the base is

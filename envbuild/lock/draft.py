@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from envbuild.core.distributions import is_image
 from envbuild.lock.debian.dummy_packages import DummyPackage
-from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.lock.unit_names import BASE, TOOLS
 

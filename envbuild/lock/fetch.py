@@ -23,8 +23,8 @@ from envbuild.lock.inputs import (
     not_found_finding,
     supplier,
 )
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.missing_inputs import not_available_error, site_lines
+from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site import Site

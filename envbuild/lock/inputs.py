@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from envbuild.core.distributions import find_distribution, is_image
 from envbuild.core.errors import Finding, SpecError
-from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 from envbuild.lock.request import LockRequest
 from envbuild.net.miss import Miss, all_absent
 from envbuild.net.origin_kinds import DEFAULT_ADDRESSES

@@ -1,134 +1,19 @@
-"""The lock file ``images/NAME.lock``: readable, sorted, stable, without a host name.
-
-File names are the keys of three tables (debian, python, sources); units list file names. An `archive` is a Debian
-archive, suite and component (``debian:trixie/main``, ``debian-security:trixie-security/main``); `path` is the path
-below that archive's root.
-"""
+"""The lock file ``images/NAME.lock``: readable, sorted, stable, without a host name."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import LockError
 from envbuild.core.store.store import write_atomic
 from envbuild.lock.lock_head import read_text, read_texts
-from envbuild.lock.unit_names import in_image
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile, UnitLock
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True, slots=True)
-class DebianFile:
-    """A .deb: `name` and `version` as in its control file (with the epoch), `file` its name in a flat repository."""
-
-    file: str
-    name: str
-    version: str
-    archive: str
-    path: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class PythonFile:
-    """A wheel or sdist of the package index."""
-
-    file: str
-    name: str
-    version: str
-    size: int
-    sha256: str
-    origin: str = ""  # pip:NAME of a vendor's index; empty: the package index
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """An archive by origin (``github:openucx/ucx@v1.20.1``), or a commit (``github:openucx/ucx@<40 hex digits>``, with
-    `git`), whose tarball envbuild makes itself. `submodules`: path → the commit there (``github:NVIDIA/cutlass@…``).
-    """
-
-    file: str
-    origin: str
-    sha256: str
-    size: int = 0
-    git: bool = False
-    submodules: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BaseImage:
-    """The base image from a registry: `reference` as in the spec, `digest` of its manifest,
-    `config` and `layers` (bottom first: sha256, bytes, media type) as it names them, `python` the packages (name →
-    version) that its own interpreter sees, `env` its environment."""
-
-    reference: str
-    digest: str
-    config: str
-    layers: tuple[tuple[str, int, str], ...]
-    distribution: str
-    python: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class UnitLock:
-    """File names that one unit gets, sorted. `requested` are the Debian packages that were requested by name,
-    `replaced` those that others depend on and that something else replaces (``libucx0=1.20.1+envbuild``)."""
-
-    debian: tuple[str, ...] = ()
-    requested: tuple[str, ...] = ()
-    essential: tuple[str, ...] = ()  # base only: file names of the packages that are unpacked first
-    python: tuple[str, ...] = ()
-    sdists: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lock:
-    """All inputs of one image. `epoch` is SOURCE_DATE_EPOCH in seconds, at least as new as the newest input."""
-
-    image: str
-    inputs: str  # LockRequest.digest()
-    base: str
-    arch: str
-    python: str
-    epoch: int
-    tools: Mapping[str, str]  # envbuild, hpccm, uv → version
-    versions: Mapping[str, str]  # component → version, for users and for verify
-    debian: Mapping[str, DebianFile]
-    python_files: Mapping[str, PythonFile]
-    sources: Mapping[str, SourceFile]
-    units: Mapping[str, UnitLock]
-    waivers: tuple[Mapping[str, str], ...] = field(default=())
-    chosen: Mapping[str, str] = field(default_factory=dict)  # component → version that resolve picked for the spec
-    # component → locked version, of all that the matrix knows
-    settled: Mapping[str, str] = field(default_factory=dict)  # prose: keep
-    facts: tuple[str, ...] = ()  # ids of the facts that this set of versions rests on
-    distribution: str = ""  # what the base is made of (debian:13)
-    base_image: BaseImage | None = None  # None: the base is made from the distribution's packages
-
-    def image_units(self) -> tuple[UnitLock, ...]:
-        """Return the units whose files become part of the image, without those that only builds use."""
-        return tuple(unit for name, unit in self.units.items() if in_image(name))
-
-    def sdists(self) -> frozenset[str]:
-        """Return the file names of the source distributions, which reach the image as compiled wheels."""
-        return frozenset(file for unit in self.units.values() for file in unit.sdists)
-
-    def image_python(self) -> frozenset[str]:
-        """Return the names of the Python files that the image holds, source distributions among them."""
-        return self.sdists().union(*(unit.python for unit in self.image_units()))
-
-
 SCHEMA = 1
 VALUE_TYPES: dict[str, type] = {
     "size": int,
@@ -303,12 +188,3 @@ def _parse_entry(shape: Any, kind: str, file: object, entry: Mapping[str, Any], 
 
 def _sorted(value: Mapping[str, str]) -> dict[str, str]:
     return dict(sorted(value.items()))
-
-
-def lock_digest(lock: Lock) -> str:
-    """Return ``sha256:<hex>`` of a lock's content, however its file is laid out.
-
-    It names artifacts and is part of evidence.
-    """
-    text = json.dumps(dataclasses.asdict(lock), sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

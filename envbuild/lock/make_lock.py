@@ -27,8 +27,8 @@ from envbuild.lock.debian import resolve as debian
 from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.diff import BASE, EVERYTHING, check_upgrades
 from envbuild.lock.inputs import Input
-from envbuild.lock.lockfile import DebianFile, Lock, SourceFile
 from envbuild.lock.missing_inputs import combine_errors, fixable_in_site_config
+from envbuild.lock.model import DebianFile, Lock, SourceFile
 from envbuild.lock.python import choose_files
 from envbuild.lock.python import resolve as python
 from envbuild.lock.python.pins import Pin

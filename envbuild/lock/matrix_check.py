@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envbuild.lock.lockfile import Lock
+from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
 from envbuild.matrix.answer.report import caution_lines
 from envbuild.matrix.answer.verdict import Answer

@@ -34,7 +34,8 @@ from envbuild.core.errors import LockError, PublishError, SpecError
 from envbuild.core.store.store import Store, read_json, write_atomic
 from envbuild.core.text import amount, counted
 from envbuild.lock.inputs import ImageBlob, Input, input_origin, list_inputs
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, dump_lock, read_lock
+from envbuild.lock.lockfile import dump_lock, read_lock
+from envbuild.lock.model import DebianFile, Lock, PythonFile
 from envbuild.net.origin_kinds import ARCHIVES, MIRROR_FOLDERS
 from envbuild.net.registry.reference import parse_reference
 from envbuild.net.site_file import read_site

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from envbuild.core.store.store import Store, read_json, write_json
-from envbuild.lock.lockfile import SourceFile
+from envbuild.lock.model import SourceFile
 
 DAY = 24 * 3600.0
 FILE = "archives.json"

@@ -19,8 +19,8 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import amount, human_list
 from envbuild.lock.git.lock_commit import lock_commit
 from envbuild.lock.inputs import ImageBlob, Input
-from envbuild.lock.lockfile import DebianFile, SourceFile
 from envbuild.lock.missing_inputs import combine_errors, not_available_error
+from envbuild.lock.model import DebianFile, SourceFile
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.origin_kinds import DEFAULT_ADDRESSES, ORIGINS
 from envbuild.net.site import Site, mirror_line, mirrors_setting

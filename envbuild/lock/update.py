@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from envbuild.core.errors import LockError
-from envbuild.lock.lockfile import Lock, read_lock
+from envbuild.lock.lockfile import read_lock
+from envbuild.lock.model import Lock
 from envbuild.lock.request import lock_request
 from envbuild.spec.library_conflicts import find_wheel_copies
 from envbuild.spec.resolve import Resolution

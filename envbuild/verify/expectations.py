@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envbuild.lock.debian.dummy_packages import DummyPackage
-from envbuild.lock.lockfile import Lock, UnitLock
+from envbuild.lock.model import Lock, UnitLock
 from envbuild.lock.unit_names import build_unit, built_recipe
 from envbuild.spec.recipe_loader import call_recipe
 from envbuild.verify.declared_contents import Expectations

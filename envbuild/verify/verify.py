@@ -12,7 +12,8 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.export.built_image import BuiltImage, load_built_image
-from envbuild.lock.lockfile import Lock, lock_digest, parse_lock
+from envbuild.lock.lockfile import parse_lock
+from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.recipe import Check, RecipeEnv
 from envbuild.spec.recipe_loader import call_recipe
 from envbuild.spec.resolve import Resolution

@@ -15,7 +15,8 @@ from envbuild.build.plan.planner import make_plan
 from envbuild.build.plan.units import Input, Plan, Product, Unit
 from envbuild.build.steps import Step
 from envbuild.core.errors import SpecError
-from envbuild.lock.lockfile import Lock, read_lock
+from envbuild.lock.lockfile import read_lock
+from envbuild.lock.model import Lock
 from envbuild.lock.resolve import resolve_in
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project

@@ -11,7 +11,8 @@ from envbuild.cli.fetch_inputs import fetch_images
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.lockfile import DebianFile, UnitLock, write_lock
+from envbuild.lock.lockfile import write_lock
+from envbuild.lock.model import DebianFile, UnitLock
 from envbuild.lock.offline_mirror import export_mirror
 from envbuild.lock.request import lock_request
 from envbuild.lock.resolve import resolve_as_locked

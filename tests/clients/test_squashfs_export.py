@@ -16,7 +16,8 @@ from envbuild.core.store.store import Store
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import write_squashfs
 from envbuild.export.squashfs_image import export_squashfs
-from envbuild.lock.lockfile import lock_digest, read_lock
+from envbuild.lock.lockfile import read_lock
+from envbuild.lock.model import lock_digest
 from envbuild.oci.config import ImageConfig
 from envbuild.oci.tar.member import Kind
 from envbuild.squashfs.read.superblock import describe_superblock

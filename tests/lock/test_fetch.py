@@ -17,7 +17,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch, inputs_to_fetch
-from envbuild.lock.lockfile import BaseImage, PythonFile, SourceFile
+from envbuild.lock.model import BaseImage, PythonFile, SourceFile
 from envbuild.net.download import ATTEMPTS
 from envbuild.net.site import Site
 from tests.support.fetching import PATH, deb, run, site

@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 
 from envbuild.core.errors import LockError
 from envbuild.lock.diff import describe_changes
-from envbuild.lock.lockfile import (
-    DebianFile,
-    Lock,
-    PythonFile,
-    SourceFile,
-    UnitLock,
-    dump_lock,
-    parse_lock,
-    read_lock,
-    write_lock,
-)
+from envbuild.lock.lockfile import dump_lock, parse_lock, read_lock, write_lock
+from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile, UnitLock
 
 pytestmark = pytest.mark.unit
 SHA = "0123456789abcdef" * 4

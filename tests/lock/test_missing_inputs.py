@@ -13,8 +13,8 @@ from envbuild.core.errors import ConflictError, EnvbuildError, InputError
 from envbuild.core.store.store import Store
 from envbuild.lock import pending_archives
 from envbuild.lock.fetch import fetch, inputs_to_fetch
-from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.make_lock import make_lock
+from envbuild.lock.model import Lock, SourceFile
 from envbuild.lock.request import LockRequest, UnitRequest
 from envbuild.net.site import Site
 from envbuild.spec.recipe import AptRepository, Archive, Git, PythonIndex

@@ -10,7 +10,7 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import InputError, LockError, PublishError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.inputs import Input
-from envbuild.lock.lockfile import DebianFile, PythonFile, SourceFile
+from envbuild.lock.model import DebianFile, PythonFile, SourceFile
 from envbuild.lock.offline_mirror import export_mirror, mirror_path
 from tests.support.stored_inputs import deb, lock, paths, source
 

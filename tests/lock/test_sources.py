@@ -12,8 +12,8 @@ from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError, InputError, SpecError
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
-from envbuild.lock.lockfile import Lock, SourceFile
 from envbuild.lock.missing_inputs import source_finding
+from envbuild.lock.model import Lock, SourceFile
 from envbuild.lock.sources import candidate_places, lock_source, lock_sources, merge_sources
 from envbuild.net.download import Transfer
 from envbuild.net.site import Site, mirrors_setting

@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.core.errors import ConflictError, InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.lockfile import BaseImage
+from envbuild.lock.model import BaseImage
 from envbuild.net.site import Site
 from tests.support import local_registry as kit
 from tests.support.local_registry import Layout, Lock, Server, folder, metadata, symlink, tar

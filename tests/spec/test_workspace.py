@@ -1,4 +1,4 @@
-"""Which site file a workspace uses, and what it imports."""
+"""The site of a workspace: the file that it is read from, and the imports that this costs."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.fetch import fetch
-from envbuild.lock.lockfile import DebianFile, Lock
+from envbuild.lock.model import DebianFile, Lock
 from envbuild.net.site import Site
 from tests.support.lock_server import sha256
 

@@ -14,7 +14,7 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
 from envbuild.lock.git.lock_commit import lock_commit, obtain_commit
-from envbuild.lock.lockfile import SourceFile
+from envbuild.lock.model import SourceFile
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import Git

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.lock.lockfile import DebianFile, Lock, PythonFile, SourceFile, UnitLock, dump_lock
+from envbuild.lock.lockfile import dump_lock
+from envbuild.lock.model import DebianFile, Lock, PythonFile, SourceFile, UnitLock
 from tests.support.packs import file, folder, hard, pack, symlink
 from tests.support.squashfs_image import write_image
 

@@ -10,8 +10,8 @@ import pytest
 
 from envbuild.core.console import SilentReporter
 from envbuild.core.store.store import Store
-from envbuild.lock.lockfile import Lock
 from envbuild.lock.make_lock import make_lock
+from envbuild.lock.model import Lock
 from envbuild.lock.request import LockRequest
 from envbuild.net.site import Site
 from envbuild.net.uv_program import uv_version

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from envbuild.core.store.store import Store
-from envbuild.lock.lockfile import BaseImage, DebianFile, Lock, PythonFile, SourceFile
+from envbuild.lock.model import BaseImage, DebianFile, Lock, PythonFile, SourceFile
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

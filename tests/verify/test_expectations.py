@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.lock.lockfile import BaseImage, Lock, SourceFile, UnitLock, read_lock
+from envbuild.lock.lockfile import read_lock
+from envbuild.lock.model import BaseImage, Lock, SourceFile, UnitLock
 from envbuild.lock.resolve import resolve_in
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.project import Project

@@ -14,7 +14,7 @@ from envbuild.lock.debian.dummy_packages import DummyPackage
 from envbuild.lock.unit_names import BASE, built_recipe, in_image, root_unit
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import BaseImage, Lock
+    from envbuild.lock.model import BaseImage, Lock
 
 
 def base_unit(lock: Lock) -> Unit:

@@ -10,7 +10,7 @@ from envbuild.spec.recipe import VENV, RecipeEnv, Runtime
 from envbuild.spec.recipe_loader import call_recipe
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import Lock
+    from envbuild.lock.model import Lock
     from envbuild.spec.resolve import Resolution
 
 

@@ -28,7 +28,7 @@ from envbuild.spec.recipe import VENV, Recipe, Runtime
 from envbuild.spec.recipe_loader import call_recipe, errors_at_recipe_line, recipe_file
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import Lock
+    from envbuild.lock.model import Lock
     from envbuild.spec.resolve import Resolution
 
 CHECK_EXTENSIONS = Path(check_extensions.__file__).read_text()  # a program of the unit, not of this process

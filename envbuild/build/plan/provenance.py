@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import Lock, SourceFile
+    from envbuild.lock.model import Lock, SourceFile
     from envbuild.spec.resolve import Resolution
 
 

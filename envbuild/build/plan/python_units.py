@@ -12,7 +12,7 @@ from envbuild.lock.unit_names import BASE
 from envbuild.spec.recipe import VENV, RecipeEnv
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import Lock
+    from envbuild.lock.model import Lock
 
 # uv writes the time at which the file of a wheel came into its folder (its ctime) into each package: uv_cache.json
 FORGET_TIMES = (

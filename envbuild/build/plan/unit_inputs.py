@@ -8,12 +8,12 @@ from envbuild.build.plan.units import Blob, Input
 from envbuild.lock.unit_names import TOOLS
 
 if TYPE_CHECKING:
-    from envbuild.lock.lockfile import Lock, UnitLock
+    from envbuild.lock.model import Lock, UnitLock
 
 
 def unit_lock(lock: Lock, unit: str) -> UnitLock:
     """Return what the lock has for a unit; nothing, where it has none of that name."""
-    from envbuild.lock.lockfile import UnitLock
+    from envbuild.lock.model import UnitLock
 
     return lock.units.get(unit, UnitLock())
 

@@ -19,7 +19,7 @@ from envbuild.core.store.store import Store
 from envbuild.core.text import amount
 from envbuild.lock.base_image import requirements
 from envbuild.lock.base_image.file_tree import read_image_tree
-from envbuild.lock.lockfile import BaseImage
+from envbuild.lock.model import BaseImage
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.registry.client import Repository
 from envbuild.net.registry.reference import parse_reference

@@ -19,8 +19,8 @@ from envbuild.lock.debian.package_lists import Package, PackageLists, essential_
 from envbuild.lock.debian.repositories import AptSetup
 from envbuild.lock.debian.unknown_names import find_requesters, misspelt_findings, no_package_findings, unknown_names
 from envbuild.lock.inputs import Input
-from envbuild.lock.lockfile import DebianFile
 from envbuild.lock.missing_inputs import InvalidInputError, combine_errors
+from envbuild.lock.model import DebianFile
 from envbuild.lock.unit_names import BASE
 from envbuild.net.site import Site
 from envbuild.net.transport import Transport

@@ -19,8 +19,8 @@ from envbuild.lock.git.repositories import GitRepository, tarball_places
 from envbuild.lock.git.submodules import submodule_origin
 from envbuild.lock.git.tarball import Tarball, empty_folders, write_tar
 from envbuild.lock.git.tree import CommitTree
-from envbuild.lock.lockfile import SourceFile
 from envbuild.lock.missing_inputs import COMMIT, InvalidInputError
+from envbuild.lock.model import SourceFile
 from envbuild.net.download import DownloadError, Transfer
 from envbuild.net.miss import Miss, MissKind
 from envbuild.net.site import Site

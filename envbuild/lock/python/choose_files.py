@@ -19,8 +19,8 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.core.distributions import MACHINES
 from envbuild.core.errors import ConflictError, InputError, SpecError
-from envbuild.lock.lockfile import PythonFile
 from envbuild.lock.missing_inputs import InvalidInputError
+from envbuild.lock.model import PythonFile
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.vendor_index import VendorIndex
 from envbuild.net.download import DownloadError, Transfer

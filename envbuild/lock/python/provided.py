@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.core.errors import ConflictError, SpecError
-from envbuild.lock.lockfile import PythonFile
+from envbuild.lock.model import PythonFile
 from envbuild.lock.python.requirements import BUILD_TOOLS
 from envbuild.lock.request import UnitRequest
 

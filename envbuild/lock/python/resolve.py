@@ -21,8 +21,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.core.errors import ConflictError, EnvbuildError, Finding, InputError, SpecError
-from envbuild.lock.lockfile import PythonFile, UnitLock
 from envbuild.lock.missing_inputs import combine_errors
+from envbuild.lock.model import PythonFile, UnitLock
 from envbuild.lock.python.choose_files import FileChooser
 from envbuild.lock.python.pins import Pin
 from envbuild.lock.python.provided import Provided, compiled_packages, parse_exact

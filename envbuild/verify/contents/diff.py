@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.result import Result
-from envbuild.lock.lockfile import Lock
+from envbuild.lock.model import Lock
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.read.compare import TIME, Change, Comparison, pair_entries
 from envbuild.squashfs.read.inode import KINDS, printable_path

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.core.errors import LockError
-from envbuild.lock.lockfile import Lock, parse_lock
+from envbuild.lock.lockfile import parse_lock
+from envbuild.lock.model import Lock
 from envbuild.squashfs.read.tree import SquashTree
 
 FOLDER = "etc/envbuild"
