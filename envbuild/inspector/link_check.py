@@ -56,7 +56,7 @@ class Linker:
     def check(self, paths: Iterable[str]) -> dict[str, Any]:
         """Return counts of files:
 
-        ``files`` and ``symbols`` (how many were compared), ``lost`` (file → names, how many, with which
+        ``files`` and ``symbols`` (how many were compared), ``not_found`` (file → names, how many, with which
         libraries), ``elsewhere`` (file → how many names others of its product have, which loads it), ``driver`` (how
         many only the host can have), ``skipped`` (files that lack a whole library)."""
         not_found: dict[str, dict[str, Any]] = {}
@@ -95,7 +95,7 @@ class Linker:
         }
 
     def versions(self, paths: Iterable[str]) -> dict[str, Any]:
-        """Return of files: ``compared`` (how many versions), ``lost`` (file → texts)."""
+        """Return of files: ``compared`` (how many versions), ``not_found`` (file → texts)."""
         not_found: dict[str, list[str]] = {}
         compared = 0
         for path in paths:

@@ -143,7 +143,7 @@ def test_products_are_the_folders_of_opt_unless_they_are_named(image: Path) -> N
     found = report.make_document({})
     assert found["prefixes"] == ["/opt/ucx"]
     assert found["link"]["skipped"] == ["/opt/ucx/lib/libucp.so.0"]
-    assert list(found["link"]["lost"]) == ["/opt/venv/lib/x.so"]
+    assert list(found["link"]["not_found"]) == ["/opt/venv/lib/x.so"]
     named = report.make_document({"prefixes": [], "compiled": {"folders": ["/opt/cuda"], "dists": ["x"]}})
     assert (named["prefixes"], named["link"]["skipped"]) == ([], [])
     assert sorted(named["compiled"]) == ["/opt/cuda/lib64/libcudart.so", "/opt/venv/lib/x.so"]
