@@ -66,7 +66,7 @@ def examples() -> list[Example]:
     return [
         Example(**entry, file=path.stem)
         for path in sorted(HERE.glob("*.yaml"))
-        for entry in yaml.safe_load(path.read_text())
+        for entry in yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     ]
 
 
