@@ -1,0 +1,218 @@
+"""The parts of a lock: the base image, Debian packages, Python packages, sources. Each fails on its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from packaging.utils import canonicalize_name
+
+from envbuild.core.console import Reporter
+from envbuild.core.distributions import PLACE, Distribution, find_distribution, is_image
+from envbuild.core.errors import ConflictError, EnvbuildError, InputError, SpecError
+from envbuild.core.store.store import Store
+from envbuild.lock import pending_archives, unit_names
+from envbuild.lock.assembly import PythonFiles
+from envbuild.lock.base_image.lock_base import LockedBase, lock_base
+from envbuild.lock.debian import resolve as debian
+from envbuild.lock.debian.repositories import AptSetup
+from envbuild.lock.diff import BASE, EVERYTHING
+from envbuild.lock.inputs import Input
+from envbuild.lock.model import DebianFile, Lock, SourceFile
+from envbuild.lock.python import choose_files
+from envbuild.lock.python import resolve as python
+from envbuild.lock.python.pins import Pin
+from envbuild.lock.python.uv import Uv
+from envbuild.lock.python.uv_resolver import Resolver
+from envbuild.lock.python.vendor_index import reachable_indexes
+from envbuild.lock.request import LockRequest
+from envbuild.lock.sources import lock_sources
+from envbuild.net.download import Transfer
+from envbuild.net.python_index import PackageIndex
+from envbuild.net.site import Site
+from envbuild.net.transport import Transport
+from envbuild.net.uv_program import uv_version
+
+
+@dataclass(slots=True)
+class LockParts:
+    """The parts of one run of locking.
+
+    previous: the lock whose versions are preferred, except those in `upgrade`
+    resolved: the inputs that parts with errors found
+    """
+
+    request: LockRequest
+    site: Site
+    store: Store
+    reporter: Reporter
+    previous: Lock | None
+    upgrade: frozenset[str]
+    refresh: bool
+    find_conflicts: python.FindConflicts
+    commit_hints: Mapping[str, str] = field(default_factory=dict)
+    resolved: list[Input] = field(default_factory=list)
+    transport: Transport = field(init=False)
+    transfer: Transfer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = Transport(self.site.network())
+        self.transfer = Transfer(self.transport, self.store)
+
+    @property
+    def distribution(self) -> Distribution:
+        return find_distribution(self.request.distribution or self.request.base)
+
+    @property
+    def upgraded(self) -> frozenset[str]:
+        """`upgrade` in the normalized spelling of Python packages."""
+        return frozenset(str(canonicalize_name(name)) for name in self.upgrade)
+
+    def debian_names(self) -> dict[str, tuple[str, ...]]:
+        """Return unit → names of its Debian packages.
+
+        On a base image, which has its own packages, those of every image are run-time packages.
+        """
+        names = {name: unit.debian for name, unit in self.request.units.items()}
+        if is_image(self.request.base):
+            common = names.get(unit_names.BASE, ())
+            names = {unit_names.BASE: (), unit_names.DEBIAN: (), **names}
+            runtime = tuple(sorted({*names[unit_names.DEBIAN], *common}))
+            names |= {unit_names.BASE: (), unit_names.DEBIAN: runtime}
+        return names
+
+    def lock_base_image(self) -> LockedBase:
+        """Lock the base image."""
+        request, previous = self.request, self.previous
+        reuse = previous is not None and not self.refresh and BASE not in self.upgrade
+        try:
+            return lock_base(
+                request.base,
+                request.arch,
+                self.site,
+                self.transport,
+                self.transfer,
+                self.store,
+                self.reporter,
+                previous=previous.base_image if previous and reuse else None,
+                distribution=self.distribution.name,
+                python=request.python,
+                promised=request.promised,
+                where=request.where,
+            )
+        except (InputError, ConflictError, SpecError) as error:
+            raise error.at(request.where.get(PLACE, "")) from None
+
+    def query_archives(self) -> None:
+        """Query every archive and repository of Debian packages, to report those that are missing."""
+        fresh = self.refresh or bool(self.upgrade)
+        opening = AptSetup(
+            self.distribution, self.request.arch, self.site, self.store, self.transport, self.reporter, fresh
+        )
+        opening.apt(self.request.repositories)
+
+    def lock_debian(self, base: LockedBase | None) -> debian.DebianLock:
+        """Lock the Debian packages. The apt sources of a base image are not used."""
+        names, excluded = self.debian_names(), self.upgrade | self.upgraded
+        request = debian.DebianRequest(
+            self.distribution,
+            self.request.arch,
+            names,
+            self.request.repositories,
+            installed=base.status if base else None,
+            prefer={
+                file.name: file.version
+                for file in (self.previous.debian.values() if self.previous else ())
+                if file.name not in excluded
+            },
+            refresh=self.refresh or bool(self.upgrade),
+            replaces={name: unit.replaces for name, unit in self.request.units.items() if unit.replaces},
+            where={**self.request.where, **{name: self.request.unit_place(name) for name in names}},
+            askers=self.request.askers,
+        )
+        return debian.resolve(
+            request, self.site, self.store, self.reporter, transport=self.transport, resolved=self.resolved
+        )
+
+    def lock_python(self, number: str, base: LockedBase | None) -> PythonFiles:
+        """Lock the Python packages for Python `number`, and the uv that installs them."""
+        request, previous, glibc = self.request, self.previous, self.distribution.glibc
+        vendors, without_mirror = reachable_indexes(request.indexes, self.site, self.transport)
+        with self.store.workdir() as workdir:
+            self.reporter.start("python", "resolving Python packages")
+            try:
+                platform = choose_files.uv_platform(request.arch, glibc)
+                choice = choose_files.FileChooser(
+                    number,
+                    choose_files.wheel_tags(request.python, request.arch, glibc),
+                    PackageIndex(self.transport, self.site.python()),
+                    self.transfer,
+                    vendors,
+                )
+                work = python.PythonResolution(
+                    Resolver(Uv(self.site, number, platform, workdir, self.store.root / "uv", vendors)),
+                    choice,
+                    earlier_versions(previous, self.upgraded),
+                    present=base.image.python if base else {},
+                    lacking={
+                        str(canonicalize_name(name)): f"of {index.origin}"
+                        for index in request.indexes
+                        for name in index.packages
+                        if index.origin in without_mirror
+                    },
+                    report=self.reporter.info,
+                    find_conflicts=self.find_conflicts,
+                    before=[InputError.of(findings) for findings in without_mirror.values()],
+                )
+                reuse = previous is not None and "uv" in previous.tools and "uv" not in self.upgraded
+                tool = Pin("uv", previous.tools["uv"] if previous and reuse else uv_version(), frozenset())
+                try:
+                    return work.lock(request.units), choice.wheel(tool)
+                except EnvbuildError:
+                    with suppress(EnvbuildError):
+                        self.resolved.append(choice.wheel(tool))
+                    self.resolved += work.found()
+                    raise
+            finally:
+                self.reporter.finish("python")
+
+    def lock_all_sources(self) -> dict[str, SourceFile]:
+        """Lock the archives and commits."""
+        units = self.request.units.values()
+        known = self.previous.sources if self.previous else {}
+        if not self.refresh and EVERYTHING not in self.upgrade:
+            known = {**pending_archives.read_pending(self.store), **known}
+        return lock_sources(
+            self.site,
+            self.transport,
+            self.transfer,
+            self.store,
+            self.reporter,
+            [archive for unit in units for archive in unit.archives],
+            [source for unit in units for source in unit.git],
+            {name: file for name, file in known.items() if name not in self.upgrade},
+            where=self.request.source_places(),
+            commit_hints=self.commit_hints,
+            resolved=self.resolved,
+        )
+
+
+def full_python(python_version: str, units: Iterable[Iterable[DebianFile]]) -> str:
+    """Return ``3.13`` → ``3.13.5``, the version in the image's Debian packages, if they contain it."""
+    for files in units:
+        for file in files:
+            if file.name == f"python{python_version}" and (match := re.match(r"\d+\.\d+\.\d+", file.version)):
+                return match[0]
+    return python_version
+
+
+def earlier_versions(lock: Lock | None, upgraded: frozenset[str]) -> dict[str, dict[str, str]]:
+    """Return unit → {package: version} of a lock, without `upgraded`; sdists have the key ``UNIT sdists``."""
+    found: dict[str, dict[str, str]] = {}
+    for name, unit in lock.units.items() if lock else ():
+        for key, files in ((name, unit.python), (f"{name} sdists", unit.sdists)):
+            entries = [lock.python_files[file] for file in files] if lock else []
+            found[key] = {entry.name: entry.version for entry in entries if entry.name not in upgraded}
+    return found
