@@ -7,22 +7,22 @@ If another process writes the same pack at the same moment, this one waits for i
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-from envbuild.core.errors import EngineError, EnvbuildError, Finding, InputError
+from envbuild.core.errors import Finding, InputError
 from envbuild.core.store.permissions import move_into_store, record_use
 from envbuild.core.store.store import Store
 from envbuild.core.text import amount
+from envbuild.export.layer_reader import TASK, LayerReader
 from envbuild.export.options import ExportOptions
 from envbuild.export.project_image import Artifact, make_artifact, write_from_packs
 from envbuild.export.squashfs_image import complete_image, merge_lowest, raise_write_errors
-from envbuild.oci.sources.base import RawStream, SourceImage, SourceLayer
+from envbuild.oci.sources.base import SourceImage, SourceLayer
 from envbuild.spec.workspace import Workspace
 from envbuild.squashfs.pack.store_packs import pack_path
 from envbuild.squashfs.pack.workers import Workers, trim_heap
@@ -31,7 +31,6 @@ from envbuild.squashfs.write.direct_image import DirectImage
 
 PARALLEL = 3  # layers that are read at a time (as by Docker): a registry limits the rate of one connection
 SMALL = 64 << 20  # bytes of layers that are packed in about the time that it takes to merge the others
-TASK = "layers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +49,13 @@ class LayerPacker:
     image: SourceImage
     workspace: Workspace
     options: ExportOptions
-    stop: threading.Event = field(default_factory=threading.Event)
-    guard: threading.Lock = field(default_factory=threading.Lock)
-    bytes_read: int = 0
-    done: int = 0
-    total: int = 0
     store: Store = field(init=False)
+    reader: LayerReader = field(init=False)
     workers: Workers = field(init=False)  # of all layers together
 
     def __post_init__(self) -> None:
         self.store, self.workers = self.workspace.store, Workers(self.options.jobs)
+        self.reader = LayerReader(self.workspace.reporter)
 
     def write_from_packs(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
         """Write the file `path` from the packs of all layers, which remain in the store.
@@ -99,17 +95,17 @@ class LayerPacker:
     def write_directly(self, path: Path) -> tuple[Artifact, tuple[PackedLayer, ...]]:
         """Write the file `path` with its layers one after another; store nothing else."""
         image, form, reporter, jobs = self.image, self.options.pack_format, self.workspace.reporter, self.options.jobs
-        self.total, count = sum(layer.size for layer in image.layers), len(image.layers)
+        self.reader.total, count = sum(layer.size for layer in image.layers), len(image.layers)
         read = []
         with (
             raise_write_errors(path),
             DirectImage(path, codec=form.codec, level=form.level, block=form.block, jobs=jobs) as direct,
         ):
-            reporter.start(TASK, f"{image.reference}: {count} layers, {amount(self.total)}")
+            reporter.start(TASK, f"{image.reference}: {count} layers, {amount(self.reader.total)}")
             try:
                 for layer in image.layers:
-                    self.report_done(count)
-                    read.append(self.read_layer(layer, direct.layer)[1])
+                    self.reader.report_done(count)
+                    read.append(self.reader.read_layer(layer, direct.layer)[1])
             finally:
                 reporter.finish(TASK)
             written = complete_image(
@@ -132,15 +128,15 @@ class LayerPacker:
                 record_use(path)
             else:
                 wanted[diff_id] = layer
-        self.total = sum(layer.size for layer in wanted.values())
+        self.reader.total = sum(layer.size for layer in wanted.values())
         packed: dict[str, int] = {}
         count = len(layers)
         if len(wanted) < count:
             reporter.info(f"{count - len(wanted)} of {count} layers are packed already")
         if wanted:
-            size = f", {amount(self.total)}" if self.total else ""
+            size = f", {amount(self.reader.total)}" if self.reader.total else ""
             reporter.start(TASK, f"{self.image.reference}: packing {len(wanted)} of {count} layers{size}")
-            self.report_done(len(wanted))
+            self.reader.report_done(len(wanted))
             try:
                 with store.filled():
                     packed = (
@@ -174,9 +170,9 @@ class LayerPacker:
                         continue
                     if read:
                         packed[layer.diff_id] = read
-                    self.report_done(len(ordered))
+                    self.reader.report_done(len(ordered))
             except BaseException:
-                self.stop.set()  # a full store, an interruption: the others need not continue
+                self.reader.stop.set()  # a full store, an interruption: the others need not continue
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if findings:
@@ -190,7 +186,7 @@ class LayerPacker:
             if path.is_file():
                 return 0
             with store.workdir() as work:
-                _, read = self.read_layer(layer, lambda: self.open_writer(work / "pack"))
+                _, read = self.reader.read_layer(layer, lambda: self.open_writer(work / "pack"))
                 move_into_store(work / "pack", path)
             return read
 
@@ -211,11 +207,11 @@ class LayerPacker:
                     packed[layer.diff_id] = read
                 else:
                     with store.workdir() as work:
-                        diff_id, read = self.read_once(layer, self.open_writer(work / "pack"))
+                        diff_id, read = self.reader.read_once(layer, self.open_writer(work / "pack"))
                         if diff_id in wanted and diff_id not in packed:
                             move_into_store(work / "pack", pack_path(store, diff_id, form))
                             packed[diff_id] = read
-                self.report_done(count)
+                self.reader.report_done(count)
         missing = [layer.name for diff_id, layer in wanted.items() if diff_id not in packed]
         if missing:
             raise InputError(
@@ -227,72 +223,8 @@ class LayerPacker:
         form = self.options.pack_format
         return PackWriter(path, codec=form.codec, level=form.level, block=form.block, jobs=self.workers)
 
-    def read_layer(self, layer: SourceLayer, sink: Callable[[], PackWriter]) -> tuple[str, int]:
-        """Read a layer from the first source whose content is correct; each attempt writes to a new sink."""
-        for left in reversed(range(layer.places)):
-            before = self.bytes_read
-            try:
-                return self.read_once(layer, sink())
-            except InputError:
-                if not left or self.stop.is_set():
-                    raise
-                self.add_bytes(before - self.bytes_read)  # roughly: the others count, too
-        raise AssertionError("a layer has a place")
-
-    def read_once(self, layer: SourceLayer, writer: PackWriter) -> tuple[str, int]:
-        """Read a layer into a pack; return its diff_id and the bytes read of the blob. A failure discards the pack."""
-        from envbuild.oci.sources.read_layer import read_layer, read_unnamed_layer
-
-        meter: list[_Counted] = []
-
-        @contextlib.contextmanager
-        def opened() -> Iterator[IO[bytes]]:
-            with layer.open() as file:
-                meter.append(_Counted(file, self))
-                yield cast("IO[bytes]", meter[-1])
-
-        counted = replace(layer, open=opened)
-        try:
-            if layer.diff_id:
-                read_layer(counted, [writer])
-            diff_id = layer.diff_id or read_unnamed_layer(counted, writer)
-        except BaseException as error:
-            writer.discard()
-            if type(error) is EnvbuildError:  # of the pack: the layer holds what no squashfs file can
-                hint = error.hint or "choose another image, or have this one made without it"
-                raise InputError(f"{layer.name}: {error.message}", hint) from None
-            raise
-        return diff_id, sum(item.size for item in meter)
-
-    # progress
-    def add_bytes(self, size: int) -> None:
-        """Report that more bytes arrived."""
-        with self.guard:
-            self.bytes_read += size
-            self.workspace.reporter.advance(TASK, self.bytes_read, self.total)
-
-    def report_done(self, count: int) -> None:
-        with self.guard:
-            self.workspace.reporter.note(TASK, f"{self.done} of {count} layers done")
-            self.done += 1
-
     def report_waiting(self) -> None:
         self.workspace.reporter.info("another envbuild packs one of these layers: waiting for it")
-
-
-class _Counted(RawStream):
-    """A blob whose bytes are counted, and that ends with an error after another layer failed."""
-
-    def __init__(self, file: IO[bytes], packing: LayerPacker) -> None:
-        self.file, self.packing, self.size = file, packing, 0
-
-    def read(self, size: int = -1) -> bytes:
-        if self.packing.stop.is_set():
-            raise EngineError("stopped")
-        chunk = self.file.read(size)
-        self.size += len(chunk)
-        self.packing.add_bytes(len(chunk))
-        return chunk
 
 
 def foreign_evidence(image: SourceImage) -> dict[str, Any]:
