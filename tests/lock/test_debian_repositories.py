@@ -271,6 +271,15 @@ def test_vendors_are_resolved_without_the_distribution_too(site: Site, tmp_path:
     assert second[0].startswith(f"the package repository {DOCA} cannot be read:\n")
 
 
+def test_without_the_distribution_s_archive_nothing_is_resolved(site: Site, tmp_path: Path, vendor: Signer) -> None:
+    """Its error is the only one: what vendors have needs packages of the distribution."""
+    at = with_vendors(site, tmp_path, vendor)
+    broken = replace(at, mirrors={**at.mirrors, "ubuntu:": (str(tmp_path / "none"),)})
+    with pytest.raises(InputError) as caught:
+        resolve(broken, repositories(vendor), base="", debian="cuda-nvcc")
+    assert caught.value.findings and all("none" in message for message, _ in messages(caught.value))
+
+
 @pytest.mark.slow_unit
 def test_a_full_disk_is_not_reported_as_a_fault_of_the_mirror(site: Site, tmp_path: Path, key: Signer) -> None:
     publish(tmp_path / "ubuntu", "noble", [stanza(f"package-{number}") for number in range(1_000)], key)

@@ -281,3 +281,25 @@ def test_all_missing_wheels_are_reported(tmp_path: Path, wheels: str) -> None:
 )
 def test_names_in_messages_of_uv_match_whole_words(message: str, named: bool) -> None:
     assert names_package("torch", message) is named
+
+
+def test_a_unit_that_waits_for_a_missing_package_leaves_its_parts_out_and_adds_no_errors(
+    tmp_path: Path, wheels: str
+) -> None:
+    missing = InputError("the wheel of nccl is not available")
+    lines: list[str] = []
+    resolution = replace(
+        work(tmp_path, wheels), before=[missing], lacking={"mpi4py": "(which is missing)"}, report=lines.append
+    )
+    with pytest.raises(InputError) as caught:
+        resolution.lock(
+            {
+                "venv": UnitRequest(python=("transformers",)),
+                "venv-core": UnitRequest(python=("torch",)),
+                "build-apex": UnitRequest(python=("torch", "setuptools<81")),
+                "build-old": UnitRequest(python=("torch<2",)),
+            }
+        )
+    assert caught.value.findings == missing.findings
+    assert len(lines) == 1 and "'venv'" in lines[0] and "mpi4py" in lines[0]
+    assert {(file.name, file.version) for file in resolution.found()} == {("setuptools", "80.0"), ("torch", "2.16.0")}

@@ -230,6 +230,12 @@ def test_second_copies_by_dependencies() -> None:
     )
 
 
+def test_wheels_that_require_each_other() -> None:
+    wheels = {"nvidia_nccl_cu12": "one", "one": "two", "two": "one", "nvidia_nccl_cu13": ""}
+    found = resolved(recipe("nccl", provider="base"), **wheels)
+    assert {where for _, where, _ in found} == {""} and len(found) == 2
+
+
 def test_a_layer_that_could_take_the_wheel() -> None:
     """NVIDIA's cuDNN from its archive beside the one that torch's wheel requires."""
     apt = recipe("cudnn", provider="apt")

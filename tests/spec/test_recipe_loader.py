@@ -255,3 +255,19 @@ def test_an_origin_that_no_site_can_map(origin: str, tmp_path: Path) -> None:
         resolve_in(image_spec.load_image_spec("x", place), place)
     assert caught.value.message == f"recipe 'thing': origin '{origin}' of x.tar.gz has an unknown kind"
     assert caught.value.hint == f"begin it with one of: {', '.join(f'{kind}:' for kind in SOURCE_KINDS)}"
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"),
+    [
+        ("runtime(self, env): pass", 'let it return Runtime(debian=("NAME",)), or Runtime() for nothing'),
+        ("sources(self, env): return []", 'let it return Sources(debian=("NAME",)), or Sources() for nothing'),
+        ("faults(self): return []", "let it return a dict"),
+        ("refusals(self, env): return []", "let it return a tuple"),
+    ],
+)
+def test_the_hint_for_another_value_is_the_one_to_return(method: str, hint: str, tmp_path: Path) -> None:
+    place = project(tmp_path, "{thing: {}}", f"\n    def {method}\n")
+    with pytest.raises(SpecError) as caught:
+        resolve_in(image_spec.load_image_spec("x", place), place)
+    assert caught.value.hint == hint
