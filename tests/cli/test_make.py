@@ -1,0 +1,116 @@
+"""The sentence: an image that is up to date, one that is made, and one that is built twice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from envbuild import make as sentence
+from envbuild.build.engines.base import BuildOptions
+from envbuild.core.console import SilentReporter
+from envbuild.core.store.store import Store
+from envbuild.make import Options, make, make_twice
+
+pytestmark = pytest.mark.unit
+
+
+class Steps:
+    """The steps, which record their calls instead of working."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.engines: list[str] = []
+        self.record: Any = None
+        self.built = SimpleNamespace(
+            engine="embedded", layers=(SimpleNamespace(diff_id="sha256:1"),), built=("base",), reused=("venv",)
+        )
+        self.workspace: Any = SimpleNamespace(
+            project=None, site=SimpleNamespace(engine="buildah"), store=store, reporter=SilentReporter()
+        )
+        lock = SimpleNamespace(image="app")
+        resolution = SimpleNamespace(target=None)
+        artifact = SimpleNamespace(path="/app.sqsh", sha256="ab", messages=("note",))
+        request = SimpleNamespace(source_places=lambda: {})
+        step = self.step
+        for name, value in {
+            "envbuild.make.load_image_spec": step("load", None),
+            "envbuild.make.resolve_as_locked": step("", resolution),
+            "envbuild.make.resolve_in": step("resolve", resolution),
+            "envbuild.make.resolve_image": step("resolve", resolution),
+            "envbuild.make.check_machine": step("", None),
+            "envbuild.make.read_image_record": self.read,
+            "envbuild.make.write_image_record": step("record", None),
+            "envbuild.lock.update.ensure_lock": step("lock", lock),
+            "envbuild.lock.update.current_lock": step("", lock),
+            "envbuild.build.engines.select.choose_engine": self.choose,
+            "envbuild.lock.fetch.fetch": step("fetch", None),
+            "envbuild.lock.request.lock_request": step("", request),
+            "envbuild.lock.lockfile.lock_digest": step("", "sha256:2"),
+            "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(units=("base", "venv"))),
+            "envbuild.export.project_image.write_artifact": step("export", artifact),
+            "envbuild.export.project_image.link_artifact": step("link", None),
+            "envbuild.verify.verify.verify": step("verify", "/app.evidence.json"),
+            "envbuild.build.reproducibility.rebuild_and_compare": self.rebuild,
+        }.items():
+            monkeypatch.setattr(name, value)
+
+    def step(self, name: str, value: Any) -> Any:
+        def run(*_: Any, **__: Any) -> Any:
+            self.calls += [name] if name else []
+            return value
+
+        return run
+
+    def read(self, *_: Any, **options: Any) -> Any:
+        self.options = options
+        return self.record
+
+    def choose(self, name: str, *_: Any) -> Any:
+        self.engines.append(name)
+        return SimpleNamespace(name=name, build=self.step("build", self.built))
+
+    def rebuild(self, plan: Any, layers: Any, engine: Any, *_: Any) -> None:
+        self.calls.append(f"again with {engine.name}")
+        assert layers == ("sha256:1",)
+
+
+@pytest.fixture
+def steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(store, monkeypatch)
+
+
+def test_the_steps_in_their_order(steps: Steps) -> None:
+    made = make("app", steps.workspace, Options())
+    assert steps.calls == [
+        "load", "resolve", "lock", "fetch", "plan", "build", "export", "verify", "link", "record",
+    ]  # fmt: skip
+    assert (made.image, made.artifact, made.sha256, made.lock) == ("app", "/app.sqsh", "ab", "sha256:2")
+    assert (made.engine, made.layers, made.messages) == ("embedded", ("sha256:1",), ("note",))
+    assert (made.built, made.reused, made.evidence) == (("base",), ("venv",), "/app.evidence.json")
+
+
+def test_an_image_that_is_up_to_date_needs_no_step(steps: Steps) -> None:
+    steps.record = "the record"
+    assert make("app", steps.workspace, Options(engine="embedded", verify=False)) == "the record"
+    assert steps.calls == ["load"] and steps.engines == []
+    assert steps.options == {"engine": "embedded", "verified": False}
+
+
+def test_an_image_without_verification_is_linked_without_evidence(steps: Steps) -> None:
+    made = make("app", steps.workspace, Options(verify=False))
+    assert "verify" not in steps.calls and "link" in steps.calls and made.evidence == ""
+
+
+def test_the_engine_is_that_of_the_option_or_else_of_the_site(steps: Steps) -> None:
+    make("app", steps.workspace, Options())
+    make("app", steps.workspace, Options(engine="embedded", build=BuildOptions(jobs=1)))
+    assert steps.engines == ["buildah", "embedded"]
+
+
+def test_the_second_build_is_by_the_engine_of_the_first(steps: Steps) -> None:
+    make_twice("app", steps.workspace, Options())
+    assert steps.calls[-1] == "again with embedded" and steps.engines == ["buildah", "embedded"]
+    assert steps.workspace.reporter.lines[-1].startswith("app: 2 units")
+    assert sentence.counted(1, "unit") == "1 unit"
