@@ -17,7 +17,7 @@ import pytest
 from envbuild.core.console import SilentReporter
 from envbuild.core.errors import EngineError
 from envbuild.core.store import gc as collecting
-from envbuild.core.store.gc import collect
+from envbuild.core.store.gc import collect, stem
 from envbuild.core.store.store import LayerRecord, Store, UnitRecord, write_json
 
 pytestmark = pytest.mark.unit
@@ -248,3 +248,8 @@ def test_a_store_in_a_world_writable_folder_is_not_world_writable(tmp_path: Path
         finally:
             os.umask(before)
         assert {path.stat().st_mode & 0o7777 for path in root.iterdir()} == {expected}
+
+
+@pytest.mark.parametrize("ending", ["sqsh", "oci", "erofs", "evidence.json"])
+def test_the_files_of_one_artifact_share_a_stem(ending: str) -> None:
+    assert stem(f"torch-2.8-0123456789ab.{ending}") == "torch-2.8-0123456789ab"

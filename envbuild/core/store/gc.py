@@ -8,6 +8,7 @@ build may use it; `everything` ignores that week. Nothing is removed while anoth
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import shutil
 import time
@@ -67,10 +68,9 @@ class RequiredEntries:
 
 def stem(name: str) -> str:
     """Return NAME-<lock digest> of a file of an artifact, without its ending."""
-    for ending in (".sqsh", ".oci", ".evidence.json"):
-        if name.endswith(ending):
-            return name.removesuffix(ending)
-    return name
+    return re.sub(
+        r"(\.evidence)?\.[a-z]+$", "", name
+    )  # .sqsh, .oci, .evidence.json: an output format needs no row here
 
 
 def required_entries(store: Store, before: float) -> RequiredEntries:
