@@ -86,6 +86,7 @@ def test_cpu_image_has_no_core_and_shows_no_gpu() -> None:
     assert plan.unit("mpi4py").product is Product.WHEEL
 
 
+@pytest.mark.slow_unit
 def test_the_text_is_the_same_in_threads_and_twice() -> None:
     """One process, many images at once: hpccm keeps its target in globals, and the bridge must hold them together."""
     names = ["cpu-ucx", "h100-nccl", "a100-nccl"] * 4

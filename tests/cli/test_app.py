@@ -198,6 +198,7 @@ def test_only_make_and_lock_write_a_lock(command: str, project: Path, tmp_path: 
     assert not (project / "images" / "cpu-ucx.lock").exists()
 
 
+@pytest.mark.slow_unit
 def test_show_of_an_image_without_a_lock(project: Path, tmp_path: Path) -> None:
     (project / "images" / "mine.yaml").write_text(
         "schema: 1\ndescription: ours\nextends: h100-ucc\n"

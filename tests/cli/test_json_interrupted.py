@@ -91,6 +91,7 @@ def test_a_fault_of_envbuild_is_an_object_with_its_traceback_on_stderr(tmp_path:
     assert "not thought of" in answer["error"]["findings"][0]["message"] and "Traceback" in err
 
 
+@pytest.mark.slow_unit
 def test_an_error_while_a_signal_ends_it_is_not_a_second_object(tmp_path: Path) -> None:
     second = """
         try:

@@ -118,6 +118,7 @@ def test_make_refuses_a_conflict_before_anything_is_fetched(tmp_path: Path) -> N
     assert not [path for path in store.rglob("*") if path.is_file() and path.parent.name not in ("locks",)]
 
 
+@pytest.mark.slow_unit
 def test_an_empty_fact_file_of_a_project(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "images", tmp_path / "images")
     (tmp_path / "facts").mkdir()

@@ -47,9 +47,9 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("compile", "cpu-ucx"),
+        ("recipes", "torch"),
         pytest.param(("--help",), marks=pytest.mark.slow_unit),
-        pytest.param(("recipes", "torch"), marks=pytest.mark.slow_unit),
+        pytest.param(("compile", "cpu-ucx"), marks=pytest.mark.slow_unit),
         pytest.param(("check", "h100-ucc"), marks=pytest.mark.slow_unit),
         pytest.param(("show", "cpu-ucx", "--json"), marks=pytest.mark.slow_unit),
     ],

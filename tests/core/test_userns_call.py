@@ -53,6 +53,7 @@ def test_a_process_that_ends_without_an_answer() -> None:
 
 
 @as_root
+@pytest.mark.slow_unit
 def test_a_stream() -> None:
     assert b"".join(calling.stream(speak, text="much", fails=False)) == b"much"
     with pytest.raises(EngineError, match="it failed") as caught:

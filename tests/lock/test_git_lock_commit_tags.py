@@ -59,6 +59,7 @@ def test_place_that_has_other_tags_only(demo: Repo, tmp_path: Path, server: Serv
         assert desk.reporter.lines == [line, line]
 
 
+@pytest.mark.slow_unit
 def test_place_without_any_tags(demo: Repo, tmp_path: Path, server: Served) -> None:
     """A mirror may be shallow: the commit is what counts."""
     git(demo.path, "tag", "--delete", "v1")

@@ -229,6 +229,7 @@ def test_an_archive_without_a_digest_is_downloaded_once(desk: Desk) -> None:
         assert desk.lock(site, request).sources["x.tar.gz"].sha256 == sha256(b"changed")
 
 
+@pytest.mark.slow_unit
 def test_a_mistake_in_the_spec_is_reported_before_downloads(desk: Desk) -> None:
     units = {**desk.request.units, "venv": UnitRequest(python=("numpy<1", "numpy>2"))}
     error = desk.lacks(desk.without("github:"), replace(desk.request, units=units))
@@ -241,6 +242,7 @@ def test_a_mistake_in_the_spec_is_reported_before_downloads(desk: Desk) -> None:
         desk.lock(desk.site, replace(desk.request, units={**units, "venv": UnitRequest(python=("numpy<1",))}))
 
 
+@pytest.mark.slow_unit
 def test_a_listed_file_that_does_not_exist_is_reported_with_the_rest(desk: Desk, repo: Repo) -> None:
     next((desk.folder / "debian/pool").glob("*/o/openssl/*.deb")).unlink()
     error = desk.lacks(desk.without("github:"))

@@ -216,6 +216,7 @@ def zeros_tar(size: int, compressor: object) -> bytes:
     return b"".join([*parts, compressor.compress(kit.END), compressor.flush()])  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow_unit
 def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blob that would unpack to many times what it has; one of honest size passes."""
     from isal import isal_zlib

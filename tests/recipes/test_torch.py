@@ -148,6 +148,7 @@ def test_torch_compile_has_a_compiler(options: dict[str, Any], packages: tuple[s
     assert any("C and C++ compile" in check.name for check in made.verify(env)) is bool(packages)
 
 
+@pytest.mark.slow_unit
 def test_the_compilers_are_checked_by_compiling(tmp_path: Path) -> None:
     """The check runs here, with this machine's Python and compilers; without Python's headers it fails."""
     headers = Path(sysconfig.get_paths()["include"])

@@ -103,6 +103,7 @@ def test_layers_that_make_no_sense_are_refused_as_inputs(tmp_path):
         assert not (tmp_path / "image").exists()
 
 
+@pytest.mark.slow_unit
 def test_too_many_owners_name_the_option(tmp_path):
     layer = [file(b"d/%05d" % number, b"", uid=number, gid=100_000 + number) for number in range(33_000)]
     with pytest.raises(InputError, match="different user and group ids") as caught:

@@ -121,6 +121,7 @@ def cpu(chosen):
 FEW, MANY = 1000, 8000  # where time grows with the number it takes 8 times as long, with its square 64 times
 
 
+@pytest.mark.slow_unit
 def test_a_long_chain_of_hard_links_takes_no_time(tmp_path):
     chained = {}
     for count in (FEW, MANY):

@@ -22,6 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from envbuild.matrix import FACTS
+from envbuild.matrix.facts.compile import load_fact_table
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -54,11 +57,12 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *texts: str) -> N
 
 @cache
 def import_everything() -> None:
-    """Import what commands import, once for all forks."""
+    """Import what commands import, and read the facts, once for all forks."""
     package = import_module("envbuild")
     for module in pkgutil.walk_packages(package.__path__, "envbuild."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    load_fact_table([FACTS])  # in memory, where forks in this folder find it
     gc.freeze()  # a garbage collection in a fork copies the pages of every object that it visits
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import settings
 
-QUICK = 20  # examples of a property without a number of its own, in the profile of that name
+QUICK = 12  # examples of a property without a number of its own, in the profile of that name
 
 
 def examples(count: int, **more: Any) -> settings:
-    """Return settings with `count` examples, or with a fifth of them in `--hypothesis-profile=quick` (`make check`)."""
+    """Return settings with `count` examples; an eighth of them in `--hypothesis-profile=quick` (`make check`)."""
     quick = settings.default is not None and settings.default.max_examples == QUICK
-    return settings(max_examples=max(count // 5, 4) if quick else count, **more)
+    return settings(max_examples=max(count // 8, 4) if quick else count, **more)
