@@ -47,7 +47,7 @@ class Steps:
             "envbuild.build.engines.select.choose_engine": self.choose,
             "envbuild.lock.fetch.fetch": step("fetch", None),
             "envbuild.lock.request.lock_request": step("", request),
-            "envbuild.lock.lockfile.lock_digest": step("", "sha256:2"),
+            "envbuild.lock.model.lock_digest": step("", "sha256:2"),
             "envbuild.build.plan.planner.make_plan": step("plan", SimpleNamespace(units=("base", "venv"))),
             "envbuild.export.project_image.write_artifact": step("export", artifact),
             "envbuild.export.project_image.link_artifact": step("link", None),
