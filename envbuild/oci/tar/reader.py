@@ -17,16 +17,14 @@ from typing import cast
 
 from envbuild.oci.tar import sparse as tarsparse
 from envbuild.oci.tar.chunks import ChunkReader, Readable
+from envbuild.oci.tar.extended_header import ExtendedHeaders, override_owner_and_time
 from envbuild.oci.tar.fields import (
     MAX_NAME,
     MAX_PATH,
     LayerError,
-    Record,
     member_path,
     parse_decimal,
     parse_number,
-    parse_records,
-    parse_time,
     parse_xattrs,
     quote_name,
 )
@@ -36,7 +34,6 @@ from envbuild.oci.tar.header import (
     KINDS,
     NO_DEVICE,
     OLD_FILE,
-    check_id,
     check_numbers,
     link_target,
     read_device,
@@ -48,8 +45,6 @@ from envbuild.oci.tar.member import Kind, Member, Sink
 __all__ = ["LayerError", "Readable", "read_tar"]
 
 BLOCK = 512
-MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
-MAX_GLOBALS, MAX_GLOBAL = 100, 1000  # global records, and bytes of each: every member costs their number again
 MAX_HOLES = 1 << 42  # bytes of holes in all sparse files of a layer: a packed hole takes memory too, 4 bytes a block
 ADLER = 65521  # zlib's adler32 is 1 + the sum of the bytes modulo this, in its lower half (RFC 1950)
 CACHE_SIZE = 1024  # entries in each cache, of owners and of folders
@@ -57,9 +52,8 @@ ZEROS = bytes(BLOCK)
 GNU = b"ustar  \0"
 
 # types of headers that are not members
-EXTENDED, SOLARIS, GLOBAL, LONG_NAME, LONG_LINK, LABEL = b"xXgLKV"
+LABEL = ord("V")
 BACKUPS = frozenset(b"DMN")  # of GNU tar: the names in a folder, the rest of a file of another volume, renamings
-NOT_GLOBAL = frozenset({b"path", b"linkpath", b"size"})
 
 NO_XATTRS: Mapping[bytes, bytes] = {}
 
@@ -76,15 +70,12 @@ def read_tar(stream: Readable, sink: Sink) -> int:
 
 
 class _Reader:
-    """Parser of headers. `local`, `long_name`, `long_link`: from the headers before a member, which apply to it."""
+    """Parser of the headers of members."""
 
     def __init__(self, source: ChunkReader, sink: Sink) -> None:
         self.source, self.sink = source, sink
         self.data = cast("Callable[[memoryview], None]", sink.data)
-        self.globals: dict[bytes, bytes] = {}
-        self.local: list[Record] | None = None
-        self.long_name: bytes | None = None
-        self.long_link: bytes | None = None
+        self.extended = ExtendedHeaders(source)
         self.holes = 0
         self.owners: dict[bytes, tuple[int, int, int]] = {}
         self.folders: dict[bytes, bytes] = {}
@@ -121,7 +112,7 @@ class _Reader:
                 self.push_member(head, kind)
             else:
                 self.read_other(head, kind)
-        if self.local is not None or self.long_name is not None or self.long_link is not None:
+        if self.extended.is_pending():
             raise LayerError("it ends after an extended header")
 
     def check_sum(self, head: bytes) -> None:
@@ -137,23 +128,14 @@ class _Reader:
 
     def read_other(self, head: bytes, kind: int) -> None:
         """Read a header of a rare type, or one that describes the next member."""
-        if kind in (EXTENDED, SOLARIS):
-            if self.local is not None:
-                raise LayerError("a member has two extended headers")
-            self.local = parse_records(self.read_extended(head))
-        elif kind == GLOBAL:
-            for key, value in parse_records(self.read_extended(head)):
-                if key in NOT_GLOBAL or key.startswith(tarsparse.SPARSE):
-                    raise LayerError(f"it sets one {quote_name(key)} for all its members")
-                self.globals[key] = value
-                if len(self.globals) > MAX_GLOBALS or len(value) > MAX_GLOBAL:
-                    raise LayerError(f"its global headers contain more than {MAX_GLOBALS} short records")
-        elif kind == LONG_NAME:
-            self.long_name = self.read_extended(head).partition(b"\0")[0]
-        elif kind == LONG_LINK:
-            self.long_link = self.read_extended(head).partition(b"\0")[0]
-        elif kind == LABEL:  # a name of the archive, not a member
-            if self.local is not None or self.long_name is not None or parse_number(head[124:136], "size"):
+        if self.extended.read(head, kind):
+            return
+        if kind == LABEL:  # a name of the archive, not a member
+            if (
+                self.extended.local is not None
+                or self.extended.long_name is not None
+                or parse_number(head[124:136], "size")
+            ):
                 raise LayerError("its volume label is damaged")
         elif kind in BACKUPS:
             raise LayerError("it is a backup or a part of one (tar --incremental, --multi-volume), not a layer")
@@ -161,15 +143,6 @@ class _Reader:
             raise LayerError("it contains a sparse file in a form that envbuild does not support")
         else:  # POSIX.1-2017: an unknown type is a regular file
             self.push_member(head, kind)
-
-    def read_extended(self, head: bytes) -> bytes:
-        """Return the content of an extended header, or a long name. Raises LayerError."""
-        size = parse_number(head[124:136], "size")
-        if not 0 <= size <= MAX_EXTENDED:
-            raise LayerError(f"an extended header of {size} bytes is more than the {MAX_EXTENDED} that are possible")
-        body = self.read_exactly(size)
-        self.skip_padding(size)
-        return body
 
     def read_exactly(self, size: int) -> bytes:
         """Return the next `size` bytes, which belong to headers. Raises LayerError."""
@@ -198,10 +171,11 @@ class _Reader:
         kind = KINDS.get(flag, Kind.FILE)
         size = parse_number(head[124:136], "size") if kind is Kind.FILE else 0
         attributes, sparse, numbers = NO_XATTRS, None, NO_DEVICE
-        if self.long_name is not None or self.long_link is not None:
-            name, link = self.apply_long_names(name, link)
-        if self.local is not None or self.globals:
-            records, local = self.pop_records()
+        extended = self.extended
+        if extended.long_name is not None or extended.long_link is not None:
+            name, link = extended.apply_long_names(name, link)
+        if extended.local is not None or extended.globals:
+            records, local = extended.pop_records()
             name, link = records.get(b"path") or name, records.get(b"linkpath") or link
             uid, gid, mtime = override_owner_and_time(records, uid, gid, mtime)
             attributes = parse_xattrs(records.items())
@@ -245,17 +219,6 @@ class _Reader:
             source.copy_to(size, self.data, "a file")
             self.skip_padding(size)
 
-    def pop_records(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
-        """Return (the records of all extended headers for this member, those of its own header)."""
-        local, self.local = self.local or [], None
-        return {**self.globals, **dict(local)} if self.globals else dict(local), local
-
-    def apply_long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
-        """Return (name, target of a link), replaced by the long ones that GNU tar puts before a member."""
-        name, self.long_name = self.choose_name(b"path", self.long_name, name), None
-        link, self.long_link = self.choose_name(b"linkpath", self.long_link, link), None
-        return name, link
-
     def read_old_map(self, head: bytes, name: bytes, sparse: tarsparse.SparseFile | None) -> tarsparse.SparseFile:
         """Return the sparse file whose map is in its header and follows it. Raises LayerError."""
         if sparse is not None:
@@ -275,17 +238,6 @@ class _Reader:
             at = offset + length
         if size > at:
             self.sink.zeros(size - at)
-
-    def choose_name(self, key: bytes, long: bytes | None, name: bytes) -> bytes:
-        """Return `long`, the name that GNU tar puts before a member, or else `name`.
-
-        Raises LayerError for a member that has `long` and a record `key`: no program writes both.
-        """
-        if long is None:
-            return name
-        if any(known == key for known, _ in self.local or ()):
-            raise LayerError(f"it names {quote_name(long)} in two ways")
-        return long
 
     def parse_owner(self, field: bytes) -> tuple[int, int, int]:
         """Return (permissions, owner, group) in a header's fields for them, and cache it."""
@@ -307,10 +259,3 @@ class _Reader:
             return found
         path = folder + b"/" + last if folder else last
         return path if len(path) <= MAX_PATH else member_path(name)
-
-
-def override_owner_and_time(records: Mapping[bytes, bytes], uid: int, gid: int, mtime: int) -> tuple[int, int, int]:
-    """Return (user, group, time) of an extended header; those that it lacks are returned unchanged."""
-    uid = check_id(parse_decimal(records[b"uid"], "owner")) if records.get(b"uid") else uid
-    gid = check_id(parse_decimal(records[b"gid"], "group")) if records.get(b"gid") else gid
-    return uid, gid, parse_time(records[b"mtime"]) if records.get(b"mtime") else mtime

@@ -1,0 +1,103 @@
+"""Headers that describe the next member, or all that follow: pax records and the long names of GNU tar.
+
+Formats: see `envbuild.oci.tar.reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envbuild.oci.tar.chunks import ChunkReader
+from envbuild.oci.tar.fields import (
+    LayerError,
+    Record,
+    parse_decimal,
+    parse_number,
+    parse_records,
+    parse_time,
+    quote_name,
+)
+from envbuild.oci.tar.header import check_id
+from envbuild.oci.tar.sparse import SPARSE
+
+BLOCK = 512
+MAX_EXTENDED = 1 << 20  # bytes of one extended header or long name, as in Go's archive/tar
+MAX_GLOBALS, MAX_GLOBAL = 100, 1000  # global records, and bytes of each: every member costs their number again
+EXTENDED, SOLARIS, GLOBAL, LONG_NAME, LONG_LINK = b"xXgLK"
+NOT_GLOBAL = frozenset({b"path", b"linkpath", b"size"})
+
+
+class ExtendedHeaders:
+    """The extended headers so far. `local`, `long_name`, `long_link` apply to the next member, `globals` to all."""
+
+    __slots__ = ("globals", "local", "long_link", "long_name", "source")
+
+    def __init__(self, source: ChunkReader) -> None:
+        self.source = source
+        self.globals: dict[bytes, bytes] = {}
+        self.local: list[Record] | None = None
+        self.long_name: bytes | None = None
+        self.long_link: bytes | None = None
+
+    def is_pending(self) -> bool:
+        """Return whether a member must follow."""
+        return self.local is not None or self.long_name is not None or self.long_link is not None
+
+    def read(self, head: bytes, kind: int) -> bool:
+        """Read what follows a header of type `kind`; return False for one of another type. Raises LayerError."""
+        if kind in (EXTENDED, SOLARIS):
+            if self.local is not None:
+                raise LayerError("a member has two extended headers")
+            self.local = parse_records(self.read_content(head))
+        elif kind == GLOBAL:
+            for key, value in parse_records(self.read_content(head)):
+                if key in NOT_GLOBAL or key.startswith(SPARSE):
+                    raise LayerError(f"it sets one {quote_name(key)} for all its members")
+                self.globals[key] = value
+                if len(self.globals) > MAX_GLOBALS or len(value) > MAX_GLOBAL:
+                    raise LayerError(f"its global headers contain more than {MAX_GLOBALS} short records")
+        elif kind == LONG_NAME:
+            self.long_name = self.read_content(head).partition(b"\0")[0]
+        elif kind == LONG_LINK:
+            self.long_link = self.read_content(head).partition(b"\0")[0]
+        else:
+            return False
+        return True
+
+    def read_content(self, head: bytes) -> bytes:
+        """Return the content of an extended header, or a long name. Raises LayerError."""
+        size = parse_number(head[124:136], "size")
+        if not 0 <= size <= MAX_EXTENDED:
+            raise LayerError(f"an extended header of {size} bytes is more than the {MAX_EXTENDED} that are possible")
+        body = self.source.read_exactly(size, "a header")
+        self.source.read_up_to(-size % BLOCK)
+        return body
+
+    def pop_records(self) -> tuple[Mapping[bytes, bytes], list[Record]]:
+        """Return (the records of all extended headers for this member, those of its own header)."""
+        local, self.local = self.local or [], None
+        return {**self.globals, **dict(local)} if self.globals else dict(local), local
+
+    def apply_long_names(self, name: bytes, link: bytes) -> tuple[bytes, bytes]:
+        """Return (name, target of a link), replaced by the long ones that GNU tar puts before a member."""
+        name, self.long_name = self.choose_name(b"path", self.long_name, name), None
+        link, self.long_link = self.choose_name(b"linkpath", self.long_link, link), None
+        return name, link
+
+    def choose_name(self, key: bytes, long: bytes | None, name: bytes) -> bytes:
+        """Return `long`, the name that GNU tar puts before a member, or else `name`.
+
+        Raises LayerError for a member that has `long` and a record `key`: no program writes both.
+        """
+        if long is None:
+            return name
+        if any(known == key for known, _ in self.local or ()):
+            raise LayerError(f"it names {quote_name(long)} in two ways")
+        return long
+
+
+def override_owner_and_time(records: Mapping[bytes, bytes], uid: int, gid: int, mtime: int) -> tuple[int, int, int]:
+    """Return (user, group, time) of an extended header; those that it lacks are returned unchanged."""
+    uid = check_id(parse_decimal(records[b"uid"], "owner")) if records.get(b"uid") else uid
+    gid = check_id(parse_decimal(records[b"gid"], "group")) if records.get(b"gid") else gid
+    return uid, gid, parse_time(records[b"mtime"]) if records.get(b"mtime") else mtime
