@@ -15,17 +15,18 @@ PROGRAM = """
 import time
 from pathlib import Path
 began = time.process_time()
-from envbuild.make import open_lock, planned
 from envbuild.build.plan.containerfile import containerfile
-from envbuild.spec.project import Project
-from envbuild.spec.resolve import resolve_in
+from envbuild.build.plan.planner import make_plan
+from envbuild.lock.resolve import resolve_in
+from envbuild.lock.update import draft_lock
 from envbuild.spec.image_spec import load_image_spec
+from envbuild.spec.project import Project
 
 project = Project.find(Path("."))
 names = project.images()
 for name in names:
     resolution = resolve_in(load_image_spec(name, project), project)
-    containerfile(planned(resolution, open_lock(resolution)), locked=False)
+    containerfile(make_plan(resolution, draft_lock(resolution)), locked=False)
 print(len(names), time.process_time() - began)
 """
 
