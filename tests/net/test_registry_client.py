@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from envbuild.net.transport import NotFoundError, RefusedError, Transport
 pytestmark = pytest.mark.unit
 
 REF_NAME = "org.opencontainers.image.ref.name"
-TRANSPORT = Transport(Site(Path("/none")).network())
+
+
+@cache
+def transport() -> Transport:
+    return Transport(Site(Path("/none")).network())
 
 
 def add(folder: Path, *names: str, text: str = "") -> list[str]:
@@ -41,51 +46,51 @@ def add(folder: Path, *names: str, text: str = "") -> list[str]:
 def repository(text: str, *mirrors: str, host: bool = False) -> Repository:
     found = parse_reference(text)
     sites = {f"{found.origin.partition('/')[0]}/": mirrors} if mirrors else {}
-    return Repository(found, Site(Path("/none"), mirrors=sites, use_host=host), TRANSPORT)
+    return Repository(found, Site(Path("/none"), mirrors=sites, use_host=host), transport())
 
 
 def test_a_manifest_by_digest_is_a_blob_of_the_layout(tmp_path: Path) -> None:
     (digest,) = add(tmp_path, "1")
     layout = LayoutFolder(tmp_path, ("1",), False)
-    assert json.loads(layout.manifest(TRANSPORT, f"sha256:{digest}"))["name"] == "1"
+    assert json.loads(layout.manifest(transport(), f"sha256:{digest}"))["name"] == "1"
     assert layout.blob(digest) == str(tmp_path / "blobs/sha256" / digest)
     with pytest.raises(NotFoundError):
-        layout.manifest(TRANSPORT, f"sha256:{'0' * 64}")
+        layout.manifest(transport(), f"sha256:{'0' * 64}")
 
 
 def test_a_manifest_by_its_name(tmp_path: Path) -> None:
     add(tmp_path, "1", "2")
     for names, wanted in ((("2",), "2"), (("none", "1"), "1")):
-        assert json.loads(LayoutFolder(tmp_path, names, False).manifest(TRANSPORT, "x"))["name"] == wanted
+        assert json.loads(LayoutFolder(tmp_path, names, False).manifest(transport(), "x"))["name"] == wanted
     for exclusive in (False, True):
         with pytest.raises(NotFoundError):
-            LayoutFolder(tmp_path, ("3",), exclusive).manifest(TRANSPORT, "3")
+            LayoutFolder(tmp_path, ("3",), exclusive).manifest(transport(), "3")
 
 
 def test_a_single_image_without_a_name_is_that_of_a_layout_for_one_repository(tmp_path: Path) -> None:
     add(tmp_path, "", text="only")
-    assert json.loads(LayoutFolder(tmp_path, ("1",), True).manifest(TRANSPORT, "1"))["name"] == "only"
+    assert json.loads(LayoutFolder(tmp_path, ("1",), True).manifest(transport(), "1"))["name"] == "only"
     with pytest.raises(NotFoundError):
-        LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1")
+        LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1")
     add(tmp_path, "", text="second")
     with pytest.raises(NotFoundError):
-        LayoutFolder(tmp_path, ("1",), True).manifest(TRANSPORT, "1")
+        LayoutFolder(tmp_path, ("1",), True).manifest(transport(), "1")
 
 
 def test_one_name_for_several_architectures_is_an_index(tmp_path: Path) -> None:
     digests = add(tmp_path, "1", text="amd64") + add(tmp_path, "1", text="arm64")
-    found = json.loads(LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1"))
+    found = json.loads(LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1"))
     assert [item["digest"] for item in found["manifests"]] == [f"sha256:{digest}" for digest in digests]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"manifests": 1}', '{"manifests": [1]}', '{"manifests": [{}]}'])
 def test_a_malformed_index_and_a_folder_that_is_not_a_layout(text: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
-        LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1")
+        LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1")
     (tmp_path / "oci-layout").write_text("{}")
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(RefusedError):
-        LayoutFolder(tmp_path, ("1",), False).manifest(TRANSPORT, "1")
+        LayoutFolder(tmp_path, ("1",), False).manifest(transport(), "1")
 
 
 def test_places_are_those_of_the_site(tmp_path: Path) -> None:
