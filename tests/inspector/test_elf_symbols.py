@@ -101,6 +101,17 @@ def test_versions_as_a_linker_writes_them(tmp_path: Path, style: str) -> None:
     assert not found.has(b"hidden")
 
 
+def test_versions_of_several_libraries(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / "map").write_text(f"V_{name} {{ global: {name}; local: *; }};\nW_{name} {{ }} V_{name};\n")
+        compiled(tmp_path, f"lib{name}.so", f"int {name}(void) {{ return 1; }}", "-Wl,--version-script=map")
+    code = "int a(void); int b(void); int f(void) { return a() + b(); }"
+    user = opened(compiled(tmp_path, "libuser.so", code, "-L.", "-la", "-lb", "-nostdlib"))
+    assert user.needs == {"liba.so": {"V_a": True}, "libb.so": {"V_b": True}}
+    assert {(b"a", "V_a"), (b"b", "V_b")} <= set(user.wanted())
+    assert opened(tmp_path / "liba.so").versions >= {"V_a", "W_a"}
+
+
 def test_a_library_without_versions_has_them_all(tmp_path: Path) -> None:
     assert opened(compiled(tmp_path, "libp.so", "int f(void) { return 1; }")).has(b"f", "V_9")
 

@@ -46,6 +46,12 @@ def test_python_distributions_by_their_metadata() -> None:
     assert summary.python == {"flash-attn": "2.8.3", "numpy": "2.1"}
 
 
+def test_a_name_that_is_not_utf_8_is_readable() -> None:
+    path = b"lib/site-packages/a\xff-1.dist-info"
+    summary = SizeSummary().add_all([Entry(path, entry("x", kind=DIRECTORY).inode)])
+    assert summary.python == {"a\ufffd": "1"}
+
+
 @pytest.mark.parametrize(
     ("path", "folder"),
     [

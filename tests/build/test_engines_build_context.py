@@ -1,0 +1,107 @@
+"""The build context of a Containerfile: everything that it mounts, and nothing of the user's is replaced."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.build.engines.build_context import input_paths, is_build_context, write_context
+from envbuild.build.plan.units import Blob, Input, Plan, Product, Unit
+from envbuild.build.steps import Step
+from envbuild.core.errors import PublishError
+from envbuild.core.store.store import Store
+from envbuild.oci.config import ImageConfig
+
+pytestmark = pytest.mark.unit
+
+
+def add(store: Store, name: str, content: bytes) -> Blob:
+    (store.root / "tmp/new").write_bytes(content)
+    return Blob(name, store.add_blob(store.root / "tmp/new"), len(content))
+
+
+def plan(*units: Unit) -> Plan:
+    return Plan("app", units, ImageConfig(), 0)
+
+
+def test_inputs_are_files_of_the_context(store: Store, tmp_path: Path) -> None:
+    wheel = add(store, "a.whl", b"wheel")
+    inputs = (
+        Input("python", "files", (wheel,)),
+        Input("texts", "text", texts=(("pins.txt", "a==1\n"),)),
+        Input("kernels", "files", units=("apex",)),
+    )
+    units = (
+        Unit("base", "the base", (Step("true"),)),
+        Unit("apex", "a wheel", (Step("make"),), ("base",), product=Product.WHEEL, in_image=False),
+        Unit("venv", "the venv", (Step("uv pip install"),), ("base",), inputs),
+    )
+    path = write_context(plan(*units), store, tmp_path / "context")
+    folder = tmp_path / "context"
+    assert path == folder / "Containerfile" and is_build_context(folder)
+    found = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    assert found == {"Containerfile", "venv/python/a.whl", "venv/texts/pins.txt"}
+    assert (folder / "venv/python/a.whl").stat().st_ino == store.blob(wheel.sha256).stat().st_ino
+
+
+def test_an_older_context_is_replaced_and_another_folder_is_not(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "context"
+    one = plan(Unit("base", "the base", (Step("true"),)))
+    write_context(one, store, folder)
+    (folder / "old").touch()
+    write_context(one, store, folder)
+    assert [path.name for path in folder.iterdir()] == ["Containerfile"]
+    (folder / "Containerfile").write_text("FROM scratch\n")
+    assert not is_build_context(folder) and not is_build_context(tmp_path / "none")
+    with pytest.raises(PublishError):
+        write_context(one, store, folder)
+    assert (folder / "Containerfile").read_text() == "FROM scratch\n"
+    with pytest.raises(PublishError):
+        write_context(one, store, folder / "Containerfile" / "deep")
+
+
+def test_the_mask_of_the_user_does_not_change_modes(store: Store, tmp_path: Path) -> None:
+    unit = Unit("venv", "the venv", (Step("true"),), (), (Input("texts", "text", texts=(("a", "b"),)),))
+    before = os.umask(0o077)
+    try:
+        write_context(plan(unit), store, tmp_path / "context")
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    assert (tmp_path / "context/venv/texts/a").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_seed_is_of_the_named_files_of_its_own_input(store: Store) -> None:
+    dash, other, layer = (add(store, name, name.encode()) for name in ("dash.deb", "other.deb", "layer"))
+    same = replace(layer, name="dash.deb")  # the name of another input's file
+    unit = Unit(
+        "base",
+        "the base",
+        (Step("true"),),
+        inputs=(Input("debs", "debian", (dash, other)), Input("layers", "files", (layer, same))),
+        seed=("dash.deb",),
+    )
+    assert input_paths(unit, "debs", ("dash.deb", "none.deb"), store) == [("dash.deb", str(store.blob(dash.sha256)))]
+    assert input_paths(unit, "layers", ("layer",), store) == [("layer", str(store.blob(layer.sha256)))]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others need a user namespace")
+def test_layers_of_a_base_image_are_in_the_seed_alone(store: Store, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "layer.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("marker"))
+    layer = add(store, "layer", (tmp_path / "layer.tar").read_bytes())
+    unit = Unit(
+        "base", "the base", (Step("true"),), inputs=(Input("layers", "files", (layer,)),), layers=("layer",), epoch=7
+    )
+    write_context(plan(unit), store, tmp_path / "context")
+    with tarfile.open(tmp_path / "context/base/seed.tar") as tar:
+        members = {member.name.rstrip("/"): member for member in tar}
+    assert sorted(members) == ["dev", "marker", "proc", "run", "sys", "tmp"]
+    assert {member.mtime for member in members.values()} <= {0, 7}
+    assert members["tmp"].mode == 0o1777
+    assert sorted(path.name for path in (tmp_path / "context/base").iterdir()) == ["layers", "seed.tar"]
+    assert list((tmp_path / "context/base/layers").iterdir()) == []

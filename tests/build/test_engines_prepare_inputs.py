@@ -1,0 +1,102 @@
+"""Inputs of a unit as folders: equal on every machine, and only with the content that the lock names."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.build.engines.prepare_inputs import prepare_inputs
+from envbuild.core.errors import InputError
+from envbuild.core.fixed_time import TIME
+from envbuild.core.store.store import Store
+
+pytestmark = pytest.mark.unit
+
+
+def add(store: Store, content: bytes) -> str:
+    (store.root / "tmp/new").write_bytes(content)
+    return store.add_blob(store.root / "tmp/new")
+
+
+def item(name: str, kind: str, blobs: list[tuple[str, str]], texts: list[tuple[str, str]] | None = None) -> Any:
+    return {"name": name, "kind": kind, "blobs": blobs, "texts": texts or []}
+
+
+def archive(*names: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = 1, 0o755
+            tar.addfile(info, io.BytesIO(b"x"))
+    return file.getvalue()
+
+
+def zipped(*names: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as bundle:
+        for name in names:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o100755 << 16
+            bundle.writestr(info, "x")
+    return file.getvalue()
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_files_and_texts_have_the_fixed_time(store: Store, tmp_path: Path) -> None:
+    wheel = add(store, b"wheel")
+    given = item("python", "files", [("a.whl", wheel), ("deep/b.whl", wheel)], [("conf/pins.txt", "a==1\n")])
+    assert prepare_inputs(store, [given, item("more", "files", [("c", wheel)])], tmp_path / "inputs") == [wheel]
+    folder = tmp_path / "inputs/python"
+    assert files(folder) == ["a.whl", "conf/pins.txt", "deep/b.whl"]
+    assert (folder / "conf/pins.txt").read_text() == "a==1\n"
+    assert (folder / "a.whl").stat().st_ino == store.blob(wheel).stat().st_ino
+    assert {path.stat().st_mtime for path in (folder, *folder.rglob("*"))} == {TIME}
+
+
+def test_only_the_content_of_the_lock_is_taken(store: Store, tmp_path: Path) -> None:
+    sha256 = add(store, b"wheel")
+    store.blob(sha256).write_bytes(b"wrong")
+    given = item("python", "files", [("a.whl", sha256)])
+    assert prepare_inputs(store, [given], tmp_path / "trusted", [sha256]) == []
+    with pytest.raises(InputError):
+        prepare_inputs(store, [given], tmp_path / "checked")
+    with pytest.raises(InputError) as caught:
+        prepare_inputs(store, [given], tmp_path / "missing")
+    assert caught.value.where == "python"
+
+
+@pytest.mark.parametrize("pack", [archive, zipped])
+def test_an_archive_loses_its_single_top_folder(pack: Any, store: Store, tmp_path: Path) -> None:
+    for number, (names, found) in enumerate(
+        (
+            (("ucx-1/configure", "ucx-1/src/a.c"), ["configure", "src/a.c"]),
+            (("pax_global_header", "ucx-1/configure"), ["configure"]),
+            (("one/a", "two/b"), ["one/a", "two/b"]),
+            (("file",), ["file"]),
+        )
+    ):
+        sha256 = add(store, pack(*names))
+        prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / str(number))
+        folder = tmp_path / str(number) / "archives"
+        assert files(folder) == found
+        assert all(os.access(folder / name, os.X_OK) for name in found)
+        folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+        assert {path.stat().st_mtime for path in folders} == {TIME}
+        assert [path.name for path in folder.parent.iterdir()] == ["archives"]
+
+
+@pytest.mark.parametrize("content", [b"no archive", archive("a/b")[:40], zipped("a/b")[:-10]])
+def test_an_archive_that_cannot_be_unpacked(content: bytes, store: Store, tmp_path: Path) -> None:
+    sha256 = add(store, content)
+    with pytest.raises(InputError):
+        prepare_inputs(store, [item("archives", "tree", [("x", sha256)])], tmp_path / "inputs")
