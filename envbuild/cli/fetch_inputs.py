@@ -32,8 +32,9 @@ def fetch_images(names: Sequence[str], workspace: Workspace, to: Path | None) ->
     """Fetch the inputs of images, locking those without a lock. Yield (data, text) of each image when its inputs are
     complete; with `to`, when they are exported there.
 
-    An image that lacks inputs, or cannot be locked, does not stop the others. Raises what `load` and `resolve` raise
-    before anything is fetched; at the end what `lock`, `fetch` and `carry` raise, with the findings of all images.
+    An image that lacks inputs, or cannot be locked, does not stop the others. Raises what `load_image_spec` and
+    `resolve` raise before anything is fetched; at the end what `ensure_lock`, `fetch` and `export_mirror` raise, with
+    the findings of all images.
     """
     folder = to.absolute() if to else None
     if folder:

@@ -293,13 +293,16 @@ def check_python(path: str, source: str, rules: Rules) -> Iterator[Hit]:
     for node in nodes:
         nodes += children(node)
     lines = source.splitlines()
-    names = ((name, line) for name, line in identifiers(nodes) if KEEP not in lines[line - 1])
-    yield from name_hits(path, names, rules)
+    defined = list(identifiers(nodes))
+    kept = {name for name, line in defined if KEEP in lines[line - 1]}
+    yield from name_hits(path, ((name, line) for name, line in defined if name not in kept), rules)
     yield from module_hits(path, source, rules)
     for comment in comments(comment_lines(source)):
         yield from phrase_hits(path, comment, rules)
     for owner, node in docstrings(nodes):
         yield from phrase_hits(path, Text(without_code(str(node.value)), node.lineno), rules)
+        quoted = quoted_names(str(node.value), node.lineno)
+        yield from name_hits(path, ((name, line) for name, line in quoted if name not in kept), rules)
         yield from opener_hits(path, owner, node, rules)
     if path.startswith(QUOTING):
         return
@@ -358,9 +361,13 @@ def check_markdown(path: str, source: str, rules: Rules) -> Iterator[Hit]:
     yield from module_hits(path, source, rules)
     if path == "STYLE.md":  # its examples are the names that it replaces
         return
-    quoted = re.finditer(r"`([A-Za-z_]\w*)(?:\(\))?`", source)
-    names = ((match[1], source.count("\n", 0, match.start()) + 1) for match in quoted)
-    yield from name_hits(path, names, rules)
+    yield from name_hits(path, quoted_names(source, 1), rules)
+
+
+def quoted_names(text: str, line: int) -> Iterator[tuple[str, int]]:
+    """Yield the identifiers in backticks of a text that starts at `line`."""
+    for match in re.finditer(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)", text):
+        yield match[1], text.count("\n", 0, match.start()) + line
 
 
 READERS = {".py": check_python, ".md": check_markdown, ".yaml": check_yaml}

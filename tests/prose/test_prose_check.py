@@ -213,3 +213,14 @@ def test_summary(words) -> None:
         ["docs", "0", "0", "1", "0", "1"],
         ["all", "1", "0", "1", "0", "2"],
     ]
+
+
+def test_names_in_backticks_of_docstrings(words) -> None:
+    source = '''def export() -> None:
+    """Export.
+
+    Raises what `carry` raises; see `carry_on`, not ``carry``."""
+'''
+    assert words("envbuild/a/b.py", source) == [(4, "carry"), (4, "carry_on")]
+    kept = 'class A:\n    """`shown` is a key."""\n\n    shown: str  # prose: keep\n'
+    assert words("envbuild/a/b.py", kept) == []
