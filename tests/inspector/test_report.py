@@ -177,7 +177,8 @@ def test_a_machine_id_is_a_leftover_if_it_names_a_machine(image: Path) -> None:
     for text, left in ((None, []), ("", []), ("uninitialized\n", []), ("0123abcd\n", ["/etc/machine-id"])):
         if text is not None:
             (image / "etc/machine-id").write_text(text)
-        assert report.make_document({})["leftovers"] == left
+        found = report.make_document({})["leftovers"]  # the folder of the test may be one below /tmp
+        assert [path for path in found if path == "/etc/machine-id"] == left
 
 
 def test_the_report_is_one_line_after_its_mark(
