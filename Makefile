@@ -9,7 +9,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check check-docs test test-all bench tables clean
+.PHONY: help setup quickstart tools test-tools dev lint lint-mypy lint-prose lint-imports lint-ruff check fast-tests check-docs test test-all bench tables clean
 
 help:
 	@sed -n 's/^#  *//p' Makefile | head -4
@@ -105,11 +105,14 @@ lint-imports:
 lint-ruff:
 	$(VENV)/bin/ruff check .
 
-# Every process of the run loads what another one has compiled, even where the user disabled such files. Test files start
-# in the order of their names: in xdist's order, by number of tests, the ones with few long tests would start last.
-check: export PYTHONDONTWRITEBYTECODE :=
-check: lint
-	$(PYTEST) -q -n auto --dist loadfile --no-loadscope-reorder --hypothesis-profile=quick -m '(unit or golden) and not slow_unit'
+# The linters run beside the tests, which often wait for a process or a server of theirs.
+check: dev
+	@$(MAKE) --no-print-directory -j2 -k fast-tests lint-mypy lint-prose lint-imports lint-ruff
+
+# Every process of the run loads what another one has compiled, even where the user disabled such files.
+fast-tests: export PYTHONDONTWRITEBYTECODE :=
+fast-tests:
+	$(PYTEST) -q -n auto --dist worksteal --hypothesis-profile=quick -m '(unit or golden) and not slow_unit'
 
 # Links, commands and examples of the documentation; generated tables; workflows.
 check-docs: dev

@@ -36,6 +36,7 @@ def test_results_before_an_error_are_printed(capsys: pytest.CaptureFixture[str])
     assert found["images"] == [{"image": "one"}] and found["error"]["code"] == "input"
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize(
     ("words", "answers"),
     [

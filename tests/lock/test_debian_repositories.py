@@ -116,6 +116,7 @@ def messages(error: InputError) -> list[tuple[str, str]]:
     return [(finding.message, finding.hint) for finding in error.findings]
 
 
+@pytest.mark.slow_unit
 def test_ubuntu(site: Site) -> None:
     here = replace(site, apt={"APT::Get::Phase-Policy": "true", "APT::Machine-ID": "a" * 32})  # as in Ubuntu's own apt
     lock = resolve(here, base="", debian="pdsh", build_x="curl")
@@ -214,6 +215,7 @@ def test_only_the_known_key_of_a_file_is_trusted(site: Site, tmp_path: Path, key
         resolve(at, [doca], base="")
 
 
+@pytest.mark.slow_unit
 def test_a_site_may_sign_its_own_copy(site: Site, tmp_path: Path, key: Signer, vendor: Signer) -> None:
     at = with_vendors(site, tmp_path, vendor)
     publish(tmp_path / "doca", "noble", [stanza("rdma-core", "3000")], key)
@@ -235,6 +237,7 @@ def test_without_gpg(site: Site, tmp_path: Path, vendor: Signer, monkeypatch: py
     assert caught.value.hint == "sudo apt install gpg"
 
 
+@pytest.mark.slow_unit
 def test_all_missing_repositories_are_reported_together(site: Site, tmp_path: Path, vendor: Signer) -> None:
     """No address, no answer, no signature: three repositories, one error; and none for the distribution."""
     at = with_vendors(site, tmp_path, vendor)

@@ -103,6 +103,7 @@ def test_the_security_archive_wins_and_a_locked_version_is_preserved(site: Site)
     assert gone.version == "3.0-2"
 
 
+@pytest.mark.slow_unit
 def test_without_security_archive(site: Site) -> None:
     reporter = SilentReporter()
     alone = replace(site, mirrors={"debian:": site.mirrors["debian:"]})
@@ -236,6 +237,7 @@ def test_no_signature(site: Site, tmp_path: Path) -> None:
         resolve(site, base="")
 
 
+@pytest.mark.slow_unit
 def test_the_hint_of_an_expired_archive_is_an_option(
     site: Site, tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from tests.support.git_site import server as server  # a fixture
 pytestmark = MARKS
 
 
+@pytest.mark.slow_unit
 def test_tag_that_was_moved(demo: Repo, desk: Desk, tmp_path: Path, server: Served) -> None:
     wanted = git_source(demo, tag="v1")
     moved = demo.commit({"README": b"other"})

@@ -63,6 +63,7 @@ def test_an_old_server_that_serves_only_named_commits(demo: Repo, tmp_path: Path
     assert desk.lock(replace(tagged, tag="")) == expected
 
 
+@pytest.mark.slow_unit
 def test_a_server_of_static_files(demo: Repo, tmp_path: Path, server: Served) -> None:
     server.plain = True
     git(demo.bare(tmp_path / "served/demo/demo.git"), "update-server-info")
@@ -86,6 +87,7 @@ def test_leftovers_of_a_killed_git_are_removed(demo: Repo, tmp_path: Path, serve
     assert desk.content(desk.lock(git_source(demo)), "more") == b"x"
 
 
+@pytest.mark.slow_unit
 def test_password(demo: Repo, tmp_path: Path, server: Served) -> None:
     demo.bare(tmp_path / "served/demo/demo.git")
     server.password = "me:s3cr/t"

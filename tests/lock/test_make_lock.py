@@ -106,6 +106,7 @@ def test_locked_versions_are_preserved_until_an_upgrade_is_requested(site: Site,
     assert describe_changes(first, make(site, REQUEST, first, refresh=True)) == ["demo 1.0 → 2.0", "- other 1.0"]
 
 
+@pytest.mark.slow_unit
 def test_the_epoch_is_the_date_of_the_release_file(site: Site) -> None:
     assert make(site, REQUEST).epoch == RELEASED
     assert make(site, replace(REQUEST, image="other")).epoch == RELEASED
@@ -131,6 +132,7 @@ def test_second_copies_are_reported_before_any_download(site: Site) -> None:
         assert not store.has_blob(hashlib.sha256(content).hexdigest())
 
 
+@pytest.mark.slow_unit
 def test_a_misspelt_upgrade(site: Site) -> None:
     with pytest.raises(SpecError) as caught:
         make(site, REQUEST, make(site, REQUEST), "opnssl")

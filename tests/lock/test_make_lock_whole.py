@@ -106,6 +106,7 @@ def test_lock_on_a_third_party_image(site: Site, repo: Repo, key: Signer) -> Non
     assert "://" not in text and str(site.store.parent) not in text
 
 
+@pytest.mark.slow_unit
 def test_an_image_that_has_every_package(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     layout = Layout(tmp_path / "images/some/base")
     layout.add(layout.image(system(stanza("ca-certificates"), stanza("openssl", "9"))), "1")
@@ -138,6 +139,7 @@ def test_the_base_image_is_preserved_until_an_upgrade_is_requested(
         make(site, plain, None, "base")
 
 
+@pytest.mark.slow_unit
 def test_all_missing_inputs_are_reported_together(site: Site, repo: Repo, key: Signer, tmp_path: Path) -> None:
     """Debian packages, an index, a Python package, a commit, an archive: and what is available is in the store."""
     asked = request(repo, key)

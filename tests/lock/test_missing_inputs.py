@@ -107,6 +107,7 @@ def test_everything_but_a_source_is_fetched(desk: Desk, repo: Repo) -> None:
     ]
 
 
+@pytest.mark.slow_unit
 def test_nothing_is_fetched_twice(desk: Desk, repo: Repo) -> None:
     desk.lacks(desk.without("github:"))
     assert all(desk.has("driver", *OWN))
@@ -177,6 +178,7 @@ def test_a_repository_without_its_list_does_not_stop_the_others(desk: Desk, key:
     assert all(desk.has(*OWN, "cuda-nvcc 12.4"))
 
 
+@pytest.mark.slow_unit
 def test_units_that_need_a_missing_index_wait(desk: Desk) -> None:
     """Directly, and through a package of the package index; what the index has under that name is not taken."""
     index = PythonIndex("pip:torch", ("torch",))

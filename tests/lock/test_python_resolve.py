@@ -67,6 +67,7 @@ def test_units_share_the_shipped_versions(tmp_path: Path, wheels: str) -> None:
     assert (file.sha256, file.size) == (sha256(content), len(content))
 
 
+@pytest.mark.slow_unit
 def test_earlier_versions_that_still_exist_are_preserved(tmp_path: Path, wheels: str) -> None:
     units = {
         "venv": UnitRequest(python=("torch", "setuptools")),
@@ -78,6 +79,7 @@ def test_earlier_versions_that_still_exist_are_preserved(tmp_path: Path, wheels:
     assert lock.units["build-mpi4py"].sdists == ("mpi4py-4.0.tar.gz",)
 
 
+@pytest.mark.slow_unit
 def test_earlier_version_that_the_first_index_has_for_others_only(tmp_path: Path) -> None:
     """uv alone would choose 1.0: it drops a preferred version when the first index that has it has no fitting file."""
     files = tmp_path / "files"

@@ -93,6 +93,7 @@ def test_server_without_ranges_from_the_end(content: bytes) -> None:
         assert server.asked[:2] == ["bytes=-65536", "bytes=0-0"]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("ways", [(503, ""), (503, 429, ""), ("short", ""), ("", "short", "")])
 def test_second_try(content: bytes, ways: tuple[int | str, ...]) -> None:
     with serve_parts() as server, wheels().open(listed(served(server, content, *ways))) as wheel:

@@ -163,6 +163,7 @@ def test_equal_files_are_compared_once(tmp_path, monkeypatch):
     assert write(tmp_path) == first
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("damage", ["gone", "torn", "list", "other", "foreign"])
 def test_cached_answers_of_other_packs_are_ignored(tmp_path, monkeypatch, damage):
     first = write(tmp_path)

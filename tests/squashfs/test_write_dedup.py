@@ -75,6 +75,7 @@ LAYERS = [
 EXTRA = [file(b"etc/rc", b"exec sh"), file(b"etc/environment", b"A=1\n"), folder(b"work")]
 
 
+@pytest.mark.slow_unit
 @pytest.mark.parametrize("jobs", [1, 3, 40])
 @pytest.mark.parametrize("form", [{"block": 4096}, {}, {"codec": "none"}, {"codec": "lz4", "level": 9}])
 def test_direct_and_cached_images_are_equal(tmp_path, form, jobs):
