@@ -1,16 +1,20 @@
 """The system calls that Python's os module does not have, through ctypes.
 
 Numbers and meanings: Linux man-pages unshare(2), mount(2), pivot_root(2), prctl(2), capset(2), and the kernel's uapi
-headers. They are the same on x86-64 and aarch64 except where a table has both."""
+headers. They are the same on x86-64 and aarch64; the numbers of the calls are in `system_calls`."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import struct
 
+from envbuild.core.userns.system_calls import NUMBERS
+
 CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
@@ -23,7 +27,9 @@ MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
 MNT_DETACH = 2
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
-PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+SECCOMP_SET_MODE_FILTER = 1
+SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectre: no slow calls for it
+KEYCTL_JOIN_SESSION_KEYRING = 1
 CAPABILITY_VERSION_3 = 0x20080522
 
 # What Docker leaves to a container, less CAP_MKNOD, which a user namespace cannot give: root and user builds then may
@@ -41,6 +47,14 @@ def _check(result: int, what: str) -> None:
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), what)
+
+
+def _system_call(name: str, *arguments: object) -> None:
+    """Make a system call that the C library has no function for. Raises OSError."""
+    number = NUMBERS.get(platform.machine(), {}).get(name)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"no system call numbers for {platform.machine()}")
+    _check(_libc.syscall(ctypes.c_long(number), *arguments), name)
 
 
 def unshare(flags: int) -> None:
@@ -71,10 +85,7 @@ def sync(path: str | os.PathLike[str]) -> None:
 def pivot_root(root: str | os.PathLike[str]) -> None:
     """Make `root` (a mount) the root of this mount namespace and detach the old one."""
     os.chdir(root)
-    number = PIVOT_ROOT.get(platform.machine())
-    if number is None:
-        raise OSError(38, f"no system call numbers for {platform.machine()}")
-    _check(_libc.syscall(ctypes.c_long(number), b".", b"."), "pivot_root")
+    _system_call("pivot_root", b".", b".")
     umount(".")  # the old root, stacked over the new one (pivot_root(2), NOTES)
     os.chdir("/")
 
@@ -83,6 +94,41 @@ def prctl(option: int, value: int = 0) -> int:
     result: int = _libc.prctl(option, value, 0, 0, 0)
     _check(result, "prctl")
     return result
+
+
+class _FilterProgram(ctypes.Structure):
+    """struct sock_fprog of linux/filter.h."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def set_filter(program: bytes) -> None:
+    """Filter the system calls of this process and all that it starts (`envbuild.core.userns.seccomp`). Raises OSError.
+
+    Call it with CAP_SYS_ADMIN: otherwise it would need no_new_privs, which takes the privileges of sudo and su.
+    """
+    value = _FilterProgram(len(program) // 8, program)
+    _seccomp(ctypes.byref(value))
+
+
+def has_filters() -> bool:
+    """Return whether this kernel has filters of system calls: it then reads the program, here at an address without
+    one."""
+    try:
+        _seccomp(None)
+    except OSError as error:
+        return error.errno == errno.EFAULT
+    return True
+
+
+def _seccomp(program: object) -> None:
+    flags = ctypes.c_ulong(SECCOMP_FILTER_FLAG_SPEC_ALLOW)
+    _system_call("seccomp", ctypes.c_ulong(SECCOMP_SET_MODE_FILTER), flags, program)
+
+
+def join_new_session_keyring() -> None:
+    """Have an empty session keyring in place of the caller's (keyctl(2)). Raises OSError."""
+    _system_call("keyctl", ctypes.c_ulong(KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def set_parent_death_signal(signal: int) -> None:
