@@ -22,7 +22,9 @@ exec /bin/sh
 def run_image(name: str, command: Sequence[str], workspace: Workspace, *, network: bool, binds: Sequence[str]) -> int:
     """Run a command in a built image or a squashfs file. Return its exit code."""
     from envbuild.build.engines.embedded.run_command import run_in_root
+    from envbuild.build.engines.embedded.sandbox import warn_without_filter
 
+    warn_without_filter(workspace.reporter)
     pairs = [bind_pair(bind) for bind in binds]
     file = find_squashfs_file(name)
     if file:

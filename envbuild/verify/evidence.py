@@ -20,7 +20,8 @@ class Evidence:
     """The results of verify for one artifact.
 
     `lock` and `artifact` are digests (``sha256:<hex>``), `layers` diff ids, bottom first. `messages` are those of the
-    build and export that the user should know. `results` are in the order in which they were found.
+    build and export that the user should know. `results` are in the order in which they were found. `box`: what
+    protected this machine from the image's programs while they ran (`seccomp`, `keyring`, `cgroup`: in force or not).
     """
 
     image: str
@@ -29,6 +30,7 @@ class Evidence:
     artifact: str
     messages: tuple[str, ...] = ()
     results: tuple[AuditResult, ...] = field(default=())
+    box: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -61,7 +63,8 @@ def _tier(tier: str, counts: Mapping[str, int], results: Sequence[AuditResult]) 
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Return the JSON document: the same evidence results in the same bytes, so it contains no time and no machine."""
+    """Return the JSON document: the same evidence results in the same bytes, so it contains no time, and of
+    the machine `box` alone."""
     value = asdict(evidence)
     value["results"] = [{key: str(text) for key, text in asdict(result).items() if text} for result in evidence.results]
     return {"schema": SCHEMA, "tiers": evidence.tiers(), "counts": evidence.counts(), **value}

@@ -4,6 +4,7 @@ evidence."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from envbuild.verify.evidence import Evidence, evidence_document, raise_failures
 from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
 from envbuild.verify.extension_modules import import_results
 from envbuild.verify.recipe_checks import run_checks
-from envbuild.verify.run_inspector import Runner, inspect_image
+from envbuild.verify.run_inspector import inspect_image
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import BuildResult
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 def verify_image(name: str, workspace: Workspace) -> Result:
     """Audit and run a built image again, or audit a squashfs file against the lock inside it."""
+    from envbuild.build.engines.embedded.sandbox import warn_without_filter
+
+    warn_without_filter(workspace.reporter)
     file = find_squashfs_file(name)
     if file:
         evidence = verify_file(file, workspace)
@@ -84,7 +88,7 @@ def collect_evidence(
     workspace: Workspace,
 ) -> Evidence:
     """Return the results of all tiers that can run here, on the file itself."""
-    run = make_runner(path, plan.config.env, workspace)
+    run = ImageRunner(path, plan.config.env, workspace)
     workspace.reporter.start("verify", f"verify {plan.image}")
     env = recipe_environment(resolution, lock)
     expected = expected_contents(resolution, lock)
@@ -95,7 +99,9 @@ def collect_evidence(
     for recipe in resolution.recipes:
         checks += call_recipe(recipe, "verify", list, env)
     results += run_checks(checks, run, shell=by_hand)
-    evidence = Evidence(lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results))
+    evidence = Evidence(
+        lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results), run.box
+    )
     workspace.reporter.finish("verify")
     return evidence
 
@@ -115,22 +121,39 @@ def verify_file(path: Path, workspace: Workspace) -> Evidence:
     lock = parse_lock(texts["lock.yaml"], path)
     sha256 = file_digest(path)
     workspace.reporter.start("verify", f"verify {path.name}")
-    results = audit(inspect_image(make_runner(path, {}, workspace), locked_own_content(lock)), locked_contents(lock))
+    run = ImageRunner(path, {}, workspace)
+    results = audit(inspect_image(run, locked_own_content(lock)), locked_contents(lock))
     workspace.reporter.finish("verify")
-    return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results))
+    return Evidence(lock.image, lock_digest(lock), (), f"sha256:{sha256}", (), tuple(results), run.box)
 
 
-def make_runner(path: Path, env: Mapping[str, str], workspace: Workspace) -> Runner:
-    """Return a function that runs commands in a squashfs file."""
-    from envbuild.build.engines.embedded.run_command import run_in_root
+@dataclass
+class ImageRunner:
+    """A `Runner` in a squashfs file. `box`: the protections that were in force in all its sandboxes, by name
+    (`Protection` of the embedded engine)."""
 
-    def run(argv: Sequence[str]) -> tuple[int, str]:
+    path: Path
+    env: Mapping[str, str]
+    workspace: Workspace
+    box: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
+        from envbuild.build.engines.embedded.run_command import run_in_root
+
         code, output = run_in_root(
-            path, argv, env=env, store=workspace.store, interactive=False, capture=True, timeout=900
+            self.path,
+            argv,
+            env=self.env,
+            store=self.workspace.store,
+            interactive=False,
+            capture=True,
+            timeout=900,
+            observe=self._observe,
         )
         return code, output.decode(errors="replace")
 
-    return run
+    def _observe(self, protection: Mapping[str, bool]) -> None:
+        self.box = {name: active and self.box.get(name, True) for name, active in protection.items()}
 
 
 def recipe_environment(resolution: Resolution, lock: Lock) -> RecipeEnv:

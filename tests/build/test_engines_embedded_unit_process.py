@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envbuild.build.engines.embedded import unit_process
-from envbuild.build.engines.embedded.sandbox import Outcome
+from envbuild.build.engines.embedded.sandbox import Outcome, Protection
 from envbuild.build.engines.embedded.unit_root import RootSpec
 from envbuild.build.plan.units import Product
 from envbuild.core.store.store import Store
@@ -28,7 +28,7 @@ def boxes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RootSpec, list[list[str
         (box.work / "out" / "x-1-py3-none-any.whl").write_text("wheel")
         (box.work / "out" / "log.txt").write_text("log")
         failed = [number for number, command in enumerate(commands) if command[-1] == "fail"]
-        return Outcome(failed[0], 3) if failed else Outcome(notes=("a note",))
+        return Outcome(failed[0], 3) if failed else Outcome(notes=("a note",), protection=Protection(True, True, False))
 
     monkeypatch.setattr(unit_process, "run_in_sandbox", run)
     return seen
@@ -99,7 +99,11 @@ def test_debian_packages_of_a_unit_are_an_archive_of_apt(store: Store) -> None:
 
 
 def test_a_command_in_an_image(tmp_path: Path, boxes: list[Any]) -> None:
-    assert unit_process.run_job(command(tmp_path / "work")) == {"code": 0, "notes": ["a note"]}
+    assert unit_process.run_job(command(tmp_path / "work")) == {
+        "code": 0,
+        "notes": ["a note"],
+        "protection": {"seccomp": True, "keyring": True, "cgroup": False},
+    }
     ((box, commands, more),) = boxes
     assert (box.lowers, box.image, box.network, box.build, box.sys) == (
         ("/one", "/two"),

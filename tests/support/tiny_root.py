@@ -175,6 +175,10 @@ def plans(name: str, store: Store) -> Plan:
             unit("everything", EVERYTHING),
             unit("upon", "echo more > /opt/things/more", lowers=("base", "everything")),
         )
+    if name == "box":
+        from tests.support.box_plan import box_units
+
+        return plan(store, *box_units(store))
     quiet = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 300\" & "
     if name == "endless":
         return plan(store, unit("one", f"{quiet} sleep 300"), unit("two", f"{quiet} sleep 300"))

@@ -6,6 +6,7 @@ subuid(5))."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pwd
@@ -156,6 +157,25 @@ def isolate(network: bool) -> None:
         raise SetupError.of("unshare", error, "namespaces") from error
     if not network:
         loopback_up()
+
+
+def hide_cgroup() -> bool:
+    """Enter a new cgroup namespace: the caller's cgroup is its root, and those above it have no name. Return whether
+    the kernel could (it has no cgroups, or the machine's limit of namespaces is reached)."""
+    try:
+        libc.unshare(libc.CLONE_NEWCGROUP)
+    except OSError:
+        return False
+    return True
+
+
+def hide_keyring() -> bool:
+    """Leave the caller's session keyring for an empty one. Return whether the caller's is out of reach."""
+    try:
+        libc.join_new_session_keyring()
+    except OSError as error:
+        return error.errno == errno.ENOSYS  # this kernel has no keyrings
+    return True
 
 
 def private_mounts() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions, BuildResult
+from envbuild.build.engines.embedded.sandbox import warn_without_filter
 from envbuild.build.engines.embedded.scheduler import Schedule
 from envbuild.build.plan.units import Plan, Unit
 from envbuild.core.console import Reporter
@@ -66,6 +67,7 @@ def build_plan(
     records: dict[str, UnitRecord] = {}
     built: list[str] = []
     if todo := find_missing_units(plan, keys, store, options.rebuild, records):
+        warn_without_filter(reporter)
         with store.filled(), store.workdir() as work, removing_abandoned(store):
             schedule = Schedule(plan, store, reporter, options, packs, work, keys, records)
             try:

@@ -104,6 +104,8 @@ def mount_system(root: Path, *, sys: bool) -> None:
         ):  # a user namespace may mount sysfs only with its own network namespace, or not at all when nested
             with contextlib.suppress(SetupError):
                 bind_mount("/sys", root / "sys", read_only=False, recursive=True)
+                if (cgroups := root / "sys/fs/cgroup").is_dir():  # the caller may own some: a fresh sysfs has none
+                    libc.mount("tmpfs", cgroups, "tmpfs", read_only, "size=0")
 
 
 def mount_proc(target: Path) -> None:

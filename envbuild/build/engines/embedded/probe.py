@@ -19,6 +19,8 @@ from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.diagnose import fix_for
 from envbuild.core.userns.namespaces import SetupError, describe
 from envbuild.core.userns.process import spawn
+from envbuild.core.userns.profiles import BUILD
+from envbuild.core.userns.seccomp import make_program
 
 # VFS_CAP_REVISION_2 with cap_net_raw permitted and effective (linux/capability.h)
 NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
@@ -90,6 +92,7 @@ def _inside(work: Path, lower: Path) -> None:
     root = mounts.mount_overlay(work, [str(lower)])
     mounts.mount_system(root, sys=False)
     upper = work / "upper"
+    program = make_program(BUILD) if libc.has_filters() else b""
 
     def whiteout() -> None:
         (root / "etc/gone").unlink()
@@ -115,6 +118,7 @@ def _inside(work: Path, lower: Path) -> None:
         "chown": owner,
         "setcap": capability,
         "pivot_root": lambda: libc.pivot_root(root),
+        "seccomp": lambda: libc.set_filter(program) if program else None,
         "drop capabilities": libc.drop_capabilities,
     }
     for name, action in steps.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,14 @@ def run_in_root(
     capture: bool = False,
     timeout: float | None = None,
     reporter: Reporter | None = None,
+    observe: Callable[[Mapping[str, bool]], None] | None = None,
 ) -> tuple[int, bytes]:
     """Run a command in layer trees (bottom first) or in a squashfs file; what it writes is discarded.
 
     `env` is the command's whole environment, but for a PATH, HOME and TERM when it has none. `binds`: (source, target)
     or (source, target, read-only). `capture`: return stdout and stderr together instead of passing them on. `timeout`
-    in seconds; the exit code is then 124. Returns (exit code, output); 128 + signal for a killed command. Raises
+    in seconds; the exit code is then 124. `observe`: called with the fields of `sandbox.Protection` that were in force.
+    Returns (exit code, output); 128 + signal for a killed command. Raises
     EngineError, VerifyError for a damaged squashfs file, SpecError for a bind that cannot be made."""
     whole = {
         "PATH": SYSTEM_PATH,
@@ -75,6 +77,8 @@ def run_in_root(
     for note in answer["notes"]:
         if reporter:
             reporter.info(note)
+    if observe:
+        observe(answer["protection"])
     return answer["code"], output
 
 

@@ -15,26 +15,55 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from envbuild.build.engines.embedded.unit_root import RootSpec, mount_root, no_services
 from envbuild.build.steps import INPUTS
+from envbuild.core.console import Reporter
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
-from envbuild.core.userns.namespaces import SetupError, fork_init, fork_keeper, isolate, private_mounts
+from envbuild.core.userns.namespaces import (
+    SetupError,
+    fork_init,
+    fork_keeper,
+    hide_cgroup,
+    hide_keyring,
+    isolate,
+    private_mounts,
+)
+from envbuild.core.userns.profiles import BUILD, RUN
+from envbuild.core.userns.seccomp import make_program
 
 OPEN_FILES = 65536
+NO_FILTER = "this kernel has no seccomp: system calls of the sandbox are not filtered"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """The protections that were in force in a sandbox beside its other namespaces: the filter of system calls
+    (`seccomp`), a session keyring and a cgroup namespace of its own."""
+
+    seccomp: bool
+    keyring: bool
+    cgroup: bool
 
 
 @dataclass(frozen=True)
 class Outcome:
     """`step`: number of the last command, from 0; `code`: its exit status (128 + signal). `notes`: messages of the
-    sandbox for the user."""
+    sandbox for the user. `protection`: None where there was no sandbox."""
 
     step: int = 0
     code: int = 0
     notes: tuple[str, ...] = field(default=())
+    protection: Protection | None = None
+
+
+def warn_without_filter(reporter: Reporter) -> None:
+    """Warn if the kernel cannot filter the system calls of a sandbox."""
+    if not libc.has_filters():
+        reporter.warn(NO_FILTER)
 
 
 def run_in_sandbox(
@@ -47,23 +76,29 @@ def run_in_sandbox(
     """
     if box.apt:
         env = {**env, "APT_CONFIG": f"{INPUTS}/apt.conf"}
+    program = make_program(BUILD if box.build else RUN) if libc.has_filters() else b""
     read, write = os.pipe()
     keeper = fork_keeper()
     if keeper == 0:
         os.close(read)
-        _run_keeper(write, box, commands, env, interactive)
+        _run_keeper(write, box, commands, env, interactive, program)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(keeper, 0)
     if not answer:
         raise SetupError("init", "the unit's init was killed (out of memory?)")
-    step, code, notes = decode(answer, "the init of a unit")
-    return Outcome(step, code, tuple(notes))
+    step, code, notes, protection = decode(answer, "the init of a unit")
+    return Outcome(step, code, tuple(notes), Protection(**protection))
 
 
 def _run_keeper(
-    write: int, box: RootSpec, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
+    write: int,
+    box: RootSpec,
+    commands: Sequence[Sequence[str]],
+    env: Mapping[str, str],
+    interactive: bool,
+    program: bytes,
 ) -> None:
     """Make the namespaces, start init, wait for it; never returns.
 
@@ -71,9 +106,10 @@ def _run_keeper(
     """
     try:
         isolate(box.network)
+        protection = Protection(bool(program), hide_keyring(), hide_cgroup())
         init = fork_init()
         if init == 0:
-            _run_init(write, box, commands, env, interactive)
+            _run_init(write, box, commands, env, interactive, program, protection)
         os.waitpid(init, 0)
     except (SetupError, OSError) as error:
         os.write(write, encode_error(error))
@@ -82,7 +118,13 @@ def _run_keeper(
 
 
 def _run_init(
-    write: int, box: RootSpec, commands: Sequence[Sequence[str]], env: Mapping[str, str], interactive: bool
+    write: int,
+    box: RootSpec,
+    commands: Sequence[Sequence[str]],
+    env: Mapping[str, str],
+    interactive: bool,
+    program: bytes,
+    protection: Protection,
 ) -> None:
     """Run as pid 1: mount, run the commands, reap; never returns."""
     answer = encode_error(SetupError("init", "unknown"))
@@ -93,10 +135,10 @@ def _run_init(
         with no_services(root) if box.build else contextlib.nullcontext():
             libc.pivot_root(root)
             for number, command in enumerate(commands):
-                code = _run(command, env, interactive)
+                code = _run(command, env, interactive, program)
                 left = _kill_rest()
                 notes += left if box.build else []  # squashfuse is among them
-                answer = encode((number, code, notes))
+                answer = encode((number, code, notes, asdict(protection)))
                 if code:
                     break
     except (SetupError, OSError) as error:
@@ -109,12 +151,12 @@ def _run_init(
         os._exit(0)
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> int:
+def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool, program: bytes) -> int:
     """Run one command to its end, reaping every other process that ends; returns its exit status."""
     child = os.fork()
     if child == 0:
         try:
-            _prepare_step(interactive)
+            _prepare_step(interactive, program)
             os.execvpe(command[0], list(command), dict(env))
         except OSError as error:
             os.write(2, f"envbuild: {command[0]}: {os.strerror(error.errno or 0)}\n".encode())
@@ -131,8 +173,9 @@ def _run(command: Sequence[str], env: Mapping[str, str], interactive: bool) -> i
             return code if code >= 0 else 128 - code
 
 
-def _prepare_step(interactive: bool) -> None:
-    """Prepare a forked init to become a step: its own session, no input, default signals, fewer capabilities."""
+def _prepare_step(interactive: bool, program: bytes) -> None:
+    """Prepare a forked init to become a step: its own session, no input, default signals, a filter of system calls,
+    fewer capabilities."""
     if not interactive:
         os.setsid()
         null = os.open("/dev/null", os.O_RDONLY)
@@ -145,6 +188,8 @@ def _prepare_step(interactive: bool) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
+    if program:
+        libc.set_filter(program)  # before the capability goes that allows it without no_new_privs
     libc.drop_capabilities()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +81,6 @@ def store_product(job: Job, store: Store, work: Path) -> Job:
     if job["product"] == Product.WHEEL:
         wheels = sorted((work / "out").glob("*.whl"))
         return {"wheels": [[path.name, store.add_blob(path)] for path in wheels]}
-    from dataclasses import asdict
-
     from envbuild.oci.layers.layer import make_layer
 
     layer = work / "layer"
@@ -129,4 +128,5 @@ def run_job(job: Job) -> Job:
         outcome = run_in_sandbox(box, [job["argv"]], job["env"], interactive=job["interactive"])
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return {"code": outcome.code, "notes": list(outcome.notes)}
+    protection = asdict(outcome.protection) if outcome.protection else {}
+    return {"code": outcome.code, "notes": list(outcome.notes), "protection": protection}

@@ -1,0 +1,147 @@
+"""The box of a step: what its programs may ask of the kernel, as root, as another user, and in `envbuild run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from envbuild.build.engines.embedded.run_command import run_in_root
+from envbuild.build.engines.embedded.sandbox import NO_FILTER
+from envbuild.core.store.store import Store
+from envbuild.core.userns import libc
+from envbuild.verify.verify import ImageRunner
+from tests.support import tiny_root as kit
+from tests.support.box_plan import RUN, read_report
+from tests.support.engine_fixtures import Run
+from tests.support.programs import importing
+
+pytestmark = pytest.mark.engine
+
+REFUSED = """
+unshare user, clone user, setns, mount, umount, fsopen, open_tree, session keyring, key of the session, key of root,
+add_key, request_key, bpf, io_uring, userfaultfd, open_by_handle_at, adjtimex, read implies exec, type into the terminal
+"""
+ALLOWED = "unshare files, unix, inet, netlink route, ptrace, personality, thread, program, user"
+BOTH = {
+    **{name.strip(): "EPERM" for name in REFUSED.split(",")},
+    **{name.strip(): "ok" for name in ALLOWED.split(",")},
+    "clone3": "ENOSYS",
+    "kill the cgroup": "EPERM EPERM",
+    "cgroup": "/",
+    "vsock": "EAFNOSUPPORT",
+    "vsock pair": "EAFNOSUPPORT",
+    "alg": "EAFNOSUPPORT",
+    "netlink audit": "EPROTONOSUPPORT",
+    "seccomp": "2",
+    "no new privileges": "0",  # sudo and su work in builds
+    **({"i386": "SIGSYS"} if platform.machine() == "x86_64" else {}),
+}
+IN_A_BUILD = {"packet": "EAFNOSUPPORT", "netlink generic": "EPROTONOSUPPORT", "perf": "EPERM", "kcmp": "EPERM"}
+PROTECTED = {"seccomp": True, "keyring": True, "cgroup": True}
+SESSION_KEYRING = -3
+
+# Before it starts the driver: a key in a session keyring of its own; and a kernel that has no filters to give.
+PREPARE = """
+import ctypes, errno, os, sys
+from envbuild.core.userns import libc
+from envbuild.core.userns.seccomp import ArgumentCheck, Profile, make_program
+libc.join_new_session_keyring()
+libc._system_call("add_key", b"user", b"envbuild-test", b"x", ctypes.c_long(1), ctypes.c_long(-3))
+libc.set_filter(make_program(Profile(frozenset(), frozenset(), {"seccomp": ArgumentCheck((), errno.EINVAL)})))
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tools() -> None:
+    if shutil.which("ldd") is None:
+        pytest.skip("ldd is not installed")
+    if not libc.has_filters():
+        pytest.skip("this kernel has no seccomp")
+
+
+def build_box(store: Store) -> list[str]:
+    plan = kit.plans("box", store)
+    built = kit.Embedded(packs=()).build(plan, store, kit.SilentReporter(), kit.BuildOptions())
+    return [layer.diff_id for layer in built.layers]
+
+
+def test_a_step_of_root_is_confined(store: Store) -> None:
+    assert read_report(store, build_box(store)[-1]) == BOTH | IN_A_BUILD
+
+
+def test_a_step_of_another_user_is_confined(scratch: Path, as_other: Run) -> None:
+    answer = as_other("box", scratch / "box-of-a-user")
+    assert answer["detail"].startswith("subordinate ids")
+    assert read_report(Store(scratch / "box-of-a-user"), answer["layers"][-1]) == BOTH | IN_A_BUILD
+
+
+def test_a_program_in_an_image_is_confined_but_may_be_debugged(store: Store) -> None:
+    trees = [store.layer_tree(diff_id) for diff_id in build_box(store)[:-1]]
+    seen: dict[str, bool] = {}
+    code, output = run_in_root(trees, ["/bin/sh", "-c", RUN], env={}, store=store, capture=True, observe=seen.update)
+    assert code == 0, output.decode()
+    report = json.loads(output)
+    assert {name: report[name] for name in BOTH} == BOTH
+    # the kernel itself read the event that perf shall open: there was none
+    assert [report[name] for name in IN_A_BUILD] == ["ok", "ok", "EFAULT", "ok"]
+    assert seen == PROTECTED
+
+
+def test_evidence_records_the_box_of_the_checks(store: Store, tmp_path: Path) -> None:
+    if shutil.which("mksquashfs") is None:
+        pytest.skip("mksquashfs is not installed")
+    tree = store.layer_tree(kit.build(store).layers[0].diff_id)
+    image = tmp_path / "image.sqsh"
+    subprocess.run(["mksquashfs", str(tree), str(image), "-quiet", "-no-progress"], check=True, capture_output=True)
+    workspace: Any = SimpleNamespace(store=store)
+    run = ImageRunner(image, {"PATH": "/usr/bin"}, workspace)
+    assert run.box == {}
+    assert run(["/usr/bin/true"]) == (0, "") and run.box == PROTECTED
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may filter the engine's own system calls")
+def test_a_kernel_without_seccomp_builds_with_a_warning_and_an_own_keyring(store: Store) -> None:
+    command = [sys.executable, "-c", PREPARE, kit.__file__, "box", str(store.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=importing())
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["reported"].count(NO_FILTER) == 1
+    report = read_report(store, answer["layers"][-1])
+    assert (report["session keyring"], report["key of the session"]) == ("ok", "ENOKEY")
+    assert report["cgroup"] == "/"
+
+
+def test_a_users_command_with_the_network_sees_no_cgroup(
+    scratch: Path, as_other: Run, other_user: tuple[str, str]
+) -> None:
+    """Such a box has the machine's /sys: a user namespace may mount its own only with its own network."""
+    folder = scratch / "cgroup-of-a-user"
+    answer = as_other("everything", folder)
+    code = (
+        "import json, sys; from envbuild.build.engines.embedded import unit_process\n"
+        "from envbuild.core.userns.process import spawn\n"
+        "child = spawn(unit_process.run_job, {'job': json.loads(sys.argv[1])})\n"
+        "output = child.process.communicate()[0]\n"
+        "print(json.dumps([child.result(output)['code'], output.decode()]))"
+    )
+    job = {
+        "work": str(folder / "tmp/look"), "lowers": [str(Store(folder).layer_tree(answer["layers"][0]))],
+        "argv": ["/bin/sh", "-c", "ls /sys/class/net | grep -c . && ls -A /sys/fs/cgroup"], "env": {"PATH": "/bin"},
+        "interactive": False, "input_names": [], "apt": False, "network": True, "image": "", "binds": [],
+    }  # fmt: skip
+    name, python = other_user
+    command = ["runuser", "-u", name, "--", python, "-c", code, json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=importing())
+    assert done.returncode == 0, done.stderr
+    interfaces = len(list(Path("/sys/class/net").iterdir()))
+    assert json.loads(done.stdout) == [0, f"{interfaces}\n"]
