@@ -36,7 +36,7 @@ class Site:
     `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration,
     `DEFAULT_ADDRESSES`, the registry that an image reference names (``upstream: false`` in the file turns it off).
     `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
-    ``debian:``. `apt`: options for apt-get while locking (``Acquire::Check-Valid-Until``). Nothing reads the
+    ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). Nothing reads the
     `RESERVED` ones yet.
     """
 

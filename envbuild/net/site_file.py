@@ -11,6 +11,7 @@ from pathlib import Path
 from envbuild.core.engines import ENGINES
 from envbuild.core.yaml_nodes import Node, Scalar
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
+from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
 from envbuild.net.site import Site, store_folder
 
@@ -45,15 +46,18 @@ def read_site(path: Path) -> Site:
     for name, file in (("ca_bundle", ca_bundle), ("debian_keyring", keyring)):
         if file and not Path(file).exists():
             reader.wrong(entries[name].where, f"'{name}': there is no {file}")
+    proxy = text("proxy")
+    if proxy and not is_address(proxy):
+        reader.wrong(entries["proxy"].where, f"'proxy': '{short(proxy)}' is not an address", "write http://HOST:PORT")
     site = Site(
         store=store_folder(folder(text("store")) or None),
         engine=engine or "auto",
         mirrors=_read_mirrors(reader, entries, folder),
         ca_bundle=Path(ca_bundle) if ca_bundle else None,
-        proxy=text("proxy"),
+        proxy=proxy,
         insecure_hosts=reader.texts(entries["insecure_hosts"], "insecure_hosts") if "insecure_hosts" in entries else (),
         debian_keyring=Path(keyring) if keyring else None,
-        apt=reader.text_map(entries["apt"], "apt") if "apt" in entries else {},
+        apt=read_apt_options(reader, entries["apt"]) if "apt" in entries else {},
         registry=text("registry"),
         images=folder(text("images")),
         partition=text("partition"),

@@ -14,10 +14,12 @@ import subprocess
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
+
+from envbuild.core.errors import InputError
 
 EXCLUDED_OPTIONS = tuple(
-    f"Acquire::{name}"
+    f"acquire::{name.lower()}"
     for name in (
         "Languages",
         "IndexTargets",
@@ -28,8 +30,12 @@ EXCLUDED_OPTIONS = tuple(
         "AllowInsecureRepositories",
         "AllowWeakRepositories",
         "AllowDowngradeToInsecureRepositories",
+        "AllowUnsizedPackages",
     )
 )
+# apt reads these otherwise in the options of a line of sources.list, or in the list of keys that it passes on.
+NOT_IN_KEY_PATHS = re.compile(r"[\s,:\\\"%]")
+NOT_IN_VALUES = re.compile(r"[\"\x00-\x1f\x7f]")  # a quotation mark ends a value; apt.conf has no escape for it
 
 
 class AptError(Exception):
@@ -52,8 +58,10 @@ class AptSource:
     @property
     def address(self) -> str:
         """The place in the form that apt requires."""
-        place = self.place if "://" in self.place else f"file://{self.place}"
-        return place.replace(" ", "%20").rstrip("/")
+        if "://" in self.place:
+            return self.place.replace(" ", "%20").rstrip("/")
+        # Decoded twice: by the reader of sources.list and by the method for files.
+        return f"file://{quote(self.place.replace('%', '%25'))}".rstrip("/")
 
     @property
     def printed_address(self) -> str:
@@ -119,7 +127,7 @@ class Apt:
 
 
 def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
-    """Return the text of the private apt.conf (apt.conf(5))."""
+    """Return the text of the private apt.conf (apt.conf(5)). Raises InputError for a text that would end its value."""
     own = {
         "Dir": root,
         "Dir::State": root / "state",
@@ -141,19 +149,28 @@ def configuration(root: Path, arch: str, options: dict[str, str]) -> str:
         "Acquire::ForceHash": "SHA256",
         "Debug::NoLocking": "true",
     }
-    lines = [
-        f'{key} "{value}";\n' for key, value in (options | {key: str(value) for key, value in own.items()}).items()
-    ]
+    merged = options | {key: str(value) for key, value in own.items()}
+    for key, value in merged.items():
+        if re.search(NOT_IN_VALUES, value) or not re.fullmatch(r"[^\s\"{};]+", key):
+            raise InputError(f"apt cannot read its option {key!r}: {value!r}", "remove quotation marks and line ends")
+    lines = [f'{key} "{value}";\n' for key, value in merged.items()]
     return "".join([*lines, f'APT::Architectures {{ "{arch}"; }};\n'])
 
 
 def host_options() -> dict[str, str]:
-    """Return ``Acquire::*`` of the host's apt configuration."""
+    """Return ``Acquire::*`` of the host's apt configuration, without those that would accept unsigned archives."""
     done = subprocess.run(["apt-config", "dump", "--no-empty", "Acquire"], capture_output=True, text=True, check=False)
     found = dict(re.findall(r'^(Acquire::\S+) "([^"\n]*)";$', done.stdout, re.MULTILINE))
     return {
-        key: value for key, value in found.items() if not key.endswith("::") and not key.startswith(EXCLUDED_OPTIONS)
+        key: value
+        for key, value in found.items()
+        if not key.endswith("::") and not key.lower().startswith(EXCLUDED_OPTIONS)
     }
+
+
+def can_hold_keys(path: Path) -> bool:
+    """Return whether apt can read a file of keys at `path` (``signed-by`` of sources.list(5))."""
+    return not NOT_IN_KEY_PATHS.search(str(path))
 
 
 def environment(config: Path) -> dict[str, str]:

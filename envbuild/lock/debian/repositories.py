@@ -19,11 +19,22 @@ from envbuild.core.console import Reporter
 from envbuild.core.distributions import Distribution
 from envbuild.core.errors import FREE_SOME, EngineError, Finding, InputError
 from envbuild.core.store.store import Store
-from envbuild.lock.debian.apt import Apt, AptError, AptSource, configuration, host_options
-from envbuild.lock.debian.signing_keys import is_recent, keyring_line, repository_key
+from envbuild.lock.debian.apt import (
+    NOT_IN_VALUES,
+    Apt,
+    AptError,
+    AptSource,
+    can_hold_keys,
+    configuration,
+    host_options,
+)
+from envbuild.lock.debian.signing_keys import copy_keys, is_recent, keyring_line, repository_key
+from envbuild.net.apt_options import merge_options, weaker_checks
 from envbuild.net.site import Site, mirror_line, mirrors_setting
 from envbuild.net.transport import Transport
 from envbuild.spec.recipe import AptRepository
+
+MOVED = "export ENVBUILD_STORE=/a/path/of/letters-and-digits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,13 @@ class AptSetup:
                 "apt-get is not installed; it resolves Debian packages",
                 hint="make the lock on a Debian or Ubuntu machine; building from a lock needs no apt",
             )
+        if NOT_IN_VALUES.search(str(self.store.root)):
+            raise EngineError(
+                f"apt cannot use the store {str(self.store.root)!r}: its path contains a quotation mark or a line end",
+                hint=f"move the store, then: {MOVED}",
+            )
+        for line in weaker_checks(self.options(), self.site.apt):
+            self.reporter.info(line)
         findings: list[Finding] = []
         known: list[PackageRepository] = []
         try:
@@ -92,6 +110,13 @@ class AptSetup:
             return None, findings
         apt, more = self.open_reachable(known, own)
         return apt if own else None, [*findings, *more]
+
+    def options(self) -> dict[str, str]:
+        """Return the options of apt: the host's and the site's."""
+        options = merge_options(host_options(), self.site.apt)
+        if self.site.proxy:
+            options |= {"Acquire::http::Proxy": self.site.proxy, "Acquire::https::Proxy": self.site.proxy}
+        return options
 
     def distribution_repositories(self) -> list[PackageRepository]:
         """Return the distribution's archives. Raises InputError without the main one or its keys."""
@@ -127,7 +152,24 @@ class AptSetup:
         """Return the keys of one of the distribution's archives: those that the site names, else those of this
         machine."""
         known = (Path(path) for path in self.distribution.keyrings)
-        return self.site.keyring(archive) or next((path for path in known if path.exists()), None)
+        return self.site_keyring(archive) or next((path for path in known if path.exists()), None)
+
+    def site_keyring(self, origin: str) -> Path | None:
+        """Return the keys that the site names for `origin`, at a path that apt can read: where the site's own is not
+        one, a copy in the store. Raises EngineError when the store's path is not one either."""
+        keyring = self.site.keyring(origin)
+        return keyring if keyring is None or can_hold_keys(keyring) else copy_keys(keyring, self.key_folder())
+
+    def key_folder(self) -> Path:
+        """Return the folder of the store for keys. Raises EngineError when apt cannot read keys there."""
+        folder = self.store.root / "apt/keys"
+        if not can_hold_keys(folder):
+            raise EngineError(
+                f"apt cannot read keys in the store {str(self.store.root)!r}: its path contains a blank or one of "
+                '" , : % \\',
+                hint=f"move the store, then: {MOVED}",
+            )
+        return folder
 
     def vendor_repository(self, repository: AptRepository) -> PackageRepository:
         """Return a vendor's repository. Raises InputError without an address, or with the wrong key."""
@@ -139,8 +181,8 @@ class AptSetup:
                 hint=f"write into site.yaml:  {mirrors_setting(line)}",
                 mirror_lines=(line,),
             )
-        keyring = self.site.keyring(repository.origin) or repository_key(
-            repository, places, self.transport, self.store.root / "apt/keys", refresh=self.refresh
+        keyring = self.site_keyring(repository.origin) or repository_key(
+            repository, places, self.transport, self.key_folder(), refresh=self.refresh
         )
         return PackageRepository(repository.origin, places, repository.suite, repository.components, keyring)
 
@@ -181,9 +223,7 @@ class AptSetup:
     def updated_apt(self, sources: tuple[AptSource, ...], own: int) -> Apt:
         """Return the apt of these sources; update its lists if they are older than an hour. Raises AptError."""
         lines = [source.line(self.arch) for source in sources]
-        options = host_options() | dict(self.site.apt)
-        if self.site.proxy:
-            options |= {"Acquire::http::Proxy": self.site.proxy, "Acquire::https::Proxy": self.site.proxy}
+        options = self.options()
         key = hashlib.sha256(f"{''.join(lines)}{sorted(options.items())}".encode()).hexdigest()[:12]
         root = self.store.root / "apt" / f"{self.distribution.codename}-{self.arch}-{key}"
         reporter = self.reporter
@@ -205,10 +245,6 @@ class AptSetup:
             (root / "apt.conf").write_text(configuration(root, self.arch, options))
             apt, stamp = Apt(root, sources, own), root / "updated"
             if self.refresh or not is_recent(stamp):
-                if options.get("Acquire::Check-Valid-Until", "").lower() in ("false", "no", "0"):
-                    reporter.info(
-                        "apt is configured not to check the age of Release files (Acquire::Check-Valid-Until)"
-                    )
                 archives = ", ".join(dict.fromkeys(source.archive for source in sources))
                 reporter.start("apt", f"reading the package lists ({archives})")
                 try:
@@ -241,7 +277,11 @@ class AptSetup:
         """Return the finding for a repository that apt cannot read, with apt's error (`text`); `archive` is empty for
         the distribution's own."""
         message = f"the {what} cannot be read:\n{text}"
-        if "is expired" in text or "not valid yet" in text:
+        if "not valid yet" in text:
+            line = 'apt: {"Acquire::Check-Date": "false"}'
+            hint = f"set this machine's clock; if it cannot be right, write into site.yaml:  {line}"
+            return Finding(message, hint=hint)
+        if "is expired" in text:
             line = 'apt: {"Acquire::Check-Valid-Until": "false"}'
             return Finding(message, hint=f"if the mirror is frozen on purpose, write into site.yaml:  {line}")
         main = archive or self.distribution.archives[0]

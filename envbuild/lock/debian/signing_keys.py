@@ -6,6 +6,7 @@ site that signs its own copy names its keys itself (``keyrings`` in site.yaml); 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -76,6 +77,16 @@ def repository_key(
         folder.mkdir(parents=True, exist_ok=True)
         key = _run_gpg(home, "--export", wanted)
     write_atomic(path, lambda file: file.write(key))
+    return path
+
+
+def copy_keys(keyring: Path, folder: Path) -> Path:
+    """Return a copy of a site's file of keys in `folder`, named by its content."""
+    content = keyring.read_bytes()
+    # apt takes the file for text or for binary keys by the ending of its name.
+    path = folder / f"site-{hashlib.sha256(content).hexdigest()}{'.asc' if keyring.suffix == '.asc' else '.gpg'}"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, lambda file: file.write(content))
     return path
 
 
