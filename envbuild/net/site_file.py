@@ -133,8 +133,10 @@ def _read_places(reader: Reader, node: Node, prefix: str) -> list[str]:
     found = []
     for item in (node,) if isinstance(node, Scalar) else reader.items(node, prefix):
         place = reader.text(item, prefix)
-        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", place or "")
-        if scheme and (scheme[1] not in SCHEMES or "://" not in (place or "")):
+        # git starts the program git-remote-WORD for WORD::….
+        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[/:]", place or "")
+        known_scheme = (place or "").startswith(tuple(f"{known}://" for known in SCHEMES))
+        if (scheme or "://" in (place or "")) and not known_scheme:
             hint = f"write {', '.join(f'{known}://…' for known in SCHEMES)} or a folder"
             reader.wrong(item.where, f"'{prefix}': '{short(place or '')}' is not an address that can be read", hint)
         elif place:

@@ -144,6 +144,21 @@ def test_ssh(demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place:
         Desk(tmp_path / "t", github=address).lock(Git("x", "github:demo/none", demo.head))
 
 
+@pytest.mark.parametrize("place", ["helper://host{root}", "helper::{root} ://x", "helper::{root}", "me@helper::{root}"])
+def test_an_address_never_chooses_a_program(
+    demo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """git starts git-remote-WORD for the addresses WORD://… and WORD::…."""
+    (tmp_path / "bin").mkdir()
+    helper = tmp_path / "bin/git-remote-helper"
+    helper.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    with pytest.raises(InputError, match="is not available"):
+        Desk(tmp_path / "s", github=place.format(root=tmp_path / "served")).lock(git_source(demo, tag="v1"))
+    assert not (tmp_path / "ran").exists()
+
+
 def test_repository_of_another_host(tmp_path: Path) -> None:
     def addresses(site: Site) -> list[str]:
         found = find_repositories(site, Transport(site.network()), Store(tmp_path), "git:git.example.org/a/b", print)

@@ -115,6 +115,15 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
             "'debian': 'http:/a.example/debian' is not an address that can be read",
             "write https://…, http://…, file://… or a folder",
         ),
+        *(
+            (
+                f'{{git: "{address}"}}',
+                "2:16",
+                f"'git': '{address}' is not an address that can be read",
+                "write https://…, http://…, file://… or a folder",
+            )
+            for address in ("ext::sh -c id ://x", "fd::17/x", "EXT://x", "a b://x", "-x://y")
+        ),
         ('{debian: [/x], "debian:": [/y]}', "2:25", "'debian:' has mirrors already", "put all of them into one list"),
     ],
 )

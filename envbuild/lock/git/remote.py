@@ -29,6 +29,12 @@ ONLY_NAMED = re.compile(rb"unadvertised|does not allow request|want \w+ not vali
 FULL = re.compile(rb"No space left on device|Disk quota exceeded|disk is full")
 
 
+# Scheme of an address → the protocols that git may use for it (GIT_ALLOW_PROTOCOL of git(1)). git starts a program,
+# git-remote-WORD, for any other scheme and for WORD::….
+PROTOCOLS = {"https": "https", "http": "http:https", "ssh": "ssh", "git": "git", "file": "file"}
+WITH_PASSWORD = ("http", "https")
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteRepository:
     """A repository of a server, under the first of `addresses` that is one. What was fetched is cached in the
@@ -149,12 +155,14 @@ class RemoteRepository:
         return (done.stderr or b"fatal: git failed") if done.returncode else b""
 
     def _git(self, address: str, folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        """Run git with the site's certificates, proxy and password. Raises UnreachableError."""
+        """Run git with the site's certificates, proxy and password. Raises UnreachableError, and RefusedError for an
+        address that git would pass to another program."""
         parts = urlsplit(address if "://" in address else f"ssh://{address}")
-        protocols = {"http": "http:https", "https": "https"}
-        extra = {"GIT_ALLOW_PROTOCOL": protocols.get(parts.scheme, parts.scheme)}
+        if parts.scheme not in PROTOCOLS or re.match(r"[^/@]*::", address):
+            raise RefusedError(f"its address is none of {', '.join(PROTOCOLS)}")
+        extra = {"GIT_ALLOW_PROTOCOL": PROTOCOLS[parts.scheme]}
         settings = []
-        if parts.scheme in protocols:
+        if parts.scheme in WITH_PASSWORD:
             if proxy := self.transport.settings.proxy:
                 extra |= {"http_proxy": proxy, "https_proxy": proxy, "HTTPS_PROXY": proxy}
             checked = self.transport.verify(address)
