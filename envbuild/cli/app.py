@@ -8,6 +8,7 @@ than typer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,8 +45,21 @@ def root(
     _version: Annotated[
         bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    trust: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--trust",
+            metavar="DIR",
+            file_okay=False,
+            help="Trust the projects in DIR, of any owner: their recipes run as you. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Options that come before the command."""
+    for folder in trust or ():
+        from envbuild.spec.trust import trust_folder
+
+        trust_folder(folder)
 
 
 def create_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -74,4 +88,7 @@ def create_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def named_commands(arguments: Sequence[str]) -> Iterable[str]:
     """Return the command that a command line names; all of them if it names none (`--help`, completion, a mistake)."""
-    return arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
+    words = list(arguments)
+    while words and words[0].partition("=")[0] == "--trust":
+        del words[: 1 if "=" in words[0] else 2]
+    return words[:1] if words and words[0] in COMMANDS else COMMANDS

@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from envbuild.cli.json_answer import keep_on_error
-from envbuild.cli.options import Json, complete_word, show
+from envbuild.cli.options import Json, complete_image, complete_word, show
 from envbuild.core.errors import SpecError
 
 
 def complete_request(incomplete: str) -> list[str]:
     """Complete images, then components, then their values."""
-    from envbuild.spec.project import Project
-
-    images = [] if "=" in incomplete else Project.find().images()
-    return [image for image in images if image.startswith(incomplete)] + complete_word(incomplete)
+    images = [] if "=" in incomplete else complete_image(incomplete)
+    return images + complete_word(incomplete)
 
 
 def check_command(

@@ -5,36 +5,34 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from envbuild.cli.json_answer import encode, keep_on_error, note_request, print_answer
 
+if TYPE_CHECKING:
+    from envbuild.spec.project import Project
+
 
 def complete_image(incomplete: str) -> list[str]:
     """Complete image names."""
-    from envbuild.spec.project import Project
-
-    return [name for name in Project.find().images() if name.startswith(incomplete)]
+    return [name for name in _project().images() if name.startswith(incomplete)]
 
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Complete recipe names."""
-    from envbuild.spec.project import Project
-
-    return [name for name in Project.find().recipes() if name.startswith(incomplete)]
+    return [name for name in _project().recipes() if name.startswith(incomplete)]
 
 
 def complete_word(incomplete: str) -> list[str]:
     """Complete components, then their values."""
     from envbuild.matrix.facts.compile import load_fact_table
-    from envbuild.spec.project import Project
 
     name, equals, start = incomplete.partition("=")
     if not equals:
         return [f"{item}=" for item in complete_component(name)]
-    matrix = load_fact_table(Project.find().facts())
+    matrix = load_fact_table(_project().facts())
     number = matrix.number.get(name)
     return [] if number is None else [f"{name}={value}" for value in matrix.values[number] if value.startswith(start)]
 
@@ -42,10 +40,20 @@ def complete_word(incomplete: str) -> list[str]:
 def complete_component(incomplete: str) -> list[str]:
     """Complete components."""
     from envbuild.matrix.facts.compile import load_fact_table
+
+    components = load_fact_table(_project().facts()).components
+    return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
+
+
+def _project() -> Project:
+    """Return the project for a completion; none if it is not trusted."""
+    from envbuild.core.errors import SpecError
     from envbuild.spec.project import Project
 
-    components = load_fact_table(Project.find().facts()).components
-    return [item.name for item in components if not item.hidden and item.name.startswith(incomplete)]
+    try:
+        return Project.find()
+    except SpecError:
+        return Project()
 
 
 Name = Annotated[

@@ -36,8 +36,8 @@ class Site:
     `use_host`: take what `mirrors` does not name from its default place: the host's apt and pip configuration,
     `DEFAULT_ADDRESSES`, the registry that an image reference names (``upstream: false`` in the file turns it off).
     `keyrings`: prefix of origins → file of OpenPGP keys; `debian_keyring` is the older name of the one for
-    ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). Nothing reads the
-    `RESERVED` ones yet.
+    ``debian:``. `apt`: options for apt-get while locking (`envbuild.net.apt_options`). `trust`: folders whose projects
+    are trusted, of any owner; only in the user's own file. Nothing reads the `RESERVED` ones yet.
     """
 
     store: Path
@@ -55,6 +55,7 @@ class Site:
     use_host: bool = True
     where: str = ""  # the file it was read from
     keyrings: Mapping[str, Path] = field(default_factory=dict)
+    trust: tuple[Path, ...] = ()
 
     def places(self, origin: str) -> tuple[str, tuple[str, ...]]:
         """Return the rest of `origin` after the longest prefix that has mirrors, and those mirrors; else the rest after
@@ -171,6 +172,12 @@ def config_folder() -> Path | None:
     """Return the user's configuration folder of envbuild; None for a user without a home, as in many a container."""
     config = _home("XDG_CONFIG_HOME", ".config")
     return config / "envbuild" if config else None
+
+
+def user_file() -> Path | None:
+    """Return the path of the user's own site file, which need not exist."""
+    folder = config_folder()
+    return folder / "site.yaml" if folder else None
 
 
 def _home(variable: str, default: str) -> Path | None:

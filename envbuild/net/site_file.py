@@ -13,12 +13,12 @@ from envbuild.core.yaml_nodes import Node, Scalar
 from envbuild.core.yaml_reader import Reader, did_you_mean, short
 from envbuild.net.apt_options import is_address, read_apt_options
 from envbuild.net.origin_kinds import ORIGIN_KINDS, SIGNED_KINDS
-from envbuild.net.site import Site, store_folder
+from envbuild.net.site import Site, store_folder, user_file
 
 RESERVED = ("registry", "images", "partition", "mounts")  # for publish and launch: accepted, and nothing reads them yet
 KEYS = (
     "schema", "engine", "store", "upstream", "mirrors", "ca_bundle", "proxy", "insecure_hosts", "debian_keyring",
-    "keyrings", "apt", *RESERVED,
+    "keyrings", "apt", "trust", *RESERVED,
 )  # fmt: skip
 PREFIX = re.compile(r"[a-z][a-z0-9-]*(:.*)?")
 PREFIX_ADVICE = (
@@ -65,6 +65,7 @@ def read_site(path: Path) -> Site:
         use_host=reader.value(entries["upstream"], bool, "upstream") is not False if "upstream" in entries else True,
         where=str(path),
         keyrings=_read_keyrings(reader, entries, folder),
+        trust=_read_trust(reader, entries["trust"], path, folder) if "trust" in entries else (),
     )
     reader.finish()
     return site
@@ -99,6 +100,15 @@ def _read_keyrings(reader: Reader, entries: Mapping[str, Node], folder: Callable
             reader.wrong(node.where, f"'{key.value}': there is no {file}")
         keyrings[full] = Path(file)
     return keyrings
+
+
+def _read_trust(reader: Reader, node: Node, path: Path, folder: Callable[[str], str]) -> tuple[Path, ...]:
+    """Return the folders that are trusted; report the key in any file but the user's own."""
+    own = user_file()
+    if own is None or path.absolute() != own.absolute():
+        hint = f"write it into {own or 'the site.yaml of your configuration folder'}"
+        reader.wrong(node.where, "a project cannot state that it is trusted", hint)
+    return tuple(Path(folder(place)) for place in reader.texts(node, "trust"))
 
 
 def _read_prefixes(

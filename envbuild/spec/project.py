@@ -3,7 +3,7 @@ others.
 
 A project is the current folder, or the nearest one above it, that contains ``images/*.yaml``, ``recipes/*.py``, or a
 ``site.yaml`` with a ``schema:`` line. Because recipes are programs, a world-writable folder above the current one is
-never a project.
+never a project, and a project that others can change is refused (`envbuild.spec.trust`).
 
 Locks are stored beside their specs. The locks of specs in an installed wheel are read-only, so a new lock for one is
 written to the project's ``images/``, or without a project to ``$XDG_DATA_HOME/envbuild/locks``
@@ -22,6 +22,7 @@ from envbuild.core.errors import SpecError
 from envbuild.core.paths import PACKAGE
 from envbuild.core.yaml_reader import closest, did_you_mean, short
 from envbuild.matrix import FACTS
+from envbuild.spec.trust import check_trust
 
 INSTALLED = (PACKAGE / "shipped").is_dir()
 SHIPPED = (
@@ -39,19 +40,23 @@ class Project:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
-        """Return the project that contains `start` (the current folder)."""
+        """Return the project that contains `start` (the current folder). Raises SpecError for one that others than the
+        caller can change: no command uses anything of it. The folder of envbuild itself is trusted: it runs already."""
         try:
             here = (start or Path.cwd()).absolute()
         except FileNotFoundError:  # the current folder was removed
             return cls()
         for folder in (here, *here.parents):
             if is_project(folder) and (folder == here or not _is_world_writable(folder)):
+                if folder != SHIPPED:
+                    check_trust(folder)
                 return cls(folder)
         return cls()
 
     @classmethod
     def of(cls, name: str) -> Project:
-        """Return the project for a spec given by name or path: a path belongs to the project that contains it."""
+        """Return the project for a spec given by name or path: a path belongs to the project that contains it. Raises
+        SpecError as `find`."""
         return cls.find(Path(name).parent.resolve()) if looks_like_path(name) else cls.find()
 
     def images(self) -> tuple[str, ...]:
@@ -159,6 +164,8 @@ def is_project(folder: Path) -> bool:
     if any(path.suffix == ".py" for path in _files(folder / "recipes")):
         return True
     try:
+        if not (folder / "site.yaml").is_file():  # a pipe would never end
+            return False
         with (folder / "site.yaml").open("rb") as file:
             return re.search(rb"^schema:", file.read(65536), re.MULTILINE) is not None
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def test_folders_that_are_projects(file: str, text: str, found: bool, tmp_path: 
     assert Project.find(below).root == (tmp_path / "work" if found else None)
 
 
+def test_a_pipe_is_not_a_site_file(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    os.mkfifo(tmp_path / "work/site.yaml")
+    assert Project.find(tmp_path / "work").root is None
+
+
 def test_the_nearest_project_wins(tmp_path: Path) -> None:
     touch(tmp_path / "images" / "a.yaml")
     touch(tmp_path / "inner" / "images" / "a.yaml")
@@ -61,7 +68,8 @@ def test_a_world_writable_parent_folder_is_not_a_project(tmp_path: Path) -> None
     (tmp_path / "open" / "mine").mkdir()
     (tmp_path / "open").chmod(0o1777)
     assert Project.find(tmp_path / "open" / "mine").root is None
-    assert Project.find(tmp_path / "open").root == tmp_path / "open"
+    with pytest.raises(SpecError, match="can be written by every user"):
+        Project.find(tmp_path / "open")
 
 
 def test_a_path_belongs_to_its_own_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

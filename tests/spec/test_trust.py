@@ -1,0 +1,277 @@
+"""Projects of several users: the owner and mode of the files that decide what a project does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from envbuild.cli.app import create_app
+from envbuild.core.errors import SpecError
+from envbuild.spec import project as projects
+from envbuild.spec import trust
+from envbuild.spec.project import Project
+from tests.support.as_user import open_folder, run_as
+from tests.support.command import envbuild
+
+pytestmark = [pytest.mark.unit, pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")]
+
+ROOT, ANNE, BOB = 0, 61001, 61002
+ANNES, BOBS, TEAM = 61001, 61002, 61003  # groups
+USERS = {"root": (ROOT, 0, ()), "anne": (ANNE, ANNES, (TEAM,))}
+RECIPE = '''"""A thing."""
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.sdk import Recipe
+
+Path({marker!r}).touch()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing(Recipe):
+    """A thing."""
+'''
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder that every user can enter, in an environment that trusts nothing."""
+    for name in ("ENVBUILD_TRUST", "SUDO_UID", "SUDO_GID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(trust, "_granted", [])
+    with open_folder() as made:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(made / "config"))
+        yield made
+
+
+def make_project(folder: Path, owner: int = ROOT, group: int = 0, mode: int = 0o755) -> Path:
+    """Make a project of one recipe, an image and a site file; `mode` is the one of folders."""
+    root = folder / "project"
+    files = {
+        "recipes/thing.py": RECIPE.format(marker=str(folder / "ran")),
+        "images/mine.yaml": "schema: 1\ndescription: x\ntarget: cpu\nbase: debian:13\nlayers: {thing: {}}\n",
+        "site.yaml": f"schema: 1\nstore: {folder}/store\n",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    for path in (root, *root.rglob("*")):
+        os.chown(path, owner, group)
+        path.chmod(mode if path.is_dir() else mode & ~0o111)
+    return root
+
+
+def refusals(root: Path) -> list[tuple[str, str]]:
+    """Return the paths, relative to the project, and messages of a refusal; none if the project is used."""
+    try:
+        assert Project.find(root).root == root
+    except SpecError as error:
+        assert error.exit_code == 2
+        return [(os.path.relpath(item.where, root), item.message) for item in error.findings]
+    return []
+
+
+def as_user(name: str, function: Callable[[], list[tuple[str, str]]]) -> list[tuple[str, str]]:
+    return run_as(*USERS[name], function)
+
+
+@pytest.mark.parametrize(
+    ("caller", "owner", "group", "mode", "used"),
+    [
+        ("root", ROOT, 0, 0o755, True),
+        ("root", ROOT, 0, 0o775, False),
+        ("root", ROOT, TEAM, 0o775, False),
+        ("root", ROOT, 0, 0o777, False),
+        ("root", ROOT, 0, 0o1777, False),
+        ("root", ANNE, ANNES, 0o755, False),
+        ("root", ANNE, ANNES, 0o700, False),
+        ("anne", ANNE, ANNES, 0o755, True),
+        ("anne", ANNE, ANNES, 0o700, True),
+        ("anne", ROOT, 0, 0o755, True),
+        ("anne", ANNE, ANNES, 0o775, True),
+        ("anne", ANNE, TEAM, 0o2775, True),
+        ("anne", ROOT, TEAM, 0o775, True),
+        ("anne", ANNE, BOBS, 0o775, False),
+        ("anne", ROOT, 0, 0o775, False),
+        ("anne", ANNE, ANNES, 0o777, False),
+        ("anne", BOB, BOBS, 0o755, False),
+        ("anne", BOB, TEAM, 0o775, False),
+    ],
+)
+def test_owners_and_modes(caller: str, owner: int, group: int, mode: int, used: bool, folder: Path) -> None:
+    root = make_project(folder, owner, group, mode)
+    found = as_user(caller, lambda: refusals(root))
+    everything = [".", "images", "recipes", "site.yaml", "recipes/thing.py"]
+    assert [path for path, _ in found] == ([] if used else everything)
+    for path, message in found:
+        written = mode if (root / path).is_dir() else mode & ~0o111
+        assert f"mode {written:04o})" in message
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["images", "recipes", "recipes/__pycache__", "recipes/__pycache__/thing.pyc", "recipes/thing.py", "site.yaml"],
+)
+@pytest.mark.parametrize("change", ["owner", "mode"])
+def test_each_part_of_a_project_is_judged(name: str, change: str, folder: Path) -> None:
+    root = make_project(folder)
+    (root / "recipes/__pycache__").mkdir()
+    (root / "recipes/__pycache__/thing.pyc").touch()
+    path = root / name
+    if change == "owner":
+        os.chown(path, ANNE, ANNES)
+    else:
+        path.chmod(path.stat().st_mode | 0o002)
+    ((found, message),) = refusals(root)
+    assert found == name
+    assert ("belongs to the user 61001" if change == "owner" else "can be written by every user") in message
+
+
+def test_a_folder_above_where_every_user_can_rename_the_project(folder: Path) -> None:
+    root = make_project(folder)
+    folder.chmod(0o1777)
+    assert refusals(root) == []
+    folder.chmod(0o777)
+    assert [path for path, _ in refusals(root)] == [".."]
+
+
+def test_a_link_counts_as_the_file_that_it_points_at(folder: Path) -> None:
+    root = make_project(folder)
+    (folder / "media").mkdir()
+    (root / "site.yaml").rename(folder / "media/site.yaml")
+    (root / "site.yaml").symlink_to(folder / "media/site.yaml")
+    assert refusals(root) == []
+    os.lchown(root / "site.yaml", ANNE, ANNES)  # who owns a link does not matter
+    assert refusals(root) == []
+    os.chown(folder / "media/site.yaml", ANNE, ANNES)
+    assert [path for path, _ in refusals(root)] == ["../media/site.yaml"]
+    os.chown(folder / "media/site.yaml", ROOT, 0)
+    (folder / "media").chmod(0o1777)
+    assert [path for path, _ in refusals(root)] == ["../media"]
+
+
+def test_under_sudo_the_user_s_projects_are_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_project(folder, ANNE, ANNES, 0o775)
+    for user, group, used in (("61001", "61001", True), ("61002", "61002", False), ("x", "", False), ("0", "0", False)):
+        monkeypatch.setenv("SUDO_UID", user)
+        monkeypatch.setenv("SUDO_GID", group)
+        assert (refusals(root) == []) == used
+    monkeypatch.setenv("SUDO_UID", str(BOB))
+    bobs = make_project(folder / "other", BOB, BOBS)
+    assert refusals(bobs) == []
+    assert as_user("anne", lambda: refusals(bobs)) != []  # sudo's variables count for root alone
+
+
+def test_in_a_user_namespace_the_group_of_its_root_is_the_user_s(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in ``buildah unshare``: the user's own files belong to root there."""
+    root = make_project(folder, mode=0o775)
+    assert refusals(root) != []
+    (tmp_path / "map").write_text("         0       1000          1\n         1     100000      65536\n")
+    monkeypatch.setattr("envbuild.core.ownership.UID_MAP", tmp_path / "map")
+    assert refusals(root) == []
+
+
+def test_the_folder_of_envbuild_is_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_project(folder, ANNE, ANNES)
+    monkeypatch.setattr(projects, "SHIPPED", root)
+    assert refusals(root) == []
+
+
+@pytest.mark.parametrize("trusted", ["project", "above", "list", "other", "relative", "option", "user", "user-other"])
+def test_a_folder_is_trusted_on_request(trusted: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_project(folder, ANNE, ANNES)
+    config = folder / "config/envbuild"
+    config.mkdir(parents=True)
+    texts = {
+        "project": str(root),
+        "above": str(folder),
+        "list": f"/nonexistent:{root}",
+        "other": f"{root}x:{root}/recipes",
+    }
+    if trusted in texts:
+        monkeypatch.setenv("ENVBUILD_TRUST", texts[trusted])
+    elif trusted == "relative":
+        monkeypatch.setenv("ENVBUILD_TRUST", ".")
+        with pytest.raises(SpecError, match="not an absolute path"):
+            Project.find(root)
+        return
+    elif trusted == "option":
+        trust.trust_folder(root)
+    else:
+        (config / "site.yaml").write_text(f"schema: 1\ntrust: [{root if trusted == 'user' else config}]\n")
+    found = [path for path, _ in refusals(root)]
+    assert found == ([".", "images", "site.yaml"] if trusted == "other" else found[:5] if "-" in trusted else [])
+    assert len(found) == (5 if trusted == "user-other" else len(found))
+
+
+def test_a_project_cannot_trust_itself(folder: Path) -> None:
+    from envbuild.net.site_file import read_site
+
+    root = make_project(folder, ANNE, ANNES)
+    (root / "site.yaml").write_text(f"schema: 1\ntrust: [{root}, /]\n")
+    assert refusals(root) != []
+    with pytest.raises(SpecError, match="a project cannot state that it is trusted"):
+        read_site(root / "site.yaml")
+
+
+COMMANDS = (
+    "list", "recipes", "recipes thing", "check --all", "check mine", "check torch=2.8", "show mine", "compile mine",
+    "lock mine", "make mine", "fetch mine", "export mine --to squashfs", "diff mine mine", "store du", "store gc",
+    "matrix show",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_runs_a_recipe_of_a_foreign_folder(command: str, folder: Path) -> None:
+    root = make_project(folder, ANNE, ANNES)
+    done = envbuild(*command.split(), cwd=root)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    for name in (root, root / "recipes/thing.py", root / "site.yaml"):
+        assert f"error: {name}: the project is not trusted" in done.stderr
+    for way in (f"envbuild --trust {root} ", f"ENVBUILD_TRUST={root}", f"trust: [{root}]"):
+        assert way in done.stderr
+    assert not (folder / "ran").exists() and not (folder / "store").exists()
+
+
+def test_a_spec_s_path_does_not_avoid_the_check(folder: Path, tmp_path: Path) -> None:
+    root = make_project(folder, ANNE, ANNES)
+    done = envbuild("check", str(root / "images/mine.yaml"), cwd=tmp_path)
+    assert done.returncode == 2 and "not trusted" in done.stderr and not (folder / "ran").exists()
+
+
+def test_help_and_completion_work_in_a_foreign_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_project(folder, ANNE, ANNES)
+    monkeypatch.chdir(root)
+    for arguments in (["--help"], ["make", "--help"], ["--version"], ["--trust", str(root), "list", "--help"]):
+        assert envbuild(*arguments, cwd=root).returncode == 0
+    for words, offered in (
+        ("make ", "cpu-ucx"),
+        ("check cpu-", "cpu-ucx"),
+        ("recipes tor", "torch"),
+        ("check gp", "gpu="),
+    ):
+        asked = {"_ENVBUILD_COMPLETE": "complete_bash", "COMP_WORDS": f"envbuild {words}"}
+        asked["COMP_CWORD"] = str(len(f"envbuild {words}|".split()) - 1)
+        done = CliRunner().invoke(create_app(), prog_name="envbuild", env=asked)
+        assert offered in done.stdout.split() and "mine" not in done.stdout.split(), done.output
+    assert not (folder / "ran").exists()
+
+
+def test_the_option_trusts_for_one_command(folder: Path) -> None:
+    root = make_project(folder, ANNE, ANNES)
+    for options in (["--trust", str(root)], [f"--trust={folder}"], ["--trust", "."]):
+        done = envbuild(*options, "recipes", "thing", cwd=root)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "ran").exists()
+        (folder / "ran").unlink()
+    assert envbuild("recipes", "thing", cwd=root, ENVBUILD_TRUST=str(root)).returncode == 0
+    assert envbuild("recipes", "thing", cwd=root).returncode == 2
+    missing = envbuild("--trust", "/nonexistent", "recipes", "thing", cwd=root)
+    assert missing.returncode == 2 and "no such folder" in missing.stderr
