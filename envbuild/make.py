@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from envbuild.build.engines.base import BuildOptions
+from envbuild.core.errors import DamagedLayerError
 from envbuild.core.text import counted
 from envbuild.export.built_image import ImageRecord, read_image_record, write_image_record
 from envbuild.lock.resolve import resolve_as_locked, resolve_image, resolve_in
 from envbuild.spec.image_spec import load_image_spec
 from envbuild.spec.target import check_machine
 from envbuild.spec.workspace import Workspace
+
+if TYPE_CHECKING:  # a run without work needs none of them
+    from envbuild.build.engines.base import BuildResult, Engine
+    from envbuild.build.plan.units import Plan
+    from envbuild.export.project_image import Artifact
+    from envbuild.lock.model import Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
     # imported only when there is work, so that a run without any is short
     from envbuild.build.engines.select import choose_engine
     from envbuild.build.plan.planner import make_plan
-    from envbuild.export.project_image import link_artifact, write_artifact
+    from envbuild.export.project_image import link_artifact
     from envbuild.lock.fetch import fetch
     from envbuild.lock.model import lock_digest
     from envbuild.lock.request import lock_request
@@ -57,8 +65,7 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         engine = choose_engine(options.engine or site.engine, store, reporter)  # known before anything is downloaded
         fetch(lock, store, site, reporter, where=lock_request(resolution).source_places())
         plan = make_plan(resolution, lock)
-        built = engine.build(plan, store, reporter, options.build)
-        artifact = write_artifact(plan, built, lock, store, reporter)
+        built, artifact = build_and_write(engine, plan, lock, workspace, options.build)
         evidence = verify(artifact, plan, built, resolution, lock, workspace) if options.verify else None
         link_artifact(artifact, plan)
         made = ImageRecord(
@@ -76,6 +83,23 @@ def make(name: str, workspace: Workspace, options: Options) -> ImageRecord:
         )
         write_image_record(made, plan, resolution, workspace)
     return made
+
+
+def build_and_write(
+    engine: Engine, plan: Plan, lock: Lock, workspace: Workspace, options: BuildOptions
+) -> tuple[BuildResult, Artifact]:
+    """Build the units and write the squashfs file; build layers again that turn out to be damaged meanwhile."""
+    from envbuild.export.project_image import write_artifact
+
+    store, reporter = workspace.store, workspace.reporter
+    built = engine.build(plan, store, reporter, options)
+    try:
+        return built, write_artifact(plan, built, lock, store, reporter)
+    except DamagedLayerError as error:  # they were moved aside
+        for finding in error.findings:
+            reporter.warn(f"{finding.message}: it is built again")
+    built = engine.build(plan, store, reporter, options)
+    return built, write_artifact(plan, built, lock, store, reporter)
 
 
 def make_twice(name: str, workspace: Workspace, options: Options) -> ImageRecord:

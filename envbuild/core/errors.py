@@ -97,6 +97,14 @@ class EngineError(EnvbuildError):
     code = "engine"
 
 
+class DamagedPackError(EngineError):
+    """A pack is not what was written: it can be made again from its layer."""
+
+
+class DamagedLayerError(EngineError):
+    """Layers of the store are not what was built. They were moved aside, so that the next build makes them again."""
+
+
 class BuildError(EnvbuildError):
     """A unit failed: which, its command, exit code, last lines, log, and how to get a shell in it."""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import envbuild
-from envbuild.core.errors import EnvbuildError
-from envbuild.core.store.records import read_record, record_path, write_record
+from envbuild.core.errors import EngineError, EnvbuildError
+from envbuild.core.store.records import forget_damaged, read_record, record_path, write_record
 from envbuild.spec.recipe_loader import recipe_file
 
 if TYPE_CHECKING:  # reading a file needs none of them
@@ -47,7 +47,11 @@ def load_built_image(name: str, workspace: Workspace) -> BuiltImage:
         raise EnvbuildError(
             f"{resolution.spec.name} is not built, or something changed since", hint=f"envbuild make {name}"
         )
-    layers = tuple(workspace.store.layer(layer) for layer in made.layers)
+    try:
+        layers = tuple(workspace.store.layer(layer) for layer in made.layers)
+    except EngineError as error:  # a damaged one was moved aside: the next make builds it
+        forget_damaged(image_record_path(resolution, workspace))
+        raise EngineError(error.message, hint=f"envbuild make {name}") from None
     return BuiltImage(resolution, lock, make_plan(resolution, lock), made, layers)
 
 

@@ -17,6 +17,7 @@ from envbuild.core.digest import file_digest
 from envbuild.core.errors import InputError
 from envbuild.core.store.records import read_record, record_path, write_record
 from envbuild.core.text import amount
+from envbuild.export.drop_damaged import write_again_if_damaged
 from envbuild.export.options import ExportOptions
 from envbuild.export.pack_layers import LayerPacker, PackedLayer
 from envbuild.export.progress import track_export
@@ -25,6 +26,7 @@ from envbuild.export.squashfs_image import WRITER
 from envbuild.oci.sources.base import SourceImage
 from envbuild.oci.sources.open import open_source
 from envbuild.spec.workspace import Workspace
+from envbuild.squashfs.pack.store_packs import pack_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,14 @@ def convert_image(source: str, workspace: Workspace, options: ExportOptions) -> 
             link_by_name(done.artifact.path, image.name)
             return done
         path = progress.output = out.file(name) if out else store.root / "artifacts" / name
-        packing = LayerPacker(image, progress.workspace, options)
-        artifact, layers = (
-            packing.write_directly(path) if not options.cache and not image.stream else packing.write_from_packs(path)
-        )
+
+        def write() -> tuple[Artifact, tuple[PackedLayer, ...]]:
+            packing = LayerPacker(image, progress.workspace, options)
+            direct = not options.cache and not image.stream
+            return packing.write_directly(path) if direct else packing.write_from_packs(path)
+
+        packs = [pack_path(store, layer.diff_id, options.pack_format) for layer in image.layers]
+        artifact, layers = write_again_if_damaged(write, packs if options.cache else (), workspace.reporter)
         artifact = log_repairs(artifact, image, workspace.reporter)
         done = ConvertedImage(
             artifact,

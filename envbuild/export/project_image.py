@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.digest import file_digest
+from envbuild.core.errors import DamagedLayerError, Finding
 from envbuild.core.text import amount
 from envbuild.export.options import ExportOptions
 
@@ -52,19 +53,15 @@ def write_squashfs(
     out: Path,
     options: ExportOptions,
 ) -> Artifact:
-    """Write the image of `layers` (bottom first) to `out`, from packs; write the packs that are missing."""
+    """Write the image of `layers` (bottom first) to `out`, from packs; write the packs that are missing or damaged.
+
+    Raises DamagedLayerError if a layer without a pack is damaged.
+    """
+    from envbuild.export.drop_damaged import write_again_if_damaged
     from envbuild.lock.model import lock_digest
     from envbuild.oci.config import config_json
-    from envbuild.squashfs.pack.store_packs import pack_layer
+    from envbuild.squashfs.pack.store_packs import pack_path
 
-    reporter.start("packs", f"squashfs {out.name}")
-    packs, total = [], sum(layer.size for layer in layers)
-    for layer in layers:
-        packs.append(pack_layer(store, layer, options.pack_format, options.jobs))
-        reporter.advance("packs", sum(layer.size for layer in layers[: len(packs)]), total)
-    reporter.finish("packs")
-    reporter.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
-    reporter.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
     evidence = {
         "image": {
             "name": plan.image,
@@ -75,9 +72,39 @@ def write_squashfs(
             "layers": [layer.diff_id for layer in layers],
         }
     }
-    made = write_from_packs(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
+
+    def write() -> Artifact:
+        packs = pack_layers(layers, store, reporter, out, options)
+        reporter.start("squashfs", f"squashfs {out.name}: merging {len(packs)} layers")
+        reporter.advance("squashfs", 0, sum(pack.stat().st_size for pack in packs))
+        return write_from_packs(packs, plan.config, out, options, epoch=plan.epoch, evidence=evidence)
+
+    packs = [pack_path(store, layer.diff_id, options.pack_format) for layer in layers]
+    made = write_again_if_damaged(write, packs, reporter)
     reporter.finish("squashfs", f"squashfs {out.name}: {amount(made.size)}")
     return made
+
+
+def pack_layers(
+    layers: Sequence[LayerRecord], store: Store, reporter: Reporter, out: Path, options: ExportOptions
+) -> list[Path]:
+    """Return the packs of `layers`; write those that are missing. Raises DamagedLayerError with every damaged layer."""
+    from envbuild.squashfs.pack.store_packs import pack_layer
+
+    reporter.start("packs", f"squashfs {out.name}")
+    packs, done, total = [], 0, sum(layer.size for layer in layers)
+    findings: list[Finding] = []
+    for layer in layers:
+        try:
+            packs.append(pack_layer(store, layer, options.pack_format, options.jobs))
+        except DamagedLayerError as error:
+            findings += error.findings
+        done += layer.size
+        reporter.advance("packs", done, total)
+    reporter.finish("packs")
+    if findings:
+        raise DamagedLayerError.of(findings)
+    return packs
 
 
 def write_from_packs(
@@ -106,7 +133,8 @@ def make_artifact(written: WrittenImage, sha256: bool = True) -> Artifact:
 
     `sha256`: compute the digest; reading the whole file again costs more than merging cached packs.
     """
-    return Artifact(written.path, file_digest(written.path) if sha256 else "", written.size, written.messages)
+    digest = written.sha256 or file_digest(written.path) if sha256 else ""
+    return Artifact(written.path, digest, written.size, written.messages)
 
 
 def link_artifact(artifact: Artifact, plan: Plan) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from envbuild.core.digest import file_digest
+from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
 from envbuild.core.text import amount
 from envbuild.export.built_image import BuiltImage
@@ -52,10 +54,23 @@ def copy_artifact(image: BuiltImage, options: ExportOptions, progress: Progress)
         progress.advance("squashfs", 0, path.stat().st_size)
         with raise_write_errors(output), image_file(output) as (file, temporary):
             copy_file(path, file)
+            check_copy(temporary, image, options)
             temporary.chmod(0o644)  # another mode is enroot's "Invalid image format" for every other user
             path = temporary.replace(output)
         progress.finish("squashfs")
+    else:
+        check_copy(path, image, options)
     return Artifact(path, image.record.sha256, path.stat().st_size, image.record.messages)
+
+
+def check_copy(path: Path, image: BuiltImage, options: ExportOptions) -> None:
+    """Read the file if its sha256 is requested. Raises VerifyError if it is not the recorded one."""
+    if options.sha256 and (found := file_digest(path)) != image.record.sha256:
+        raise VerifyError(
+            f"the file of {image.record.image} is damaged: expected sha256 {image.record.sha256}, got {found}",
+            hint=f"envbuild verify {image.record.image}",
+            where=image.record.artifact,
+        )
 
 
 def describe_artifact(artifact: Artifact) -> str:

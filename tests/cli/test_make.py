@@ -10,6 +10,7 @@ import pytest
 from envbuild import make as sentence
 from envbuild.build.engines.base import BuildOptions
 from envbuild.core.console import SilentReporter
+from envbuild.core.errors import DamagedLayerError, Finding
 from envbuild.core.store.store import Store
 from envbuild.make import Options, make, make_twice
 
@@ -114,3 +115,18 @@ def test_the_second_build_is_by_the_engine_of_the_first(steps: Steps) -> None:
     assert steps.calls[-1] == "again with embedded" and steps.engines == ["buildah", "embedded"]
     assert steps.workspace.reporter.lines[-1].startswith("app: 2 units")
     assert sentence.counted(1, "unit") == "1 unit"
+
+
+def test_a_layer_that_is_found_damaged_is_built_again(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: Any) -> Any:
+        steps.calls.append("export")
+        if steps.calls.count("export") == 1:
+            raise DamagedLayerError.of([Finding("the layer 1 is damaged"), Finding("the layer 2 is damaged")])
+        return SimpleNamespace(path="/app.sqsh", sha256="ab", messages=())
+
+    monkeypatch.setattr("envbuild.export.project_image.write_artifact", write)
+    make("app", steps.workspace, Options())
+    assert [name for name in steps.calls if name in ("build", "export")] == ["build", "export"] * 2
+    assert [line.split(":")[0] for line in steps.workspace.reporter.lines] == [
+        f"the layer {number} is damaged" for number in (1, 2)
+    ]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from envbuild.oci.tar.member import Kind, Member
 from envbuild.squashfs.pack.blocks import BATCH, SLOW_BATCH
+from envbuild.squashfs.pack.checksums import check_pack
 from envbuild.squashfs.pack.workers import MAX_AHEAD, Workers
 from envbuild.squashfs.pack.writer import PackWriter
 from tests.support.packs import file
-from tests.support.squashfs_image import check_pack
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from envbuild.squashfs.codec import crc32
-from envbuild.squashfs.pack.file import DATA, Pack, damaged_pack, pack_head, read_pack
-from envbuild.squashfs.pack.index import FILE, RAW
+from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.read.compare import Change, Comparison, pair_entries
 from envbuild.squashfs.read.tree import SquashTree
 from envbuild.squashfs.write.merge import merge_packs
@@ -28,29 +26,6 @@ def write_image(
     with pack_extra_members(packs, extra, out) as added:
         everything = [*packs, *added]
         return write_tree(everything, merge_packs(everything), out, epoch=epoch, all_root=all_root)
-
-
-def check_pack(path: Path) -> None:
-    """Read all of a pack's data and compare its checksums; raises EnvbuildError."""
-    pack = read_pack(path)
-    columns = pack.index.columns
-    with path.open("rb") as file:
-        sound = file.read(DATA) == pack_head()
-        extents = {
-            (columns["starts"][row], columns["stored"][row]): columns["crcs"][row]
-            for row, kind in enumerate(pack.index.kinds)
-            if kind == FILE and columns["stored"][row]
-        }
-        for number, at in enumerate(columns["fragment_starts"]):
-            extents[at, columns["fragment_words"][number] & ~RAW] = columns["fragment_crcs"][number]
-        for (at, left), expected in sorted(extents.items()):
-            crc = 0
-            file.seek(at)
-            while left and (chunk := file.read(min(left, 1 << 20))):
-                crc, left = crc32(chunk, crc), left - len(chunk)
-            sound = sound and not left and crc == expected
-    if not sound:
-        raise damaged_pack(pack)
 
 
 def compare_trees(before: SquashTree, after: SquashTree) -> Iterator[Change]:

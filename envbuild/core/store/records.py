@@ -42,3 +42,13 @@ def write_record(path: Path, made: Mapping[str, Any], *, units: Iterable[str] = 
     """
     holds = {"units": sorted(units), "blobs": sorted(blobs)}
     write_json(path, {"made": dict(made), "stat": stamp(Path(made["artifact"])), "holds": holds})
+
+
+def forget_damaged(path: Path | None) -> None:
+    """Let no later run take the file of a record for unchanged, because something of it in the store is damaged.
+
+    The record remains, because the next run uses the layers and inputs that it preserves in the store.
+    """
+    value = read_json(path) if path else None
+    if path and isinstance(value, dict):
+        write_json(path, {**value, "stat": []})

@@ -139,15 +139,15 @@ class Store:
     def unit(self, key: str) -> UnitRecord | None:
         """Return the record of a built unit whose product is in the store, else None."""
         value = read_json(self.root / "units" / f"{key}.json")
-        if value is None:
+        try:
+            layer = LayerRecord(**value["layer"]) if value["layer"] else None
+            wheels = tuple((name, sha256) for name, sha256 in value["wheels"])
+            record = UnitRecord(value["key"], value["unit"], layer, wheels, value["seconds"])
+        except (KeyError, TypeError, ValueError):  # no record, or a damaged one
             return None
-        layer = LayerRecord(**value["layer"]) if value["layer"] else None
-        if layer and not (self.layer_path(layer.diff_id) / "layer.json").is_file():
+        if record.key != key or (layer and not (self.layer_path(layer.diff_id) / "layer.json").is_file()):
             return None
-        wheels = tuple((name, sha256) for name, sha256 in value["wheels"])
-        if not all(self.has_blob(sha256) for _, sha256 in wheels):
-            return None
-        return UnitRecord(value["key"], value["unit"], layer, wheels, value["seconds"])
+        return record if all(self.has_blob(sha256) for _, sha256 in wheels) else None
 
     def record_unit(self, record: UnitRecord) -> None:
         write_json(self.root / "units" / f"{record.key}.json", dataclasses.asdict(record))
@@ -223,10 +223,10 @@ def is_locked(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """Return the value of a JSON file; None if it is missing or truncated."""
+    """Return the value of a JSON file; None if it is missing, truncated or damaged."""
     try:
         return json.loads(path.read_bytes())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, ValueError):
         return None
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, NoReturn, Protocol
 
-from envbuild.core.errors import EngineError
+from envbuild.core.errors import DamagedLayerError, EngineError
 from envbuild.core.store.store import LayerRecord, Store, write_json
 from envbuild.core.userns.call import stream
 from envbuild.oci.layers.clean import clean
@@ -149,8 +149,15 @@ def write_layer_tar(store: Store, record: LayerRecord, file: IO[bytes]) -> None:
             file.write(chunk)
         digest = checksum.hexdigest()
     if digest != record.hex:
-        raise EngineError(
-            f"the layer {record.diff_id} reads as sha256:{digest}: its files were changed, or belong to another user",
-            hint=f"remove {store.layer_path(record.diff_id)} and run envbuild make again",
-            where=str(store.layer_path(record.diff_id)),
-        )
+        drop_layer(store, record.diff_id, digest)
+
+
+def drop_layer(store: Store, diff_id: str, found: str) -> NoReturn:
+    """Raise DamagedLayerError for a layer whose files have the digest `found`. It is moved aside first, so that the
+    next build makes it again; one that another user built is left alone, and EngineError is raised."""
+    path = store.layer_path(diff_id)
+    message = f"the layer {diff_id} reads as sha256:{found}: its files were changed, or belong to another user"
+    if path.stat().st_uid != os.geteuid():
+        raise EngineError(message, hint=f"remove {path} and run envbuild make again", where=str(path))
+    path.rename(store.root / "tmp" / f"damaged-{path.name}-{os.urandom(4).hex()}")
+    raise DamagedLayerError(message, hint="it was moved aside; run the command again", where=str(path))

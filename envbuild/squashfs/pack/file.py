@@ -18,7 +18,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.core.errors import EnvbuildError
+from envbuild.core.errors import DamagedPackError, EnvbuildError
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.index import (
     VERSION,
@@ -34,6 +34,7 @@ HEAD = struct.Struct("<8sII")
 TAIL = struct.Struct("<QQQ32s8s")
 PAGE = 4096
 DATA = PAGE  # position of the first byte of data
+DAMAGED_HINT = "remove it, and it is made again: envbuild store check --repair"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,10 @@ def pack_foot(index: PackIndex, end: int) -> bytes:
 
 
 def read_pack(path: Path) -> Pack:
-    """Read the index of a pack. Raises EnvbuildError when the pack is damaged, truncated or of another format
+    """Read the index of a pack. Raises DamagedPackError when the pack is damaged, truncated or of another format
     version.
     """
     require_little_endian()
-    hint = f"remove it, and it is made again: rm '{path}'"
     try:
         with path.open("rb") as file:
             magic, version, zero = HEAD.unpack(file.read(HEAD.size))
@@ -91,12 +91,12 @@ def read_pack(path: Path) -> Pack:
         index = decode_index(content)
         check_bounds(index, position)
     except OSError as error:
-        raise EnvbuildError(f"the pack cannot be read: {error.strerror}", where=str(path)) from error
+        raise DamagedPackError(f"the pack cannot be read: {error.strerror}", DAMAGED_HINT, str(path)) from error
     except (ValueError, KeyError, TypeError, struct.error, EnvbuildError) as error:
-        raise EnvbuildError(f"the pack is damaged: {error}", hint=hint, where=str(path)) from error
+        raise DamagedPackError(f"the pack is damaged: {error}", DAMAGED_HINT, str(path)) from error
     return Pack(path, index, position, digest=digest)
 
 
-def damaged_pack(pack: Pack) -> EnvbuildError:
+def damaged_pack(pack: Pack) -> DamagedPackError:
     """Return the error for data that does not match the index."""
-    return EnvbuildError("a pack is damaged or truncated", hint=f"rm '{pack.path}'", where=str(pack.path))
+    return DamagedPackError("a pack is damaged or truncated", DAMAGED_HINT, str(pack.path))

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from envbuild.core.errors import EngineError
 from envbuild.core.store.permissions import move_into_store
 from envbuild.core.store.store import LayerRecord, Store
 from envbuild.core.userns.call import call
-from envbuild.oci.layers.layer import stored_members, write_members
+from envbuild.oci.layers.layer import drop_layer, stored_members, write_members
 from envbuild.oci.tar.writer import TarSink
 from envbuild.squashfs.pack.format import PackFormat
 from envbuild.squashfs.pack.writer import PackWriter, pack_name
@@ -64,8 +63,5 @@ def pack_stored(*, store: str, diff_id: str, form: Mapping[str, Any], jobs: int)
             write_members(stored_members(home, diff_id), [tar, writer])
             stack.pop_all()  # closed by write_members
         if tar.diff_id != diff_id:
-            raise EngineError(
-                f"the layer {diff_id} is damaged",
-                hint=f"remove {home.layer_path(diff_id)} and run envbuild make again",
-            )
+            drop_layer(home, diff_id, tar.sha256)
         sink.give(temporary, home, diff_id)

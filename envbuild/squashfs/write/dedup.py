@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 
+from envbuild.squashfs.codec import crc32
 from envbuild.squashfs.pack.file import Pack, damaged_pack
 from envbuild.squashfs.pack.index import LENGTH, RAW
 from envbuild.squashfs.write.dedup_cache import ComparisonCache
@@ -42,7 +43,7 @@ class PackFiles:
         return self.files[path]
 
     def read(self, number: int, at: int, length: int) -> bytes:
-        """Return bytes of a pack. Raises EnvbuildError when it is truncated."""
+        """Return bytes of a pack. Raises DamagedPackError when it is truncated."""
         pack = self.packs[number]
         data = os.pread(self.open(number), length, pack.base + at)
         if len(data) != length:
@@ -50,7 +51,7 @@ class PackFiles:
         return data
 
     def equal(self, one: Extent, other: Extent, length: int) -> bool:
-        """Return whether two packs hold the same bytes there. Raises EnvbuildError when one is truncated."""
+        """Return whether two packs hold the same bytes there. Raises DamagedPackError when one is truncated."""
         buffers = bytearray(min(PIECE, length)), bytearray(min(PIECE, length))
         for done in range(0, length, PIECE):
             for buffer, (number, at) in zip(buffers, (one, other), strict=True):
@@ -62,13 +63,24 @@ class PackFiles:
                 return False
         return True
 
+    def check(self, number: int, at: int, length: int, crc: int) -> None:
+        """Compare stored blocks with their checksum: what differs under one checksum is damaged, or an accident that
+        happens once in four billion files. Raises DamagedPackError."""
+        found = 0
+        for done in range(0, length, PIECE):
+            found = crc32(self.read(number, at + done, min(PIECE, length - done)), found)
+        if found != crc:
+            raise damaged_pack(self.packs[number])
+
     def read_fragment(self, number: int, fragment: int) -> bytes:
-        """Return the content of a fragment block (`fragment` keeps the last ones). Raises EnvbuildError when it is
+        """Return the content of a fragment block (`fragment` keeps the last ones). Raises DamagedPackError when it is
         damaged."""
         index = self.packs[number].index
         columns = index.columns
         word, size = columns["fragment_words"][fragment], columns["fragment_sizes"][fragment]
         stored = self.read(number, columns["fragment_starts"][fragment], word & ~RAW)
+        if crc32(stored) != columns["fragment_crcs"][fragment]:
+            raise damaged_pack(self.packs[number])
         content = stored if word & RAW else index.codec.decompress(stored, size)
         if len(content) != size:
             raise damaged_pack(self.packs[number])
@@ -95,7 +107,7 @@ def find_equal_extents(
     if len(packs) < 2:
         return {}
     seen: dict[tuple[int, int], tuple[int, int, int]] = {}
-    candidates: list[tuple[Extent, Extent, int]] = []
+    candidates: list[tuple[Extent, Extent, int, int]] = []
     compared = ComparisonCache(packs)
     result: dict[int, dict[int, Extent]] = {}
     for number, (pack, live) in enumerate(zip(packs, alive, strict=True)):
@@ -108,16 +120,19 @@ def find_equal_extents(
                 if compared.equal(number, at, other, there):
                     result.setdefault(number, {})[at] = other, there
                 else:
-                    candidates.append(((number, at), (other, there), stored[row]))
+                    candidates.append(((number, at), (other, there), stored[row], crcs[row]))
     if not candidates:
         return result
     with open_packs(packs) as files, ThreadPoolExecutor(jobs) as pool:
-        for (own, earlier, _), same in zip(
-            candidates, pool.map(lambda item: files.equal(*item), candidates), strict=True
+        for (own, earlier, length, crc), same in zip(
+            candidates, pool.map(lambda item: files.equal(*item[:3]), candidates), strict=True
         ):
             if same:
                 result.setdefault(own[0], {})[own[1]] = earlier
                 compared.add(*own, *earlier)
+            else:
+                files.check(*own, length, crc)
+                files.check(*earlier, length, crc)
     compared.save()
     return result
 

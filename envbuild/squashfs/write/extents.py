@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envbuild.squashfs.pack.checksums import Checksums
 from envbuild.squashfs.pack.file import PAGE, Pack
 from envbuild.squashfs.pack.index import LENGTH, RAW
 from envbuild.squashfs.write.dedup import find_equal_extents, find_equal_tails
@@ -32,7 +33,7 @@ class DataPlan:
     (position, size word) of the copied fragment blocks, `copied` their numbers by (pack, fragment). `new` are the
     fragment blocks to be packed again, each a list of (slot, length), which get the numbers after those and are stored
     from `copied_end` on; `moved` maps their slots to (number, offset). `same` maps a slot to an earlier pack's equal
-    one.
+    one. `checksums` are those of all that is copied, at its positions in the image.
     """
 
     ranges: list[Range] = field(default_factory=list)
@@ -43,6 +44,7 @@ class DataPlan:
     moved: dict[Slot, tuple[int, int]] = field(default_factory=dict)
     same: Mapping[Slot, Slot] = field(default_factory=dict)
     copied_end: int = 0
+    checksums: Checksums = field(default_factory=Checksums)
 
     def tail(self, pack: int, fragment: int, offset: int) -> tuple[int, int]:
         """Return (fragment block, offset) in the image of a tail of a pack."""
@@ -67,8 +69,9 @@ def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, 
     for number, (pack, lives) in enumerate(zip(packs, alive, strict=True)):
         columns = pack.index.columns
         stored, words = columns["stored"], columns["fragment_words"]
+        crcs, fragment_crcs = columns["crcs"], columns["fragment_crcs"]
         places = {at: result.starts[other][there] for at, (other, there) in doubles.get(number, {}).items()}
-        pieces = [(at, stored[row], -1) for at, row in lives.extents.items() if at not in places]
+        pieces = [(at, stored[row], ~row) for at, row in lives.extents.items() if at not in places]
         for fragment, slots in lives.slots.items():
             if lives.is_dirty(pack, fragment):
                 dirty.append((number, fragment))
@@ -80,10 +83,12 @@ def plan_data(packs: Sequence[Pack], live: Sequence[Iterable[int]], start: int, 
             at = pieces[first][0]
             if length >= SHARED_LENGTH:
                 position += (at - position) % PAGE
-            for piece, _, fragment in pieces[first:after]:
-                if fragment < 0:
+            for piece, size, fragment in pieces[first:after]:
+                if fragment < 0:  # ~row of a file
                     places[piece] = position + piece - at
+                    result.checksums.append(position + piece - at, size, crcs[~fragment])
                 else:
+                    result.checksums.append(position + piece - at, size, fragment_crcs[fragment])
                     copied[fragment] = len(result.fragments)
                     result.fragments.append((position + piece - at, words[fragment]))
             result.ranges.append((number, at, length, position))

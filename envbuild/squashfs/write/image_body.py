@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.codec import Codec
 from envbuild.squashfs.pack.append_file import write_all
+from envbuild.squashfs.pack.checksums import Checksums
 from envbuild.squashfs.pack.file import PAGE, Pack, damaged_pack
 from envbuild.squashfs.pack.index import RAW
 from envbuild.squashfs.write import copy_extents
@@ -30,7 +31,7 @@ from envbuild.squashfs.write.unprivileged import make_unprivileged
 @dataclass(frozen=True, slots=True)
 class ImageBody:
     """Size of the file and inodes of the image, one line for each repair; `copied` bytes came from packs as they were,
-    `repacked` bytes of fragment blocks were packed again.
+    `repacked` bytes of fragment blocks were packed again. `checksums` are those of the copied bytes.
     """
 
     size: int
@@ -38,6 +39,7 @@ class ImageBody:
     messages: tuple[str, ...]
     copied: int
     repacked: int
+    checksums: Checksums
 
 
 def write_image_body(
@@ -90,7 +92,12 @@ def write_image_body(
     os.fsync(file)
     length = sum(length for _, _, length, _ in planned.ranges)
     return ImageBody(
-        used + -used % PAGE, found.inodes, (*messages, *tables.messages()), length, end - planned.copied_end
+        used + -used % PAGE,
+        found.inodes,
+        (*messages, *tables.messages()),
+        length,
+        end - planned.copied_end,
+        planned.checksums,
     )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from envbuild.core.errors import EnvbuildError
 from envbuild.oci.tar.member import Member
 from envbuild.squashfs.codec import Codec
+from envbuild.squashfs.pack.checksums import compare_image
 from envbuild.squashfs.pack.file import Pack, read_pack
 from envbuild.squashfs.pack.writer import PackWriter
 from envbuild.squashfs.write.image_body import ImageBody, write_image_body
@@ -32,7 +33,8 @@ ExtraMember = tuple[Member, bytes]  # a member to add, and its content
 class WrittenImage:
     """A finished image: its path, size in bytes, inodes, and what was repaired (one line each).
 
-    `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks were packed again.
+    `copied` bytes came from packs as they were, `repacked` bytes of fragment blocks were packed again. `sha256` is
+    empty unless the file was read again, and its data compared with the checksums of its packs.
     """
 
     path: Path
@@ -41,6 +43,7 @@ class WrittenImage:
     messages: tuple[str, ...] = ()
     copied: int = 0
     repacked: int = 0
+    sha256: str = ""
 
 
 def write_tree(
@@ -61,9 +64,9 @@ def write_tree(
     everything belongs to root and the tree becomes what an unprivileged user can unpack
     (`envbuild.squashfs.write.unprivileged`: no device nodes, nothing below /dev, no extended attributes, u+r files,
     u+rwx directories). Without it owners, device nodes and user., trusted. and security. attributes are preserved.
-    `jobs`: threads that compare and compress what is packed again (0: as many as this process may use). `reread`: the
-    file is read again at once, so it should be cached. Raises EnvbuildError when packs are incompatible or cannot be
-    read.
+    `jobs`: threads that compare and compress what is packed again (0: as many as this process may use). `reread`: read
+    the whole file before it is renamed, for its sha256, and compare its data with the checksums of the packs. Raises
+    EnvbuildError when packs are incompatible, DamagedPackError when one is damaged.
     """
     codec, block = common_codec(packs)
     with image_file(out) as (file, temporary):
@@ -79,8 +82,9 @@ def write_tree(
             jobs=jobs,
             reread=reread,
         )
+        sha256 = compare_image(temporary, filled.checksums) if reread else ""
         publish_image(temporary, out)
-    return describe_written_image(out, filled)
+    return describe_written_image(out, filled, sha256)
 
 
 @contextlib.contextmanager
@@ -117,9 +121,9 @@ def publish_image(temporary: Path, out: Path) -> None:
     temporary.replace(out)
 
 
-def describe_written_image(out: Path, filled: ImageBody) -> WrittenImage:
+def describe_written_image(out: Path, filled: ImageBody, sha256: str = "") -> WrittenImage:
     """Return the summary of a finished image."""
-    return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked)
+    return WrittenImage(out, filled.size, filled.inodes, filled.messages, filled.copied, filled.repacked, sha256)
 
 
 def common_codec(packs: Sequence[Pack]) -> tuple[Codec, int]:
