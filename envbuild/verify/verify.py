@@ -12,7 +12,8 @@ from envbuild.build.plan.units import Plan
 from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
 from envbuild.core.result import Result
-from envbuild.export.built_image import BuiltImage, load_built_image
+from envbuild.core.store.records import forget_damaged
+from envbuild.export.built_image import BuiltImage, image_record_path, load_built_image
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import Lock, lock_digest
 from envbuild.spec.recipe import Check, RecipeEnv
@@ -24,8 +25,14 @@ from envbuild.verify.contents.squashfs_path import find_squashfs_file
 from envbuild.verify.evidence import Evidence, evidence_document, raise_failures, summary_lines, write_evidence
 from envbuild.verify.expectations import expected_contents, locked_contents, locked_own_content, own_content
 from envbuild.verify.extension_modules import import_results
+from envbuild.verify.file_bytes import file_bytes_result
 from envbuild.verify.recipe_checks import run_checks
+from envbuild.verify.results import Status
 from envbuild.verify.run_inspector import inspect_image
+
+# The file of a project's image is read when it is written: compared with its packs, and its sha256 is recorded. Every
+# verify compares that sha256.
+CHECKED = ("sha256", "checksums of the packs")
 
 if TYPE_CHECKING:
     from envbuild.build.engines.base import BuildResult
@@ -67,13 +74,22 @@ def verify(
 
 
 def verify_built(image: BuiltImage, workspace: Workspace) -> tuple[Path, Evidence, dict[str, Any]]:
-    """Verify an image that was built before; return the path of the evidence, the evidence and its document."""
-    path = Path(image.record.artifact)
+    """Verify an image that was built before; return the path of the evidence, the evidence and its document.
+
+    All bytes of the file are read first. Nothing runs in a damaged one, and the next `make` writes it again.
+    """
+    path, record = Path(image.record.artifact), image.record
     layers = tuple(layer.diff_id for layer in image.layers)
-    messages = image.record.messages
-    evidence = collect_evidence(
-        path, image.record.sha256, messages, layers, image.plan, image.resolution, image.lock, workspace
-    )
+    workspace.reporter.start("digest", f"sha256 of {path.name}")
+    whole = file_bytes_result(record.image, record.sha256, file_digest(path))
+    workspace.reporter.finish("digest")
+    if whole.status == Status.FAIL:
+        forget_damaged(image_record_path(image.resolution, workspace))
+        evidence = Evidence(image.lock.image, record.lock, layers, f"sha256:{record.sha256}", record.messages, (whole,))
+    else:
+        evidence = collect_evidence(
+            path, record.sha256, record.messages, layers, image.plan, image.resolution, image.lock, workspace
+        )
     return write_evidence(evidence, path.parent), evidence, evidence_document(evidence)
 
 
@@ -87,23 +103,22 @@ def collect_evidence(
     lock: Lock,
     workspace: Workspace,
 ) -> Evidence:
-    """Return the results of all tiers that can run here, on the file itself."""
+    """Return the results of all tiers that can run here, on the file itself. `sha256` is that of its bytes now."""
     run = ImageRunner(path, plan.config.env, workspace)
     workspace.reporter.start("verify", f"verify {plan.image}")
     env = recipe_environment(resolution, lock)
     expected = expected_contents(resolution, lock)
-    results = audit(inspect_image(run, own_content(resolution, lock)), expected)
+    results = [file_bytes_result(plan.image, sha256, sha256)]
+    results += audit(inspect_image(run, own_content(resolution, lock)), expected)
     by_hand = f"envbuild run {path} -- /bin/sh"
     results += import_results(expected.modules, run, by_hand)
     checks: list[Check] = []
     for recipe in resolution.recipes:
         checks += call_recipe(recipe, "verify", list, env)
     results += run_checks(checks, run, shell=by_hand)
-    evidence = Evidence(
-        lock.image, lock_digest(lock), layers, f"sha256:{sha256}", tuple(messages), tuple(results), run.box
-    )
     workspace.reporter.finish("verify")
-    return evidence
+    digest = f"sha256:{sha256}"
+    return Evidence(lock.image, lock_digest(lock), layers, digest, tuple(messages), tuple(results), run.box, CHECKED)
 
 
 def verify_file(path: Path, workspace: Workspace) -> Evidence:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from envbuild.core.digest import file_digest
 from envbuild.core.errors import VerifyError
+from envbuild.core.store.records import read_record, write_record
+from envbuild.export.built_image import BuiltImage, ImageRecord
 from envbuild.lock.lockfile import parse_lock
 from envbuild.lock.model import lock_digest
 from envbuild.verify import verify
+from tests.support.bit_flips import flip_bit
 from tests.support.foreign_images import workspace
 from tests.support.image_pair import lock_text
 from tests.support.packs import file, pack
@@ -45,3 +51,50 @@ def test_a_file_with_its_lock_is_audited(tmp_path: Path, monkeypatch: pytest.Mon
     found = verify.verify_file(path, workspace(tmp_path / "store"))
     assert (found.image, found.lock, found.results) == (lock.image, lock_digest(lock), ())
     assert found.artifact.startswith("sha256:") and len(seen) == 1
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> tuple[BuiltImage, Path]:
+    """Return an image that `make` recorded, and its record."""
+    path = image(tmp_path, lock_yaml=LOCK)
+    lock = parse_lock(LOCK.decode(), path)
+    made = ImageRecord("app", str(path), file_digest(path), lock_digest(lock), "embedded", (), "", (), (), (), 1.0)
+    record = tmp_path / "record.json"
+    write_record(record, asdict(made))
+    parts: Any = SimpleNamespace(spec=None)
+    return BuiltImage(parts, lock, parts, made, ()), record
+
+
+def test_a_flipped_bit_of_the_file_fails_and_the_next_make_writes_it_again(
+    built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, record = built
+    monkeypatch.setattr(verify, "load_built_image", lambda name, workspace: known)
+    monkeypatch.setattr(verify, "image_record_path", lambda resolution, workspace: record)
+    monkeypatch.setattr(verify, "collect_evidence", lambda *_: pytest.fail("a program ran in a damaged file"))
+    path = Path(known.record.artifact)
+    flip_bit(path, path.stat().st_size // 2, 3)
+    assert read_record(record), "size and time of the file are those of the record"
+    with pytest.raises(VerifyError) as caught:
+        verify.verify_image("app", workspace(tmp_path / "store"))
+    assert (caught.value.exit_code, caught.value.hint) == (7, "envbuild make app writes it again")
+    assert known.record.sha256 in caught.value.message and file_digest(path) in caught.value.message
+    evidence = json.loads(next(tmp_path.glob("*.evidence.json")).read_bytes())
+    assert [item["status"] for item in evidence["results"]] == ["fail"] and evidence["tiers"]["audit"] == "failed"
+    assert read_record(record) is None and json.loads(record.read_bytes())["holds"] == {"units": [], "blobs": []}
+
+
+def test_an_intact_file_is_audited_after_all_its_bytes_were_read(
+    built: tuple[BuiltImage, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, record = built
+    for name in ("load_built_image", "recipe_environment", "own_content"):
+        monkeypatch.setattr(verify, name, lambda *_: known)
+    monkeypatch.setattr(verify, "expected_contents", lambda *_: SimpleNamespace(modules=()))
+    known.plan.config, known.plan.image, known.resolution.recipes = SimpleNamespace(env={}), "app", ()  # type: ignore[misc, assignment]
+    monkeypatch.setattr(verify, "inspect_image", lambda run, own: {})
+    monkeypatch.setattr(verify, "audit", lambda report, expected: [])
+    monkeypatch.setattr(verify, "import_results", lambda *_: [])
+    result = verify.verify_image("app", workspace(tmp_path / "store"))
+    assert [(item["name"], item["status"]) for item in result.data["results"]] == [("bytes of the file", "pass")]
+    assert read_record(record)
