@@ -39,6 +39,40 @@ def store_gc(
     show(result.data, as_json, result.text)
 
 
+@store_app.command("check")
+def store_check(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove what is damaged; the next command that needs it makes it again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read everything in the store and compare it with its digests and checksums.
+
+    Exit codes: 0 nothing is damaged, or it was removed; 1 something is damaged.
+    """
+    from envbuild.spec.workspace import open_workspace
+
+    result = store_comparison(open_workspace(), repair=repair)
+    show(result.data, as_json, result.text)
+    raise typer.Exit(1 if result.data["damaged"] and not repair else 0)
+
+
+def store_comparison(workspace: Workspace, *, repair: bool) -> Result:
+    """Compare the store with its digests and checksums."""
+    from envbuild.core.result import Result
+    from envbuild.verify.store_check import check_store, describe
+
+    store = workspace.store
+    found = check_store(store, workspace.reporter, repair=repair)
+    damaged = [
+        {"kind": item.kind, "path": str(item.path.relative_to(store.root)), "reason": item.reason}
+        for item in found.damaged
+    ]
+    unknown = [str(path.relative_to(store.root)) for path in found.unknown]
+    data = {"compared": found.compared, "bytes": found.size, "damaged": damaged, "unknown": unknown, "repair": repair}
+    return Result(data, describe(found, store))
+
+
 def store_usage(workspace: Workspace) -> Result:
     """Return bytes on disk by kind of content."""
     from envbuild.core.result import Result

@@ -21,8 +21,8 @@ class Evidence:
 
     `lock` and `artifact` are digests (``sha256:<hex>``), `layers` diff ids, bottom first. `messages` are those of the
     build and export that the user should know. `results` are in the order in which they were found. `box`: what
-    protected this machine from the image's programs while they ran (`seccomp`, `keyring`, `cgroup`: in force or not). `checked`: with
-    what all bytes of the file were compared.
+    protected this machine from the image's programs while they ran (`seccomp`, `keyring`, `cgroup`: in force or not).
+    `checked`: with what all bytes of the file were compared.
     """
 
     image: str

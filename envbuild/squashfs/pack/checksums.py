@@ -1,8 +1,8 @@
 """Checksums of the data in a pack or an image, and their comparison with a file that is read once.
 
 The data of a pack has CRC-32 checksums in the pack's index: one of the stored blocks of each file, one of each fragment
-block. They find what a disk or a memory changed; against an attacker they are worth nothing, and nobody but the owner
-of the store writes packs. isal's CRC-32 of pieces of 50 KB costs a tenth of the SHA-256 of the same bytes.
+block. They find what a disk or a memory changed; against an attacker they are worth nothing, and only who can
+write the store writes packs. isal's CRC-32 of pieces of 50 KB costs a tenth of the SHA-256 of the same bytes.
 """
 
 from __future__ import annotations

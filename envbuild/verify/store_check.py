@@ -1,0 +1,231 @@
+"""The check of a store: every byte that has a digest or a checksum is read and compared.
+
+Packs have checksums, layers, blobs and finished images have digests, records must have their keys. What has neither is
+not compared: images that were exported without their sha256, logs, caches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envbuild.core.console import Reporter
+from envbuild.core.digest import file_digest
+from envbuild.core.errors import DamagedPackError, EnvbuildError
+from envbuild.core.store.gc import list_folder, raise_busy, records
+from envbuild.core.store.store import Store, read_json
+from envbuild.core.text import amount
+
+KINDS = ("packs", "layers", "blobs", "units", "images", "artifacts")
+TASK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A damaged entry of a store."""
+
+    kind: str
+    path: Path
+    reason: str
+
+
+@dataclass(slots=True)
+class StoreCheck:
+    """The result: entries that were compared by kind, bytes of the files among them that were read, what is damaged,
+    and files without a digest to compare with.
+
+    `removed`: the damaged entries were removed.
+    """
+
+    compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    size: int = 0
+    damaged: list[Damage] = field(default_factory=list)
+    unknown: list[Path] = field(default_factory=list)
+    removed: bool = False
+
+
+Entry = tuple[Path, Callable[[], str]]  # and a function that reads it and returns what is wrong, or ""
+
+
+def check_store(store: Store, reporter: Reporter, *, repair: bool) -> StoreCheck:
+    """Read the store and compare it with its digests and checksums; with `repair`, remove what is damaged, so that the
+    next command that needs it makes or fetches it again.
+
+    Raises EngineError with `repair` if another process works in the store.
+    """
+    with store.lock("gc", raise_busy) if repair else store.lock("gc", shared=True):
+        found = StoreCheck()
+        for kind, list_entries in ENTRIES.items():
+            entries = list(list_entries(store, found))
+            sizes = [path.stat().st_size if path.is_file() else 0 for path, _ in entries]
+            before, total = found.size, sum(sizes)
+            reporter.start(TASK, f"{kind}: {len(entries)} to check")
+            for (path, look), size in zip(entries, sizes, strict=True):
+                reporter.note(TASK, path.name)
+                reason = look()
+                found.compared[kind] += 1
+                found.size += size
+                reporter.advance(TASK, found.size - before, total)
+                if reason:
+                    found.damaged.append(Damage(kind, path, reason))
+            reporter.finish(TASK)
+        if repair:
+            for damage in found.damaged:
+                remove_damaged(damage, store)
+            found.removed = True
+    return found
+
+
+def remove_damaged(damage: Damage, store: Store) -> None:
+    """Remove a damaged entry."""
+    if damage.kind == "layers":
+        damage.path.rename(store.root / "tmp" / f"damaged-{damage.path.name}-{os.urandom(4).hex()}")
+    else:
+        damage.path.unlink(missing_ok=True)
+
+
+def packs(store: Store, found: StoreCheck) -> Iterator[Entry]:
+    """Yield the packs of this format version; those of another are not read by anything."""
+    from envbuild.squashfs.pack.index import VERSION
+
+    for path in list_folder(store.root / "packs"):
+        if path.suffix == f".v{VERSION}" and not path.name.startswith("."):
+            yield path, lambda path=path: pack_fault(path)  # type: ignore[misc]
+
+
+def pack_fault(path: Path) -> str:
+    from envbuild.squashfs.pack.checksums import check_pack
+
+    try:
+        check_pack(path)
+    except DamagedPackError as error:
+        return error.message
+    return ""
+
+
+def layers(store: Store, found: StoreCheck) -> Iterator[Entry]:
+    """Yield the layers that this user built: files of another user's have other owners for this one."""
+    for path in list_folder(store.layer_path("any").parent):
+        if len(path.name) == 64 and path.stat().st_uid == os.geteuid():
+            yield path, lambda path=path: layer_fault(store, path)  # type: ignore[misc]
+
+
+def layer_fault(store: Store, path: Path) -> str:
+    from envbuild.core.userns.call import call
+
+    record = read_json_value(path / "layer.json")
+    if not isinstance(record, dict) or record.get("diff_id") != f"sha256:{path.name}":
+        return "its record is damaged"
+    got: str = call(layer_digest, store=str(store.root), diff_id=path.name)
+    return "" if got == path.name else f"its files differ: expected sha256 {path.name}, got {got}"
+
+
+def layer_digest(*, store: str, diff_id: str) -> str:
+    """Return the digest of the files of a layer as they are now, or why they cannot be read."""
+    from envbuild.oci.layers.layer import stored_members, write_members
+    from envbuild.oci.tar.writer import TarSink
+
+    tar = TarSink()
+    try:
+        write_members(stored_members(Store(Path(store)), diff_id), [tar])
+    except (EnvbuildError, OSError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return tar.sha256
+
+
+def blobs(store: Store, found: StoreCheck) -> Iterator[Entry]:
+    for path in list_folder(store.root / "blobs" / "sha256"):
+        if len(path.name) == 64:
+            yield path, lambda path=path: digest_fault(path, path.name)  # type: ignore[misc]
+
+
+def digest_fault(path: Path, expected: str) -> str:
+    got = file_digest(path)
+    return "" if got == expected else f"expected sha256 {expected}, got {got}"
+
+
+def units(store: Store, found: StoreCheck) -> Iterator[Entry]:
+    for path in list_folder(store.root / "units"):
+        if path.suffix == ".json" and not path.name.startswith("."):
+            yield path, lambda path=path: unit_fault(path)  # type: ignore[misc]
+
+
+def unit_fault(path: Path) -> str:
+    value = read_json_value(path)
+    whole = (
+        isinstance(value, dict)
+        and value.get("key") == path.stem
+        and isinstance(value.get("wheels"), list)
+        and (value.get("layer") is None or isinstance(value["layer"], dict))
+    )
+    return "" if whole else "the record is damaged"
+
+
+def images(store: Store, found: StoreCheck) -> Iterator[Entry]:
+    for path in list_folder(store.root / "images"):
+        if path.suffix == ".json" and not path.name.startswith("."):
+            yield path, lambda path=path: image_fault(path)  # type: ignore[misc]
+
+
+def image_fault(path: Path) -> str:
+    value = read_json_value(path)
+    whole = isinstance(value, dict) and {"made", "stat", "holds"} <= value.keys() and isinstance(value["made"], dict)
+    return "" if whole else "the record is damaged"
+
+
+def artifacts(store: Store, found: StoreCheck) -> Iterator[Entry]:
+    """Yield the finished files whose record has a sha256; add the other squashfs files to those that are unknown."""
+    files = {
+        path.name: path for path in list_folder(store.root / "artifacts") if path.suffix == ".sqsh" and is_plain(path)
+    }
+    known = {}
+    for _, record in records(store, set(files)):
+        made = record["made"]
+        known[Path(made["artifact"]).name] = made.get("sha256")
+    for name, path in files.items():
+        if known.get(name):
+            yield path, lambda path=path, sha256=known[name]: digest_fault(path, sha256)  # type: ignore[misc]
+        else:
+            found.unknown.append(path)
+
+
+def is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and not path.name.startswith(".")
+
+
+def read_json_value(path: Path) -> Any:
+    """Return the value of a JSON file; None if it cannot be read."""
+    try:
+        return read_json(path)
+    except OSError:
+        return None
+
+
+ENTRIES: dict[str, Callable[[Store, StoreCheck], Iterator[Entry]]] = {
+    "packs": packs,
+    "layers": layers,
+    "blobs": blobs,
+    "units": units,
+    "images": images,
+    "artifacts": artifacts,
+}
+
+
+def describe(found: StoreCheck, store: Store) -> str:
+    """Return lines for the terminal: what was compared, each damaged entry, and what to do."""
+    counts = ", ".join(f"{count} {kind}" for kind, count in found.compared.items())
+    lines = [f"{store.root}: compared {counts}; {amount(found.size)} of files"]
+    if found.unknown:
+        lines.append(f"not compared, because no sha256 of them is recorded: {len(found.unknown)} images")
+    verb = "removed" if found.removed else "damaged"
+    lines += [f"{verb}: {item.path.relative_to(store.root)}: {item.reason}" for item in found.damaged]
+    if not found.damaged:
+        lines.append("nothing is damaged")
+    elif found.removed:
+        lines.append("the next command that needs them makes or fetches them again")
+    else:
+        lines.append("remove what is damaged, so that it is made or fetched again: envbuild store check --repair")
+    return "\n".join(lines)
