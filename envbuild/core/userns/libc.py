@@ -30,6 +30,9 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # the filter does not protect against Spectre: no slow calls for it
 KEYCTL_JOIN_SESSION_KEYRING = 1
+OPENAT2 = 437  # on every architecture with the common numbers (Linux 5.6 has the call)
+RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x08, 0x10
+PROC = 0x9FA0  # PROC_SUPER_MAGIC
 CAPABILITY_VERSION_3 = 0x20080522
 
 # What Docker leaves to a container, less CAP_MKNOD, which a user namespace cannot give: root and user builds then may
@@ -67,6 +70,25 @@ def mount(source: str, target: str | os.PathLike[str], kind: str = "", flags: in
     path = os.fsencode(target)
     data = os.fsencode(options) if options else None
     _check(_libc.mount(os.fsencode(source), path, kind.encode() or None, flags, data), os.fsdecode(path))
+
+
+def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    """Return a new descriptor of `path`, found from the descriptor of a folder by the rules `resolve` (openat2(2)).
+
+    Raises OSError; ENOSYS where the kernel lacks the call.
+    """
+    how = struct.pack("=3Q", flags, 0, resolve)
+    words = ctypes.c_long(OPENAT2), ctypes.c_int(folder), os.fsencode(path), how, ctypes.c_size_t(len(how))
+    result: int = _libc.syscall(*words)
+    _check(result, path)
+    return result
+
+
+def file_system(descriptor: int) -> int:
+    """Return the number of the type of the file system that has an open file (fstatfs(2))."""
+    found = ctypes.create_string_buffer(256)
+    _check(_libc.fstatfs(descriptor, found), "fstatfs")
+    return struct.unpack_from("=q", found)[0]  # type: ignore[no-any-return]
 
 
 def umount(target: str | os.PathLike[str], flags: int = MNT_DETACH) -> None:

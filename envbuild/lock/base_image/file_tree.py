@@ -19,8 +19,9 @@ from typing import Any
 
 from envbuild.core.console import Reporter
 from envbuild.core.errors import EnvbuildError
+from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
 from envbuild.core.store.store import Store, write_atomic
-from envbuild.oci.layers.changeset import HOPS, Changeset, EntryKind
+from envbuild.oci.layers.changeset import Changeset, EntryKind
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.decompress import convert_layer_errors, open_blob_file
 from envbuild.oci.tar.member import Member
@@ -112,29 +113,23 @@ class ImageTree(Changeset):
 
     # queries
     def find(self, path: str) -> tuple[str, Node] | None:
-        """Return (path through no link, node), links followed, also a last one; None when the path does not exist."""
-        found: list[tuple[str, Node]] = [("", self.root)]
-        todo = [part for part in path.split("/") if part not in ("", ".")][::-1]
-        hops = 0
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                found = found[:-1] or found
-                continue
-            place, folder = found[-1]
-            if not isinstance(folder, dict) or part not in folder:
+        """Return (path through no link, node), links followed, also a last one; None when the path does not exist, or
+        its links go in a circle."""
+
+        def enter(folder: Node, name: bytes, last: bool) -> Step[Node] | None:
+            text = os.fsdecode(name)
+            if not isinstance(folder, dict) or text not in folder:
                 return None
-            node = folder[part]
-            if not isinstance(node, str):
-                found.append((f"{place}/{part}", node))
-                continue
-            hops += 1
-            if hops > HOPS:
-                return None
-            if node.startswith("/"):
-                found = found[:1]
-            todo += [item for item in node.split("/") if item not in ("", ".")][::-1]
-        return found[-1]
+            node = folder[text]
+            return Step(node, os.fsencode(node) if isinstance(node, str) else None, isinstance(node, dict))
+
+        try:
+            place = walk(Place((self.root,)), os.fsencode(path), enter)
+        except LinkCycleError:
+            return None
+        if place is None or place.missing:
+            return None
+        return os.fsdecode(b"".join(b"/" + name for name in place.names)), place.node
 
     def text(self, path: str) -> str | None:
         """Return the content of a captured file; None when there is no such file."""

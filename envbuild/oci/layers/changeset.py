@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar
 
+from envbuild.core.link_walk import CIRCLE, LinkCycleError, Place, Step, walk
 from envbuild.oci.tar import member as m
 from envbuild.oci.tar.chunks import Readable
 from envbuild.oci.tar.fields import quote_name
@@ -21,7 +22,7 @@ from envbuild.oci.tar.member import Member
 from envbuild.oci.tar.reader import LayerError, read_tar
 
 AUFS = b".wh..wh."
-HOPS = 40  # symbolic links on the way to one folder, as the kernel allows (path_resolution(7))
+ROOT = Place((b"",))
 
 
 class EntryKind(Enum):
@@ -41,9 +42,8 @@ class Changeset(ABC):
     follow: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self.real = {b"": b""}  # folder as a name spells it → its path without links
+        self.real = {b"": ROOT}  # folder as a name spells it → its place, whose nodes are paths without links
         self.written = {b""}  # entries of this layer, and the folders above them
-        self.hops = 0
 
     def apply(self, stream: Readable) -> None:
         """Apply the tar `stream`. Raises LayerError for one that is corrupt or leads out of the tree, and OSError."""
@@ -87,35 +87,34 @@ class Changeset(ABC):
 
     def resolve_folder(self, path: bytes) -> bytes:
         """Return the real path of the folder `path`, which is made if it is missing. Raises LayerError."""
+        return self._resolve(path).node
+
+    def _resolve(self, path: bytes) -> Place[bytes]:
         known = self.real.get(path)
         if known is None:
             parent, _, name = path.rpartition(b"/")
-            above = self.resolve_folder(parent)
-            self.hops = 0
-            known = self.real[path] = self.enter(above, name)
+            try:
+                known = walk(self._resolve(parent), name, self.enter)
+            except LinkCycleError:
+                raise LayerError(f"it puts files below {quote_name(path)}, where {CIRCLE}") from None
+            if known is None:
+                raise LayerError(f"it puts files below {quote_name(path)}, which is not a folder in it")
+            self.real[path] = known
         return known
 
-    def enter(self, parent: bytes, name: bytes) -> bytes:
-        """Return the real path of the folder `name` in the real folder `parent`. Raises LayerError."""
+    def enter(self, parent: bytes, name: bytes, last: bool) -> Step[bytes]:
+        """Return the folder or link `name` in the real folder `parent`; a missing folder is made. Raises LayerError."""
         path = join_path(parent, name)
         kind = self.kind(path)
-        if kind is EntryKind.LINK and self.follow and self.hops < HOPS:
-            self.hops += 1
-            target = self.target(path)
-            folder = b"" if target.startswith(b"/") else parent
-            for part in target.split(b"/"):
-                if part == b"..":
-                    folder = folder.rpartition(b"/")[0]  # of the root it is the root
-                elif part not in (b"", b"."):
-                    folder = self.enter(folder, part)
-            return folder
+        if kind is EntryKind.LINK and self.follow:
+            return Step(path, self.target(path))
         if kind is None:
             self.make(path)
         elif kind is not EntryKind.FOLDER:
             raise LayerError(f"it puts files below {quote_name(path)}, which is not a folder in it")
         else:
             self.note_change(path)
-        return path
+        return Step(path, is_folder=True)
 
     def link_source(self, member: Member, path: bytes) -> bytes:
         """Return the file that the hard link `member` at `path` leads to; what was at `path` is removed.
@@ -150,7 +149,7 @@ class Changeset(ABC):
         if kind is None:
             return
         if kind is not EntryKind.OTHER:
-            self.real = {b"": b""}
+            self.real = {b"": ROOT}
         self.delete(path, kind)
 
     @abstractmethod

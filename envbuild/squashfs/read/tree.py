@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
 from envbuild.core.errors import VerifyError
+from envbuild.core.link_walk import LinkCycleError, Place, Step, walk
 from envbuild.squashfs import format as sq
 from envbuild.squashfs.read.content import BlockReader, FileContent
 from envbuild.squashfs.read.decompress import CorruptDataError, find_decompressor
@@ -37,7 +38,6 @@ from envbuild.squashfs.read.superblock import damaged_image, read_layout
 from envbuild.squashfs.read.xattr import XattrTable
 
 PATH = 1 << 14  # longer ones no program can open, and only a damaged file nests so deep
-LINKS = 40  # symlinks followed in one look-up, as Linux
 
 
 class Entry(NamedTuple):
@@ -116,32 +116,22 @@ class SquashTree:
 
     def lookup(self, path: bytes, *, follow: bool = True) -> Inode | None:
         """Return the inode at `path`, with symlinks taken inside the image as a container would; None where nothing
-        is. With `follow` also a symlink at its end is followed."""
-        left = path.split(b"/")[::-1]
-        inodes = [self.inode(self.superblock.root)]  # from the root to where we are
-        links = 0
-        while left:
-            name = left.pop()
-            if name in (b"", b"."):
-                continue
-            if name == b"..":
-                del inodes[max(len(inodes) - 1, 1) :]
-                continue
-            if inodes[-1].kind != DIRECTORY or len(name) > 256:
-                return None
-            inode = self._find(inodes[-1], name)
+        is, or the symlinks go in a circle. With `follow` also a symlink at its end is followed."""
+
+        def enter(folder: Inode, name: bytes, last: bool) -> Step[Inode] | None:
+            inode = self._find(folder, name) if len(name) <= 256 else None
             if inode is None:
                 return None
-            if inode.kind == SYMLINK and (left or follow):
-                links += 1
-                if links > LINKS:
-                    return None
-                if inode.target.startswith(b"/"):
-                    del inodes[1:]
-                left += inode.target.split(b"/")[::-1]
-                continue
-            inodes.append(inode)
-        return inodes[-1]
+            return Step(inode, inode.target if inode.kind == SYMLINK else None, inode.kind == DIRECTORY)
+
+        root = self.inode(self.superblock.root)
+        if root.kind != DIRECTORY:
+            return None
+        try:
+            place = walk(Place((root,)), path, enter, follow=follow)
+        except LinkCycleError:
+            return None
+        return place.node if place and not place.missing else None
 
     def _find(self, directory: Inode, name: bytes) -> Inode | None:
         with self._sound("a directory"):

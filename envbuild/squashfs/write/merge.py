@@ -16,12 +16,12 @@ import os
 from collections.abc import Sequence
 
 from envbuild.core.errors import EnvbuildError, InputError
+from envbuild.core.link_walk import CIRCLE, LINKS, LinkCycleError, Place, Step, walk
 from envbuild.oci.tar.member import OPAQUE, WHITEOUT
 from envbuild.squashfs.pack.check_member import check_path
 from envbuild.squashfs.pack.file import Pack
 from envbuild.squashfs.pack.index import DIR, HARDLINK, SYMLINK
 
-MAX_LINKS = 40  # symlinks followed on one path, as Linux does
 MAX_FOLLOWED = (
     20_000_000  # parts of targets of symlinks that are followed in all: a second of work; real images have few
 )
@@ -101,20 +101,31 @@ class MergedTree:
 
     def lookup(self, path: bytes, follow: bool = True) -> Node | None:
         """Return the node at `path` (bytes, absolute or relative to the root), symlinks followed inside the tree;
-        None when there is none.
+        None when there is none, or the symlinks go in a circle.
         """
-        node, rest = self.root, path
-        for _ in range(MAX_LINKS):
-            parent, _, name = rest.rstrip(b"/").rpartition(b"/")
-            if name in (b"", b".", b".."):
-                return self._directory(rest, create=False)
-            directory = self._directory(parent, create=False)
-            found = directory.children.get(name) if directory else None
-            if found is None or found.kind != SYMLINK or not follow:
-                return found
-            node = found
-            rest = node.link if node.link.startswith(b"/") else parent + b"/" + node.link
-        return None
+
+        def enter(folder: Node, name: bytes, last: bool) -> Step[Node] | None:
+            node = folder.children.get(name)
+            if node is None:
+                return None
+            if node.kind == SYMLINK and not (last and not follow):
+                self._count(node.link)
+                return Step(node, node.link)
+            return Step(node, is_folder=node.kind == DIR)
+
+        try:
+            place = walk(Place((self.root,)), path, enter)
+        except LinkCycleError:
+            return None
+        return place.node if place and not place.missing else None
+
+    def _count(self, target: bytes) -> list[bytes]:
+        """Return the parts of the target of a symlink that is followed. Raises InputError when it is one too many."""
+        parts = target.split(b"/")
+        self.followed += len(parts)
+        if self.followed > MAX_FOLLOWED:
+            raise InputError("its paths follow too many symlinks", HINT)
+        return parts
 
     def _directory(self, path: bytes, create: bool, explicit: set[bytes] | None = None) -> Node | None:
         """Return the directory at `path`, made where it is missing when `create`. A path through a symlink that the
@@ -135,18 +146,13 @@ class MergedTree:
             child = trail[-1].children.get(name)
             if child is not None and child.kind == SYMLINK:
                 links += 1
-                if links > MAX_LINKS or (explicit and walked in explicit):
+                if links > LINKS or (explicit and walked in explicit):
                     if not create:
                         return None
-                    raise InputError(f"a cycle of symlinks at {os.fsdecode(path)!r}", HINT)
-                target = child.link
-                if target.startswith(b"/"):
+                    raise InputError(f"{os.fsdecode(path)!r} cannot be reached: {CIRCLE}", HINT)
+                if child.link.startswith(b"/"):
                     del trail[1:]
-                parts = target.split(b"/")
-                self.followed += len(parts)
-                if self.followed > MAX_FOLLOWED:
-                    raise InputError("its paths follow too many symlinks", HINT)
-                pending.extend(parts[::-1])
+                pending.extend(self._count(child.link)[::-1])
                 continue
             if child is None or child.kind != DIR:
                 if not create:
