@@ -20,7 +20,7 @@ def mount_image(image: Path, work: Path) -> tuple[Path, str]:
     """Make the content of `image` visible in ``work/image``, in this mount namespace. Returns it and a line that names
     the way.
 
-    Raises SetupError when no way is left.
+    Raises SetupError when no way is left, and VerifyError for a damaged file.
     """
     target = work / "image"
     target.mkdir()
@@ -39,11 +39,22 @@ def mount_image(image: Path, work: Path) -> tuple[Path, str]:
     if not shutil.which("unsquashfs"):
         tried.append("unsquashfs is not installed")
     else:
+        check_names(image)
         done = run_program("unsquashfs", "-quiet", "-no-progress", "-force", "-dest", str(target), str(image))
         if done.returncode == 0:
             return target, f"{image.name} was unpacked to {work} ({'; '.join(tried)})"
         tried.append("unsquashfs: " + last_line(done.stderr, "it failed"))
     raise SetupError("mount squashfs", "; ".join(tried))
+
+
+def check_names(image: Path) -> None:
+    """Read all names of a file, because unsquashfs would follow a link that has the same name as a folder
+    (CVE-2021-41072). Raises VerifyError."""
+    from envbuild.squashfs.read.tree import SquashTree
+
+    with SquashTree(image) as tree:
+        for _ in tree.walk():
+            pass
 
 
 def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,8 @@
 """The file system that a unit sees: an overlay of layers, and around it only what every build needs.
 
-All paths are relative to the unit's working folder or below its root; everything is mounted in a private mount
-namespace and goes away with it, so nothing is ever unmounted here."""
+The tree of layers may come from an untrusted source: every place in it is found, made and mounted over through
+`RootedTree`. Everything is mounted in a private mount namespace and goes away with it, so nothing is ever unmounted
+here."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from envbuild.core.rooted_tree import RootedTree
+from envbuild.core.tree_entry import Entry
 from envbuild.core.userns import libc
 from envbuild.core.userns.namespaces import SetupError
 
@@ -56,99 +59,119 @@ def mount_overlay(work: Path, lowers: Sequence[str]) -> Path:
     return root
 
 
-def bind_mount(source: str | Path, target: Path, *, read_only: bool = True, recursive: bool = False) -> None:
-    """Show a file or folder at `target`, which is made when it is missing. Raises SetupError."""
+def bind_mount(
+    source: str | Path, tree: RootedTree, path: str, *, read_only: bool = True, recursive: bool = False
+) -> None:
+    """Show a file or folder of this machine at `path` of `tree`, which is made when it is missing.
+
+    Raises SetupError, and OSError for a place that cannot be made.
+    """
     source = Path(source)
-    if not os.path.lexists(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            target.mkdir()
-        else:
-            target.touch()
-    try:
-        libc.mount(str(source), target, flags=libc.MS_BIND | (libc.MS_REC if recursive else 0))
-        if read_only:
-            libc.mount("none", target, flags=libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | locked_flags(target))
-    except OSError as error:
-        raise SetupError.of("bind", error, f"{source} at {target}") from error
+    flags = libc.MS_BIND | (libc.MS_REC if recursive else 0)
+    with tree.open_folder(path) if source.is_dir() else tree.open_file(path) as place:
+        check_place(tree, place, path)
+        try:
+            libc.mount(str(source), place.handle, flags=flags)
+        except OSError as error:
+            raise SetupError.of("bind", error, f"{source} at {path}") from error
+    if not read_only:
+        return
+    with tree.open(path) as place:  # the mount, on top of what was opened above
+        try:
+            flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | locked_flags(place.fd)
+            libc.mount("none", place.handle, flags=flags)
+        except OSError as error:
+            raise SetupError.of("bind", error, f"{source} at {path}") from error
 
 
-def locked_flags(path: Path) -> int:
+def locked_flags(descriptor: int) -> int:
     """Mount flags that a remount in a user namespace has to repeat (mount_namespaces(7), "locked mounts")."""
-    found = os.statvfs(path).f_flag
+    found = os.fstatvfs(descriptor).f_flag
     flags = found & (libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC | libc.MS_NOATIME | libc.MS_NODIRATIME)
     return flags | (libc.MS_RELATIME if found & 4096 else 0)  # ST_RELATIME
 
 
-def mount_system(root: Path, *, sys: bool) -> None:
+def check_place(tree: RootedTree, place: Entry, path: str) -> None:
+    """Raise OSError (EBUSY) where `path` is the root, which a mount would hide."""
+    if os.path.samestat(place.status, os.fstat(tree.fd)):
+        raise OSError(errno.EBUSY, "it is the root of the image", path)
+
+
+def mount_at(tree: RootedTree, path: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount a new file system at a folder of `tree`. Raises OSError."""
+    with tree.open_folder(path) as place:
+        check_place(tree, place, path)
+        libc.mount(kind, place.handle, kind, flags, options)
+
+
+def mount_system(tree: RootedTree, *, sys: bool) -> None:
     """Mount /proc, /dev, /run, /tmp, and /sys when requested: its content is the machine's, so builds do not get it.
-    Raises SetupError."""
-    for name, mode in (("proc", 0o555), ("sys", 0o555), ("dev", 0o755), ("run", 0o755), ("tmp", 0o1777)):
-        folder = root / name
-        if not folder.is_dir():
-            folder.mkdir()
-            folder.chmod(mode)
-    mount_proc(root / "proc")
-    mount_devices(root / "dev")
+    Raises SetupError, OSError."""
+    for path, mode in (("/proc", 0o555), ("/sys", 0o555), ("/dev", 0o755), ("/run", 0o755), ("/tmp", 0o1777)):
+        with tree.open_folder(path) as folder:
+            if folder.is_new:
+                folder.handle.chmod(mode)
+    mount_proc(tree)
+    mount_devices(tree)
     flags = libc.MS_NOSUID | libc.MS_NODEV
-    libc.mount("tmpfs", root / "run", "tmpfs", flags, "mode=755")
-    libc.mount("tmpfs", root / "tmp", "tmpfs", flags, "mode=1777")
-    (root / "run/lock").mkdir()
-    (root / "run/lock").chmod(0o1777)
+    mount_at(tree, "/run", "tmpfs", flags, "mode=755")
+    mount_at(tree, "/tmp", "tmpfs", flags, "mode=1777")
+    with tree.open_folder("/run/lock") as folder:
+        folder.handle.chmod(0o1777)
     if sys:
         read_only = flags | libc.MS_NOEXEC | libc.MS_RDONLY
         try:
-            libc.mount("sysfs", root / "sys", "sysfs", read_only)
+            mount_at(tree, "/sys", "sysfs", read_only)
         except (
             OSError
         ):  # a user namespace may mount sysfs only with its own network namespace, or not at all when nested
             with contextlib.suppress(SetupError):
-                bind_mount("/sys", root / "sys", read_only=False, recursive=True)
-                if (cgroups := root / "sys/fs/cgroup").is_dir():  # the caller may own some: a fresh sysfs has none
-                    libc.mount("tmpfs", cgroups, "tmpfs", read_only, "size=0")
+                bind_mount("/sys", tree, "/sys", read_only=False, recursive=True)
+                if tree.find("/sys/fs/cgroup"):  # the caller may own some: a fresh sysfs has none
+                    mount_at(tree, "/sys/fs/cgroup", "tmpfs", read_only, "size=0")
 
 
-def mount_proc(target: Path) -> None:
-    """Mount a fresh /proc for this pid namespace, with the machine's knobs read-only. Raises SetupError."""
+def mount_proc(tree: RootedTree) -> None:
+    """Mount a fresh /proc for this pid namespace, with the machine's knobs read-only. Raises SetupError, OSError."""
     try:
-        libc.mount("proc", target, "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
+        mount_at(tree, "/proc", "proc", libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
     except OSError as error:
         raise SetupError.of("mount proc", error) from error
     for name in PROC_READ_ONLY:
-        if (target / name).exists():
-            bind_mount(target / name, target / name)
+        if tree.find(f"/proc/{name}"):
+            with tree.open(f"/proc/{name}") as own:
+                bind_mount(own.handle, tree, f"/proc/{name}")
     for name in PROC_HIDDEN:
-        path = target / name
-        if path.is_dir():
-            libc.mount("tmpfs", path, "tmpfs", libc.MS_RDONLY, "size=0")
-        elif path.exists():
-            bind_mount("/dev/null", path)
+        found = tree.find(f"/proc/{name}")
+        if found and stat.S_ISDIR(found.st_mode):
+            mount_at(tree, f"/proc/{name}", "tmpfs", libc.MS_RDONLY, "size=0")
+        elif found:
+            bind_mount("/dev/null", tree, f"/proc/{name}")
 
 
-def mount_devices(target: Path) -> None:
+def mount_devices(tree: RootedTree) -> None:
     """Mount a minimal /dev: six nodes of the machine (read-only, which still lets them be written to), pts, shm, the
-    usual links."""
+    usual links. Raises SetupError, OSError."""
     try:
-        libc.mount("tmpfs", target, "tmpfs", libc.MS_NOSUID | libc.MS_NOEXEC, "mode=755,size=64k")
+        mount_at(tree, "/dev", "tmpfs", libc.MS_NOSUID | libc.MS_NOEXEC, "mode=755,size=64k")
     except OSError as error:
         raise SetupError.of("mount tmpfs", error) from error
     for name in DEVICES:
         source = Path("/dev") / name
         if source.exists() and stat.S_ISCHR(source.stat().st_mode):
-            bind_mount(source, target / name)
-    (target / "pts").mkdir()
+            bind_mount(source, tree, f"/dev/{name}")
     base = "newinstance,ptmxmode=0666,mode=0620"
     try:
-        libc.mount("devpts", target / "pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, f"{base},gid=5")
+        mount_at(tree, "/dev/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, f"{base},gid=5")
     except OSError:
-        libc.mount("devpts", target / "pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, base)
-    (target / "shm").mkdir()
-    libc.mount("tmpfs", target / "shm", "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "mode=1777")
-    for name, link in (
-        ("ptmx", "pts/ptmx"),
-        ("fd", "/proc/self/fd"),
-        ("stdin", "/proc/self/fd/0"),
-        ("stdout", "/proc/self/fd/1"),
-        ("stderr", "/proc/self/fd/2"),
-    ):
-        (target / name).symlink_to(link)
+        mount_at(tree, "/dev/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, base)
+    mount_at(tree, "/dev/shm", "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "mode=1777")
+    with tree.open_folder("/dev") as folder:
+        for name, link in (
+            ("ptmx", "pts/ptmx"),
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ):
+            os.symlink(link, name, dir_fd=folder.fd)

@@ -13,6 +13,7 @@ from pathlib import Path
 from envbuild.build.engines.base import Probe
 from envbuild.build.engines.embedded import mounts
 from envbuild.core.errors import EngineError
+from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.store.store import Store
 from envbuild.core.userns import libc, namespaces
 from envbuild.core.userns.answer import decode, encode, encode_error
@@ -87,10 +88,11 @@ def _try_build(work: Path) -> None:
 
 def _inside(work: Path, lower: Path) -> None:
     namespaces.private_mounts()
-    (work / "proc").mkdir()
-    mounts.mount_proc(work / "proc")
+    with RootedTree(work) as tree:
+        mounts.mount_proc(tree)
     root = mounts.mount_overlay(work, [str(lower)])
-    mounts.mount_system(root, sys=False)
+    with RootedTree(root) as tree:
+        mounts.mount_system(tree, sys=False)
     upper = work / "upper"
     program = make_program(BUILD) if libc.has_filters() else b""
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from envbuild.build.engines.embedded.unit_root import RootSpec, mount_root, no_services
 from envbuild.build.steps import INPUTS
 from envbuild.core.console import Reporter
+from envbuild.core.errors import EnvbuildError
 from envbuild.core.userns import libc
 from envbuild.core.userns.answer import decode, encode, encode_error
 from envbuild.core.userns.namespaces import (
@@ -131,9 +132,8 @@ def _run_init(
     notes: list[str] = []
     try:
         private_mounts()
-        root = mount_root(box, notes)
-        with no_services(root) if box.build else contextlib.nullcontext():
-            libc.pivot_root(root)
+        with mount_root(box, notes) as tree, no_services(tree) if box.build else contextlib.nullcontext():
+            libc.pivot_root(tree.root)
             for number, command in enumerate(commands):
                 code = _run(command, env, interactive, program)
                 left = _kill_rest()
@@ -141,7 +141,7 @@ def _run_init(
                 answer = encode((number, code, notes, asdict(protection)))
                 if code:
                     break
-    except (SetupError, OSError) as error:
+    except (SetupError, EnvbuildError, OSError) as error:
         answer = encode_error(error)
     except BaseException:
         answer = encode_error(SetupError("init", traceback.format_exc()))

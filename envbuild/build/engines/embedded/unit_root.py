@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.build.engines import prepare_inputs
 from envbuild.build.engines.embedded import mounts
-from envbuild.build.engines.safe_extract import resolve_in_root
 from envbuild.build.steps import INPUTS
+from envbuild.core.errors import InputError
+from envbuild.core.rooted_tree import RootedTree
 from envbuild.core.userns.namespaces import BIND, SetupError
 
-POLICY = Path("usr/sbin/policy-rc.d")  # invoke-rc.d runs it; 101 forbids starting services (policy-rc.d(8))
+POLICY = "/usr/sbin/policy-rc.d"  # invoke-rc.d runs it; 101 forbids starting services (policy-rc.d(8))
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,12 @@ class RootSpec:
     binds: tuple[tuple[str, str, bool], ...] = ()
 
 
-def mount_root(box: RootSpec, notes: list[str]) -> Path:
-    """Mount all parts of `box`; return the root. Messages for the user go to `notes`. Raises SetupError."""
+@contextlib.contextmanager
+def mount_root(box: RootSpec, notes: list[str]) -> Iterator[RootedTree]:
+    """Mount all parts of `box`; yield the root. Messages for the user go to `notes`.
+
+    Raises SetupError, and InputError for a tree of layers in which no root can be mounted.
+    """
     lowers = box.lowers
     if box.image:
         from envbuild.build.engines.embedded.mount_squashfs import mount_image
@@ -45,65 +52,98 @@ def mount_root(box: RootSpec, notes: list[str]) -> Path:
         lower, how = mount_image(Path(box.image), box.work)
         notes.append(how)
         lowers = (str(lower),)
-    root = mounts.mount_overlay(box.work, lowers)
-    mounts.mount_system(root, sys=box.sys)
-    run = root / INPUTS.strip("/")
-    run.mkdir()
+    with RootedTree(mounts.mount_overlay(box.work, lowers)) as tree:
+        with convert_link_errors():
+            _mount_parts(box, tree)
+        for source, path, read_only in box.binds:
+            _bind(Path(source).resolve(), tree, path, read_only)
+        yield tree
+
+
+def _mount_parts(box: RootSpec, tree: RootedTree) -> None:
+    mounts.mount_system(tree, sys=box.sys)
+    with tree.open_folder(INPUTS) as run:
+        if box.apt:
+            prepare_inputs.write_apt_files(run.handle)
     for name in box.inputs:
-        mounts.bind_mount(box.work / "inputs" / name, run / name)
-    if box.apt:
-        prepare_inputs.write_apt_files(run)
+        mounts.bind_mount(box.work / "inputs" / name, tree, f"{INPUTS}/{name}")
     if box.build:
-        for name, target in (
-            ("scratch", run / "work"),
-            ("out", run / "out"),
-            ("vartmp", resolve_in_root(root, "/var/tmp")),
-        ):
+        for name, path in (("scratch", f"{INPUTS}/work"), ("out", f"{INPUTS}/out"), ("vartmp", "/var/tmp")):
             folder = box.work / name
             folder.mkdir(exist_ok=True)
             folder.chmod(0o1777 if name == "vartmp" else 0o755)
-            if name != "vartmp" or target.is_dir():
-                mounts.bind_mount(folder, target, read_only=False)
-    hosts = resolve_in_root(root, "/etc/hosts")
-    if hosts.is_file() or not box.build:
+            if name != "vartmp" or _is(stat.S_ISDIR, tree, path):
+                mounts.bind_mount(folder, tree, path, read_only=False)
+    if not box.build or _is(stat.S_ISREG, tree, "/etc/hosts"):
         source = Path("/etc/hosts") if box.network else box.work / "hosts"
         if not box.network:
             source.write_text(mounts.HOSTS)
-        mounts.bind_mount(source, hosts)
+        mounts.bind_mount(source, tree, "/etc/hosts")
     if box.network and Path("/etc/resolv.conf").is_file():
-        mounts.bind_mount(Path("/etc/resolv.conf").resolve(), resolve_in_root(root, "/etc/resolv.conf"))
-    for source_name, name, read_only in box.binds:
-        _bind(Path(source_name).resolve(), root, name, read_only)
-    return root
+        mounts.bind_mount(Path("/etc/resolv.conf").resolve(), tree, "/etc/resolv.conf")
 
 
-def _bind(source: Path, root: Path, name: str, read_only: bool) -> None:
-    """Mount a bind that the user requested. Raises SetupError that names it: the machine is not at fault."""
-    try:
-        mounts.bind_mount(source, resolve_in_root(root, name), read_only=read_only, recursive=not read_only)
-    except SetupError as error:
-        why = f"{os.strerror(error.code)} (errno {error.code})"
-        raise SetupError(BIND, f"{source}:{name} cannot be mounted: {why}") from error
-    except OSError as error:  # its place could not be made
-        raise SetupError(BIND, f"{source}:{name}: {error.strerror}: {error.filename}") from error
+def _is(kind: Callable[[int], bool], tree: RootedTree, path: str) -> bool:
+    found = tree.find(path)
+    return found is not None and kind(found.st_mode)
 
 
 @contextlib.contextmanager
-def no_services(root: Path) -> Iterator[None]:
-    """Forbid services by policy-rc.d while the steps run, and leave no trace: neither the file nor a new time of its
-    folder."""
-    path = resolve_in_root(root, str(POLICY.parent))
-    if not path.is_dir() or (path / POLICY.name).exists():
+def convert_link_errors() -> Iterator[None]:
+    """Raise InputError where a place of the root cannot be reached: the layers are at fault, not the machine."""
+    try:
         yield
-        return
-    relative = "/" / path.relative_to(root)
-    before = path.stat().st_mtime_ns
-    (path / POLICY.name).write_text("#!/bin/sh\nexit 101\n")
-    (path / POLICY.name).chmod(0o755)
-    own = path.stat().st_mtime_ns
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EBUSY) or not error.filename:
+            raise
+        raise InputError(
+            f"{os.fsdecode(error.filename)} of the image cannot be used: {error.strerror}",
+            hint="use another image, or ask its maintainer to push it again",
+        ) from error
+
+
+def _bind(source: Path, tree: RootedTree, path: str, read_only: bool) -> None:
+    """Mount a bind that the user requested. Raises SetupError that names it: the machine is not at fault."""
+    try:
+        mounts.bind_mount(source, tree, path, read_only=read_only, recursive=not read_only)
+    except SetupError as error:
+        why = f"{os.strerror(error.code)} (errno {error.code})"
+        raise SetupError(BIND, f"{source}:{path} cannot be mounted: {why}") from error
+    except OSError as error:  # its place could not be made
+        raise SetupError(BIND, f"{source}:{path}: {error.strerror}: {error.filename}") from error
+
+
+@contextlib.contextmanager
+def no_services(tree: RootedTree) -> Iterator[None]:
+    """Forbid services by policy-rc.d while the steps run, and leave no trace: neither the file nor a new time of its
+    folder. Raises OSError."""
+    written = _write_policy(tree)
     yield  # pivot_root happens in here
-    if relative.is_dir():
-        touched = relative.stat().st_mtime_ns != own
-        (relative / POLICY.name).unlink(missing_ok=True)
+    if written is None:
+        return
+    path, before, own = written
+    folder = path.parent
+    if folder.is_dir():
+        touched = folder.stat().st_mtime_ns != own
+        path.unlink(missing_ok=True)
         if not touched:
-            os.utime(relative, ns=(before, before))
+            os.utime(folder, ns=(before, before))
+
+
+def _write_policy(tree: RootedTree) -> tuple[Path, int, int] | None:
+    """Write policy-rc.d where there is none. Return its path in the tree, and the time of its folder before and after;
+    None where it has no folder, or exists. Raises InputError for a circle of links, OSError."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        convert_link_errors(),
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        tree.open_slot(POLICY, follow=True, make=None) as slot,
+    ):
+        if slot.status is not None:
+            return None
+        before = os.fstat(slot.fd).st_mtime_ns
+        with os.fdopen(os.open(slot.name, flags, 0o755, dir_fd=slot.fd), "w") as file:
+            file.write("#!/bin/sh\nexit 101\n")
+            os.fchmod(file.fileno(), 0o755)
+        return Path(slot.folder, slot.name), before, os.fstat(slot.fd).st_mtime_ns
+    return None

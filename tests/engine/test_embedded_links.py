@@ -1,0 +1,200 @@
+"""Links of an image never lead out of its box: where something is mounted, made or written, for a run and for a build.
+
+A chain of links leads to a folder of this machine; nothing there may change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.build.engines.base import BuildOptions, BuildResult
+from envbuild.build.engines.embedded import mount_squashfs
+from envbuild.build.engines.embedded.engine import Embedded
+from envbuild.build.engines.embedded.run_command import run_in_root
+from envbuild.build.plan.units import Unit
+from envbuild.core.console import SilentReporter
+from envbuild.core.errors import InputError, SpecError, VerifyError
+from envbuild.core.link_walk import LINKS
+from envbuild.core.store.store import Store
+from envbuild.core.userns.removal import remove_tree
+from envbuild.oci.layers.layer import stored_members
+from tests.support import tiny_root as kit
+from tests.support.engine_fixtures import open_working_store
+from tests.support.link_chains import TOO_MANY, canary, chain, plant, unchanged
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def outside(scratch: Path) -> Iterator[Path]:
+    """Yield a folder of this machine in which nothing may change; what is next to it does not count."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    yield canary(folder / "outside")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def built(scratch: Path) -> Iterator[tuple[Store, Path]]:
+    """Yield a store, and the tree of the tiny root in it."""
+    path = Path(tempfile.mkdtemp(dir=scratch))
+    path.chmod(0o755)
+    store = open_working_store(path)
+    yield store, store.layer_tree(kit.build(store).layers[0].diff_id)
+    remove_tree(path)
+
+
+def run(built: tuple[Store, Path], links: dict[str, str], command: str, tmp_path: Path, **rest: object) -> str:
+    """Return the output of a command in the tiny root with `links` over it."""
+    store, tree = built
+    (tmp_path / "over").mkdir()
+    plant(tmp_path / "over", links)
+    argv = ["/bin/sh", "-c", command]
+    code, output = run_in_root([tree, tmp_path / "over"], argv, env={}, store=store, capture=True, **rest)  # type: ignore[arg-type]
+    assert code == 0, output
+    return output.decode()
+
+
+@pytest.mark.parametrize("place", ["etc/hosts", "etc/resolv.conf"])
+@pytest.mark.parametrize("length", [1, LINKS - 1, LINKS, 60, 200])
+def test_files_that_are_mounted(
+    built: tuple[Store, Path], outside: Path, place: str, length: int, tmp_path: Path
+) -> None:
+    if place == "etc/resolv.conf" and not Path("/etc/resolv.conf").is_file():
+        pytest.skip("this machine has no /etc/resolv.conf")
+    links = {**chain(length, str(outside)), place: "/z0/made/it"}
+    with unchanged(outside):
+        if length >= LINKS:  # the place is one more link
+            with pytest.raises(InputError, match=f"/{place} of the image cannot be used: {TOO_MANY}") as caught:
+                run(built, links, "true", tmp_path, network=True)
+            assert caught.value.hint and caught.value.exit_code == 10
+        else:
+            text = run(built, links, f"cat {outside}/made/it", tmp_path, network=True)
+            assert text == Path("/", place).read_text()
+    assert list((built[0].root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["proc", "dev", "run", "tmp", "sys"])
+@pytest.mark.parametrize("length", [1, 60])
+def test_folders_that_are_mounted(
+    built: tuple[Store, Path], outside: Path, place: str, length: int, tmp_path: Path
+) -> None:
+    links = {**chain(length, f"{outside}/new"), place: "z0"}
+    with unchanged(outside):
+        if length == 1:
+            assert run(built, links, f"test -d {outside}/new && echo inside", tmp_path) == "inside\n"
+        else:
+            with pytest.raises(InputError, match=f"/{place} of the image cannot be used: {TOO_MANY}"):
+                run(built, links, "true", tmp_path)
+
+
+def test_a_folder_that_is_the_root_is_refused(built: tuple[Store, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="/run of the image cannot be used: it is the root of the image"):
+        run(built, {"run": "/"}, "true", tmp_path)
+
+
+def test_targets_of_binds(built: tuple[Store, Path], outside: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("mine\n")
+    binds = [(str(own), "/z0/made/file")]
+    with unchanged(outside):
+        text = run(built, chain(LINKS, str(outside)), f"cat {outside}/made/file", tmp_path, binds=binds)
+        assert text == "mine\n"
+        shutil.rmtree(tmp_path / "over")
+        with pytest.raises(SpecError, match=f"--bind {own}:/z0/made/file: {TOO_MANY}"):
+            run(built, chain(LINKS + 1, str(outside)), "true", tmp_path, binds=binds)
+        shutil.rmtree(tmp_path / "over")
+        with pytest.raises(SpecError, match=f"--bind {tmp_path}:/: it is the root of the image"):
+            run(built, {}, "true", tmp_path, binds=[(str(tmp_path), "/")])
+
+
+def test_a_squashfs_file(built: tuple[Store, Path], outside: Path, tmp_path: Path) -> None:
+    """A third-party image with 60 links does not make files of its choice on this machine."""
+    if shutil.which("mksquashfs") is None:
+        pytest.skip("mksquashfs is not installed")
+    if os.geteuid() != 0:
+        pytest.skip("mksquashfs reads the owners of a layer for root alone")
+    tree = tmp_path / "tree"
+    subprocess.run(["cp", "-a", str(built[1]), str(tree)], check=True)
+    plant(tree, {**chain(60, str(outside)), "etc/hosts": "/z0/sub/made-by-image"})
+    image = tmp_path / "evil.sqsh"
+    subprocess.run(["mksquashfs", str(tree), str(image), "-quiet", "-no-progress"], check=True, capture_output=True)
+    with unchanged(outside), pytest.raises(InputError, match=f"/etc/hosts of the image cannot be used: {TOO_MANY}"):
+        run_in_root(image, ["/usr/bin/true"], env={}, store=built[0], capture=True)
+
+
+def build(store: Store, links: dict[str, str], *units: Unit) -> BuildResult:
+    """Build a base of a package with `links`, which is unpacked before the tiny root, and `units` on it."""
+    name = "base-files_1_all.deb"
+    parents = {str(parent) for link in links for parent in Path(link).parents if str(parent) != "."}
+    entries = [(kit.entry(f"./{folder}", tarfile.DIRTYPE), b"") for folder in sorted(parents)]
+    entries += [(kit.entry(f"./{link}", tarfile.SYMTYPE, link=target), b"") for link, target in links.items()]
+    control = "Package: base-files\nVersion: 1\nArchitecture: all\nDescription: tests\n"
+    base = kit.base(store)
+    blobs = (kit.add(store, name, kit.make_deb(control, entries)), *base.inputs[0].blobs)
+    base = replace(base, inputs=(replace(base.inputs[0], blobs=blobs),), seed=(name, *base.seed))
+    plan = replace(kit.plan(store), units=(base, *units))
+    return Embedded(packs=()).build(plan, store, SilentReporter(), BuildOptions())
+
+
+@pytest.mark.parametrize("place", ["var/tmp", "usr/sbin", "usr/sbin/policy-rc.d", "etc/hosts"])
+@pytest.mark.parametrize("length", [LINKS, 60])
+def test_a_build_on_a_chain_is_refused(store: Store, outside: Path, place: str, length: int) -> None:
+    """The place is one more link."""
+    links = {**chain(length, str(outside)), place: "/z0/policy" if "policy" in place else "/z0"}
+    with unchanged(outside), pytest.raises(InputError, match=TOO_MANY) as caught:
+        build(store, links)
+    assert caught.value.hint
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("room", [False, True], ids=["nowhere", "inside"])
+def test_a_dangling_policy_is_not_written_outside(store: Store, outside: Path, room: bool) -> None:
+    """A link of the name of policy-rc.d leads to a file that is not there: it is made in the box, and is gone after."""
+    links = {"usr/sbin/policy-rc.d": f"{outside}/evil", **({f"{outside}/x".lstrip("/"): "y"} if room else {})}
+    look = f"if [ -x {outside}/evil ]; then echo yes; else echo no; fi > /opt/found"
+    with unchanged(outside):
+        made = build(store, links, kit.unit("quiet", "true"), kit.unit("found", look))
+    assert list(stored_members(store, made.layers[1].diff_id)) == []
+    assert (store.layer_tree(made.layers[2].diff_id) / "opt/found").read_text() == ("yes\n" if room else "no\n")
+    assert [member.path for member, _ in stored_members(store, made.layers[2].diff_id)] == [b"opt", b"opt/found"]
+
+
+def test_places_behind_40_links_work(store: Store, outside: Path) -> None:
+    """The temporary folder and the folder of services may be links, as of a merged /usr."""
+    links = {**chain(LINKS - 1, "/data/sub"), "var/tmp": "/z0", "usr/sbin": "/z0"}
+    look = "echo x > /var/tmp/x; test -e /data/sub/x && echo yes > /opt/yes"
+    with unchanged(outside):
+        made = build(store, links, kit.unit("look", look))
+    assert [member.path for member, _ in stored_members(store, made.layers[-1].diff_id)] == [b"opt", b"opt/yes"]
+
+
+def test_names_that_unsquashfs_would_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in which a link and a folder have one name is not given to unsquashfs (CVE-2021-41072)."""
+    if shutil.which("mksquashfs") is None:
+        pytest.skip("mksquashfs is not installed")
+    source = tmp_path / "source"
+    (source / "n1").mkdir(parents=True)
+    (source / "n1/file").write_text("x")
+    (source / "n0").symlink_to("/nowhere")
+    image = tmp_path / "image.sqsh"
+    options = ["-quiet", "-no-progress", "-noI"]
+    subprocess.run(["mksquashfs", str(source), str(image), *options], check=True, capture_output=True)
+    content = image.read_bytes()
+    if content.count(b"n1") == 0:
+        pytest.skip("this mksquashfs compresses directories with -noI")
+    image.write_bytes(content.replace(b"n1", b"n0"))
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs/unsquashfs").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "programs/unsquashfs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    with pytest.raises(VerifyError, match="is damaged"):
+        mount_squashfs.mount_image(image, tmp_path)
+    assert not (tmp_path / "called").exists()
